@@ -59,8 +59,8 @@ def test_a_directory_and_its_product_are_listed_and_each_file_unlinked_once(
 ) -> None:
     """Once for the plan, once before it goes; its product is listed before each removal, too."""
     few, many = (cleaned(tmp_path, size, monkeypatch) for size in (20, 60))
-    each = {name: (many[name] - few[name]) / 40 for name in _CALLS}
-    assert each == {
+    calls = {name: (many[name] - few[name]) / 40 for name in _CALLS}
+    assert calls == {
         "scandir": 2 + 1,
         "open": 2 + 1,
         "fstat": 1,
@@ -118,5 +118,5 @@ def test_a_plan_opens_and_lists_each_directory_once_and_asks_each_file_once(
 ) -> None:
     """And the names directly in the table not at all. So the plan is as fast as a bare walk."""
     few, many = (planned(tmp_path, size, monkeypatch) for size in (20, 60))
-    each = {name: (many[name] - few[name]) / 40 for name in few if many[name] != few[name]}
-    assert each == {"open": 1, "scandir": 1, "close": 1, "stat of an entry": FILES}
+    calls = {name: (many[name] - few[name]) / 40 for name in few if many[name] != few[name]}
+    assert calls == {"open": 1, "scandir": 1, "close": 1, "stat of an entry": FILES}

@@ -61,7 +61,7 @@ def test_an_honest_vacuum_is_confirmed() -> None:
         ),
     ],
 )
-def test_what_is_no_contradiction_is_no_alarm(said: Answers) -> None:
+def test_an_honest_answer_raises_no_alarm(said: Answers) -> None:
     assert judge(CLAIM, said).proof is Proof.CONFIRMED
 
 

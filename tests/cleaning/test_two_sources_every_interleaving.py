@@ -59,7 +59,7 @@ class Confirming(CleanerOfWorlds):
 
     def _answers(self, world: World) -> Answers:
         opened = dict.fromkeys(open_txns(world, self._of.scenario), 0)
-        held = HeldTables([self._bridge._lock(world, each) for each in locked(world)])
+        held = HeldTables([self._bridge._lock(world, index) for index in locked(world)])
         if self._of.is_blind:
             opened, held = {}, HeldTables(())
         begun = ((n, v) for n, v in enumerate(world.vacuums) if v.phase not in {"new", "none"})

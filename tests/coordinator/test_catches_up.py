@@ -53,12 +53,12 @@ def run_gate(bus: MemoryBus) -> None:
 
 
 def released(bus: MemoryBus) -> list[str | None]:
-    return [each.caused_by for each in events_on(bus, "tidegate.commands")]
+    return [item.caused_by for item in events_on(bus, "tidegate.commands")]
 
 
 def flags(bus: MemoryBus) -> list[VacuumFlagged]:
     found = events_on(bus, "tidegate.outcomes")
-    return [each for each in found if isinstance(each, VacuumFlagged)]
+    return [item for item in found if isinstance(item, VacuumFlagged)]
 
 
 def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases() -> None:
@@ -68,7 +68,7 @@ def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases(
     send(bus, *waiting, *(release(n, TABLE) for n in range(BACKLOG)))
     run_gate(bus)
 
-    assert sorted(map(str, released(bus))) == sorted(each.event_id for each in waiting)
+    assert sorted(map(str, released(bus))) == sorted(item.event_id for item in waiting)
     assert flags(bus) == []
 
 

@@ -109,7 +109,7 @@ class Gate(Rows):
     def __init__(self, gate: ReaderGate | None = None) -> None:
         super().__init__(gate, restarts=self.kills)
 
-    def hear(self, *events: Event, at: datetime = NOON) -> list[Command]:
+    def handle(self, *events: Event, at: datetime = NOON) -> list[Command]:
         return self.handle(*events, at=at)
 
     def said(self) -> list[tuple[type[Outcome], int | None]]:
@@ -123,32 +123,32 @@ def causes(commands: Sequence[Command]) -> list[str | None]:
 
 def test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal() -> None:
     gate, first, second = Gate(), vacuum(1, 2), vacuum(3, made=MINOR_4, snapshot=IDS_1_TO_4)
-    assert gate.hear(first, hold(), released(1), released(2)) == []
-    assert gate.hear(released(3), second) == []
-    assert gate.hear(released(9)) == []
-    commands = gate.hear(removal())
+    assert gate.handle(first, hold(), released(1), released(2)) == []
+    assert gate.handle(released(3), second) == []
+    assert gate.handle(released(9)) == []
+    commands = gate.handle(removal())
     assert sorted(map(str, causes(commands))) == sorted([first.event_id, second.event_id])
     assert gate.said() == [(CleaningHeld, None), (CleaningHoldRemoved, 2)]
-    assert gate.hear(removal("back-2"), released(9)) == []
+    assert gate.handle(removal("back-2"), released(9)) == []
     assert gate.said()[-1] == (CleaningHoldRemoved, 0)
 
 
 def test_a_held_vacuum_that_still_has_readers_waits_for_them_after_the_hold() -> None:
     gate, its = Gate(), vacuum(1, 2)
-    assert gate.hear(its, hold(), released(1), removal()) == []
-    assert causes(gate.hear(released(2))) == [its.event_id]
+    assert gate.handle(its, hold(), released(1), removal()) == []
+    assert causes(gate.handle(released(2))) == [its.event_id]
 
 
 def test_a_second_hold_replaces_the_first_and_one_removal_ends_it() -> None:
     gate, its = Gate(), vacuum(1)
-    assert gate.hear(hold(), hold("hold-2"), its, released(1)) == []
-    assert causes(gate.hear(removal())) == [its.event_id]
+    assert gate.handle(hold(), hold("hold-2"), its, released(1)) == []
+    assert causes(gate.handle(removal())) == [its.event_id]
 
 
 def test_a_hold_is_of_one_table() -> None:
     gate, its = Gate(), vacuum(1)
     other = hold().model_copy(update={"table": "hive.default.other"})
-    assert causes(gate.hear(other, its, released(1))) == [its.event_id]
+    assert causes(gate.handle(other, its, released(1))) == [its.event_id]
 
 
 def undated(commands: Sequence[Command]) -> list[dict[str, object]]:
@@ -156,7 +156,7 @@ def undated(commands: Sequence[Command]) -> list[dict[str, object]]:
 
 
 def freed(gate: Gate) -> CleaningReleased:
-    (command,) = gate.hear(vacuum(1), released(1, ReleaseReason.EXPIRED))
+    (command,) = gate.handle(vacuum(1), released(1, ReleaseReason.EXPIRED))
     assert isinstance(command, CleaningReleased)
     return command
 
@@ -164,13 +164,13 @@ def freed(gate: Gate) -> CleaningReleased:
 def test_a_cleaning_that_met_a_hold_is_released_again_as_it_was() -> None:
     gate = Gate()
     command = freed(gate)
-    assert gate.hear(hold(), deferred(command, hold(), NOON)) == []
+    assert gate.handle(hold(), deferred(command, hold(), NOON)) == []
     assert gate.tick(NOON + 24 * HOUR) == []
-    (again,) = gate.hear(removal())
+    (again,) = gate.handle(removal())
     assert again == command
     assert again.event_id == command.event_id
     assert gate.said()[-1] == (CleaningHoldRemoved, 1)
-    assert gate.hear(removal("back-2")) == []
+    assert gate.handle(removal("back-2")) == []
 
 
 def test_a_deferral_without_a_known_hold_is_released_again_after_a_while() -> None:
@@ -178,7 +178,7 @@ def test_a_deferral_without_a_known_hold_is_released_again_after_a_while() -> No
     gate = Gate()
     command = freed(gate)
     wait = timedelta(milliseconds=RETRY_MS)
-    assert gate.hear(deferred(command, hold(), NOON)) == []
+    assert gate.handle(deferred(command, hold(), NOON)) == []
     assert gate.tick(NOON + wait / 2) == []
     assert undated(gate.tick(NOON + wait)) == undated([command])
     assert gate.tick(NOON + 9 * wait) == []
@@ -188,15 +188,15 @@ def test_a_hold_that_comes_before_the_second_release_keeps_it_back() -> None:
     gate = Gate()
     command = freed(gate)
     wait = timedelta(milliseconds=RETRY_MS)
-    assert gate.hear(deferred(command, hold(), NOON), hold()) == []
+    assert gate.handle(deferred(command, hold(), NOON), hold()) == []
     assert gate.tick(NOON + wait) == []
-    assert gate.hear(removal()) == [command]
+    assert gate.handle(removal()) == [command]
 
 
 @pytest.mark.parametrize("reason", list(ReleaseReason))
 def test_only_the_end_of_an_expired_hold_is_not_trusted_alone(reason: ReleaseReason) -> None:
     gate = Gate()
-    (command,) = gate.hear(vacuum(1, 2), released(1, reason), released(2))
+    (command,) = gate.handle(vacuum(1, 2), released(1, reason), released(2))
     assert isinstance(command, CleaningReleased)
     assert command.after_expiry is (reason is ReleaseReason.EXPIRED)
 
@@ -206,8 +206,8 @@ def test_a_reader_whose_lock_or_transaction_alone_is_published_as_expired_is_not
     expired: dict[str, int],
 ) -> None:
     gate = Gate()
-    assert gate.hear(vacuum(1, 2, reader=9), released(1)) == []
-    (command,) = gate.hear(released(**expired, reason=ReleaseReason.EXPIRED))
+    assert gate.handle(vacuum(1, 2, reader=9), released(1)) == []
+    (command,) = gate.handle(released(**expired, reason=ReleaseReason.EXPIRED))
     assert isinstance(command, CleaningReleased)
     assert command.after_expiry
 
@@ -215,23 +215,23 @@ def test_a_reader_whose_lock_or_transaction_alone_is_published_as_expired_is_not
 def test_an_expiry_counts_whatever_else_is_said_of_the_hold_and_before_its_vacuum() -> None:
     gate = Gate()
     events = released(1, ReleaseReason.EXPIRED), released(1), vacuum(1)
-    (command,) = gate.hear(*events)
+    (command,) = gate.handle(*events)
     assert isinstance(command, CleaningReleased)
     assert command.after_expiry
     other = Gate()
-    (command,) = other.hear(released(7, ReleaseReason.EXPIRED), vacuum(1), released(1))
+    (command,) = other.handle(released(7, ReleaseReason.EXPIRED), vacuum(1), released(1))
     assert isinstance(command, CleaningReleased)
     assert not command.after_expiry
 
 
 def test_an_expiry_is_remembered_as_long_as_a_vacuum_waits_and_leaves_no_mark() -> None:
     gate = Gate(ReaderGate(remember_for=HOUR))
-    assert gate.hear(vacuum(1, 2), released(1, ReleaseReason.EXPIRED)) == []
+    assert gate.handle(vacuum(1, 2), released(1, ReleaseReason.EXPIRED)) == []
     for number in range(10, 200):
-        gate.hear(released(number), at=NOON + 2 * HOUR)
+        gate.handle(released(number), at=NOON + 2 * HOUR)
     for number in range(200, 400):
-        gate.hear(released(number), at=NOON + 9 * HOUR)
-    (command,) = gate.hear(released(2), at=NOON + 10 * HOUR)
+        gate.handle(released(number), at=NOON + 9 * HOUR)
+    (command,) = gate.handle(released(2), at=NOON + 10 * HOUR)
     assert isinstance(command, CleaningReleased)
     assert command.after_expiry
 
@@ -270,7 +270,7 @@ def gone(command: CleaningReleased) -> dict[str, object]:
 def test_a_quarantine_is_removed_when_its_time_is_over_and_asked_for_until_it_is_gone() -> None:
     gate = Gate()
     command = freed(gate)
-    assert gate.hear(started(command)) == []
+    assert gate.handle(started(command)) == []
     assert gate.tick(NOON + KEEP - HOUR / 60) == []
     (request,) = gate.tick(NOON + KEEP)
     assert isinstance(request, QuarantineRemovalRequested)
@@ -279,52 +279,52 @@ def test_a_quarantine_is_removed_when_its_time_is_over_and_asked_for_until_it_is
     assert undated(gate.tick(NOON + KEEP + HOUR)) == undated([request])
     assert gate.tick(NOON + KEEP + 2 * HOUR) == []
     assert undated(gate.tick(NOON + KEEP + 3 * HOUR)) == undated([request])
-    assert gate.hear(QuarantineRemoved.model_validate(gone(command))) == []
+    assert gate.handle(QuarantineRemoved.model_validate(gone(command))) == []
     assert gate.tick(NOON + 100 * KEEP) == []
 
 
 def test_the_gate_was_away_when_the_time_was_over_and_asks_as_soon_as_it_is_back() -> None:
     gate = Gate()
     command = freed(gate)
-    gate.hear(started(command))
+    gate.handle(started(command))
     (request,) = gate.tick(NOON + 9 * KEEP)
     assert isinstance(request, QuarantineRemovalRequested)
 
 
 def test_a_cleaning_that_deletes_leaves_nothing_to_remove() -> None:
     gate = Gate()
-    assert gate.hear(started(freed(gate), mode="delete", keep_ms=None)) == []
+    assert gate.handle(started(freed(gate), mode="delete", keep_ms=None)) == []
     assert gate.tick(NOON + 9 * KEEP) == []
 
 
 def test_a_cleaning_that_starts_again_has_its_time_anew() -> None:
     gate = Gate()
     command = freed(gate)
-    gate.hear(started(command))
-    gate.hear(started(command, directories=("delta_2_2",)), at=NOON + KEEP / 2)
+    gate.handle(started(command))
+    gate.handle(started(command, directories=("delta_2_2",)), at=NOON + KEEP / 2)
     assert gate.tick(NOON + KEEP) == []
     assert len(gate.tick(NOON + 1.5 * KEEP)) == 1
 
 
 def test_the_quarantine_of_a_held_table_is_kept_until_the_hold_is_removed() -> None:
     gate = Gate()
-    gate.hear(started(freed(gate)), hold())
+    gate.handle(started(freed(gate)), hold())
     assert gate.tick(NOON + KEEP) == []
     assert gate.tick(NOON + KEEP + 2 * HOUR) == []
-    assert gate.hear(removal()) == []
+    assert gate.handle(removal()) == []
     assert len(gate.tick(NOON + KEEP + 4 * HOUR)) == 1
 
 
 def test_what_was_put_back_is_not_counted_and_its_record_still_ends() -> None:
     gate = Gate()
     command = freed(gate)
-    gate.hear(started(command))
+    gate.handle(started(command))
 
     def kept() -> Quarantine:
         [found] = quarantines(gate.store)
         return found
 
     assert (kept().directories, kept().bytes) == (2, 900)
-    gate.hear(CleaningUndone.model_validate(gone(command)))
+    gate.handle(CleaningUndone.model_validate(gone(command)))
     assert (kept().directories, kept().bytes) == (0, 0)
     assert len(gate.tick(NOON + KEEP)) == 1

@@ -76,9 +76,9 @@ class DyingBus(MemoryBus):
             raise Killed
 
     def send(self, messages: Sequence[Message]) -> None:
-        for each in messages:
-            self.burn(each.topic)
-            super().send([each])
+        for item in messages:
+            self.burn(item.topic)
+            super().send([item])
 
     def changelog(self, topic: str) -> MemoryChangelog:
         return MemoryChangelog(self, topic)
@@ -106,7 +106,7 @@ def work_off(loop: CoordinatorLoop) -> None:
 
 
 def commands(bus: MemoryBus) -> list[str | None]:
-    return [each.caused_by for each in events_on(bus, COMMANDS)]
+    return [item.caused_by for item in events_on(bus, COMMANDS)]
 
 
 def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
@@ -121,7 +121,7 @@ def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
 
 
 class Auditor(EveryThird):
-    """Publishes an outcome beside each command."""
+    """Publishes an outcome beside item command."""
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = super().handle(event, rows, at)
@@ -146,7 +146,7 @@ def test_rule_2_rows_are_remembered_before_commands_and_outcomes_are_published(
     rows = [CHANGELOG] * 4  # the table's, a command, an outcome, the position
     assert bus.acts == [*rows, COMMANDS, "tidegate.outcomes", "commit"]
     (command,) = events_on(bus, COMMANDS)
-    assert [each.caused_by for each in events_on(bus, "tidegate.outcomes")] == [command.event_id]
+    assert [item.caused_by for item in events_on(bus, "tidegate.outcomes")] == [command.event_id]
     MemoryBus.send(bus, [message(commit(3))])
     work_off(loop)
     assert len(events_on(bus, "tidegate.outcomes")) == 1, "what was published is not pending"
@@ -211,7 +211,7 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
     class Retained(MemoryBus):
         def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
             found = super().watermarks(partitions)
-            return {p: replace(each, first=len(self.log(p))) for p, each in found.items()}
+            return {p: replace(item, first=len(self.log(p))) for p, item in found.items()}
 
     plain = memory_bus(EveryThird.name, partitions=1)
     bus = Retained({log.topic for log in plain._logs}, partitions=1)
@@ -314,7 +314,7 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
     while loop.step(0):
         pass
 
-    released = {(each.table, each.caused_by) for each in events_on(bus, COMMANDS)}
+    released = {(item.table, item.caused_by) for item in events_on(bus, COMMANDS)}
     orders = [vacuum_of("lake.sales.orders", *locks) for locks in ((1, 9), (2, 9), (3, 4))]
     assert released == {("lake.sales.orders", order.event_id) for order in orders}
     waiting = [vacuum.table for vacuum in waiting_vacuums(loop._owned[0].store)]
@@ -419,7 +419,7 @@ class NoCommands(MemoryBus):
     is_away = True
 
     def send(self, messages: Sequence[Message]) -> None:
-        if self.is_away and any(each.topic == COMMANDS for each in messages):
+        if self.is_away and any(item.topic == COMMANDS for item in messages):
             raise DeliveryError("the broker did not confirm a command")
         super().send(messages)
 
@@ -462,9 +462,9 @@ def test_rule_3_a_repeated_command_has_the_same_id() -> None:
         for number in range(3):
             bus.log(Partition(CHANGELOG, number)).clear()
 
-    told = events_on(bus, COMMANDS)
-    assert len(told) == 2
-    assert told[0] == told[1]
+    reported = events_on(bus, COMMANDS)
+    assert len(reported) == 2
+    assert reported[0] == reported[1]
 
 
 def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successors_state() -> None:
@@ -497,9 +497,9 @@ def test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on()
     work_off(CoordinatorLoop(EveryThird(), bus))
 
     assert commands(bus) == [commit(2).event_id]
-    (letter,) = bus.records(DEAD)
-    headers = dict(letter.headers)
-    assert (letter.key, letter.value) == (poison.key, poison.value)
+    (dead_letter_,) = bus.records(DEAD)
+    headers = dict(dead_letter_.headers)
+    assert (dead_letter_.key, dead_letter_.value) == (poison.key, poison.value)
     assert headers["own"] == b"header"
     assert headers["__connect.errors.topic"] == b"tidegate.commits"
     assert headers["__connect.errors.offset"] == b"1"
@@ -513,9 +513,9 @@ def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> No
     bus.send([Message("tidegate.commits", stray.key, stray.value)])
     work_off(CoordinatorLoop(EveryThird(), bus))
 
-    (letter,) = bus.records(DEAD)
+    (dead_letter_,) = bus.records(DEAD)
     expected = b"SavepointRequested belongs on tidegate.commands"
-    assert dict(letter.headers)["x-exception-message"] == expected
+    assert dict(dead_letter_.headers)["x-exception-message"] == expected
 
 
 class Broken(EveryThird):
@@ -652,27 +652,27 @@ def test_an_error_that_is_no_text_is_a_dead_letter_all_the_same() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
     (record,) = bus.records("tidegate.commits")
-    letter = dead_letter(record, "every-third", OSError("gone: \udcff"), DEAD)
+    dead_letter_ = dead_letter(record, "every-third", OSError("gone: \udcff"), DEAD)
 
-    assert dict(letter.headers)["x-exception-message"] == b"gone: \\udcff"
+    assert dict(dead_letter_.headers)["x-exception-message"] == b"gone: \\udcff"
 
 
 def test_a_reason_of_any_length_leaves_a_letter_that_its_topic_takes() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
     (record,) = bus.records("tidegate.commits")
-    letter = dead_letter(record, "every-third", ValueError("no " * 10**6), DEAD)
+    dead_letter_ = dead_letter(record, "every-third", ValueError("no " * 10**6), DEAD)
 
-    assert sum(len(content or b"") for _, content in letter.headers) < 50_000
-    told = dict(letter.headers)["x-exception-message"] or b""
-    assert told.endswith(b"... and 2992000 more characters")
+    assert sum(len(content or b"") for _, content in dead_letter_.headers) < 50_000
+    reported = dict(dead_letter_.headers)["x-exception-message"] or b""
+    assert reported.endswith(b"... and 2992000 more characters")
 
 
 class SmallBus(MemoryBus):
     """Its dead letters take no value of more than a hundred bytes."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        if any(each.topic == DEAD and len(each.value or b"") > 100 for each in messages):
+        if any(item.topic == DEAD and len(item.value or b"") > 100 for item in messages):
             raise MessageTooLargeError("too large")
         super().send(messages)
 
@@ -684,8 +684,8 @@ def test_rule_6_a_letter_that_is_too_large_is_written_without_its_value() -> Non
     bus.send([poison, message(commit(0))])
     work_off(CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001)))
 
-    (letter,) = bus.records(DEAD)
-    assert (letter.key, letter.value) == (b"k", None)
-    assert dict(letter.headers)["tidegate-value-left-out"] == b"101"
-    assert dict(letter.headers)["x-original-offset"] == b"0"
+    (dead_letter_,) = bus.records(DEAD)
+    assert (dead_letter_.key, dead_letter_.value) == (b"k", None)
+    assert dict(dead_letter_.headers)["tidegate-value-left-out"] == b"101"
+    assert dict(dead_letter_.headers)["x-original-offset"] == b"0"
     assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 2}

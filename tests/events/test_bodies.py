@@ -83,6 +83,7 @@ def vacuums(draw: st.DrawFn) -> VacuumFinished:
             "own_transaction_id": draw(st.none() | _IDS),
             "locks": tuple(holds),
             "open_transactions": tuple(draw(st.lists(_IDS, max_size=70))),
+            "metastore": draw(st.none() | _TEXTS),
         }
     )
 
@@ -103,7 +104,7 @@ def releases(draw: st.DrawFn) -> LockReleased:
 
 
 def assert_same(one: Event, other: Event) -> None:
-    """Equal, and in nothing to be told apart: neither in types nor in what pydantic keeps."""
+    """Equal in values, types, representation and hash."""
     assert type(one) is type(other)
     assert one == other
     assert repr(one) == repr(other)
@@ -157,7 +158,7 @@ LIMITS: Final[dict[str, tuple[type[Event], dict[str, object]]]] = {
     "a table of two parts": (LockReleased, {"table": "a.b"}),
     "a relative location": (LockReleased, {"location": "w/t"}),
     "a location of 4,001 characters": (LockReleased, {"location": "/" * 4_001}),
-    "nobody": (LockReleased, {"source": ""}),
+    "an empty source": (LockReleased, {"source": ""}),
     "a name of 1,001 characters": (LockReleased, {"source": "x" * 1_001}),
     "an empty cause": (LockReleased, {"caused_by": ""}),
     "a negative lock": (LockReleased, {"lock_id": -1}),
@@ -201,8 +202,10 @@ def unchecked(kind: type[Event], value: bytes) -> Any:  # noqa: ANN401 - not a v
 
 
 def test_a_list_in_blocks_with_their_sizes_is_read() -> None:
-    value = raw(VacuumFinished, open_transactions=[7], event_id="")
-    in_blocks = value.removesuffix(b"\x02\x0e\x00") + avro_long(-1) + avro_long(1) + b"\x0e\x00"
+    value = raw(VacuumFinished, open_transactions=[7], metastore=None, event_id="")
+    in_blocks = (
+        value.removesuffix(b"\x02\x0e\x00\x00") + avro_long(-1) + avro_long(1) + b"\x0e\x00\x00"
+    )
 
     assert len(in_blocks) > len(value)
     assert_same(decode(in_blocks), decode(value))

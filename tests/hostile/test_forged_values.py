@@ -1,4 +1,4 @@
-"""Numbers and times that nobody but a forger writes are refused, and are no fault of a service."""
+"""Numbers and times that only a forger writes are refused, and are not a fault of a service."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ tests:
         exp_alerts:
           - exp_labels: {severity: critical, consumergroup: tidegate.cleaner}
             exp_annotations:
-              summary: Nobody runs tidegate.cleaner.
+              summary: tidegate.cleaner has no running member.
               action: >-
                 Start it. If it ends again at once, its last log line says why and what to do.
       - eval_time: 4m

@@ -123,7 +123,7 @@ def test_a_row_of_a_list_holds_neither_the_value_nor_the_clients_message() -> No
     assert read_dead_letter(slim).table == "lake.sales.orders"
 
 
-def test_a_row_of_a_letter_with_unreadable_headers_is_the_one_of_its_place() -> None:
+def test_a_dead_letter_with_unreadable_headers_is_the_row_of_its_offset() -> None:
     class Unreadable(ReceivedHeaders):
         def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
             raise FormatError("not UTF-8")

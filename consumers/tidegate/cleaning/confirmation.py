@@ -22,10 +22,10 @@ from tidegate.hive_metastore.values import Compaction, Transactions
 
 
 class Proof(Enum):
-    """What the second source says of a cleaning."""
+    """The second source's verdict on a cleaning."""
 
     CONFIRMED = "confirmed"
-    """It says what the event says."""
+    """It agrees with the event."""
     UNPROVEN = "unproven"
     """It does not contradict, and can't prove it."""
     BELIEVED = "believed"
@@ -59,7 +59,7 @@ class ClaimedDirectory(NamedTuple):
 
     @classmethod
     def of(cls, listed: ListedDirectory) -> ClaimedDirectory:
-        """What a listed directory is, by its name and by the file that says what wrote a base."""
+        """The claim of a directory: its name, and the file in a base that names its writer."""
         entry = AcidEntry.parse(listed)
         acid = entry.acid
         if isinstance(acid, Base):
@@ -178,7 +178,7 @@ def _of_commit(
 
 
 def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[Verdict]:
-    if claim.waits_for_readers:  # whoever began before the commit may read what is to go
+    if claim.waits_for_readers:  # earlier readers may read what is obsolete
         for txn in _open_readers(claim, said, row):
             yield _no("every reader has ended", f"has transaction {txn} as open")
         for lock in _held_locks(claim, said, row):

@@ -115,7 +115,7 @@ ALERTS: Final = (
         "0m",
         "critical",
         "The second source contradicts a vacuum: nothing of it is removed.",
-        "tidegate outcomes --kind CleaningDeferred says what each source says; find the writer.",
+        "tidegate outcomes --kind CleaningDeferred shows both statements; find the writer.",
     ),
     Alert(
         "TidegateVacuumNeedsAttention",

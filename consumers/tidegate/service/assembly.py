@@ -186,7 +186,7 @@ def second_source(settings: Settings) -> SecondSource:
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
             f" object stores have no quarantine: {', '.join(found)}. Set uri in"
             ' [bridge.metastore], or accept the risk with confirm_with = "nothing" in [cleaning]:'
-            " whoever may write to the vacuums topic can then have files deleted"
+            " every principal that may write to the vacuums topic can then have files deleted"
         )
     return Quarantine()
 

@@ -102,7 +102,7 @@ def overwrite_of(
         is_known = base.write_id <= snapshot.high_water_mark
         if is_known if is_compacted else snapshot.is_valid(base.write_id):
             found.append((base.write_id, is_compacted, base))
-    _, is_compacted, best = max(found, key=lambda each: each[:2], default=(0, True, None))
+    _, is_compacted, best = max(found, key=lambda candidate: candidate[:2], default=(0, True, None))
     return () if best is None or is_compacted else (best,)
 
 

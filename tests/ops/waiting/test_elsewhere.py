@@ -23,9 +23,11 @@ LOCKS = (
 
 
 def shown(capsys: pytest.CaptureFixture[str], watched: BridgeSettings | None) -> list[str]:
-    lacks = tuple(OutstandingReader(transaction_id=transaction) for transaction in (7, 8, 9, 10))
+    outstanding = tuple(
+        OutstandingReader(transaction_id=transaction) for transaction in (7, 8, 9, 10)
+    )
     vacuum = PendingVacuum(
-        "hive.sales.orders", "/wh/orders", None, "v", NOON, "minor", ("delta_1_3",), 4, lacks
+        "hive.sales.orders", "/wh/orders", None, "v", NOON, "minor", ("delta_1_3",), 4, outstanding
     )
     show_vacuums([vacuum], NOON, watched=watched)
     return [line.strip() for line in capsys.readouterr().out.splitlines()[1:]]

@@ -133,7 +133,7 @@ class DeploymentMonitor:
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
         self._pinned = PinnedFiles(settings.monitoring.tables)
         self._read: dict[Partition, int] = {}
-        """The next offset to count, of outcomes and dead dead_letters."""
+        """The next offset to count, of outcomes and dead letters."""
 
     def run(
         self,

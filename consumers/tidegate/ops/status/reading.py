@@ -97,7 +97,7 @@ def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Par
 
 
 def _dead_letters(settings: Settings) -> Counter[str]:
-    """Open dead dead_letters by service."""
+    """Open dead letters by service."""
     with DeadLetterBox(settings) as box:
         return Counter(listed.dead_letter.service for listed in box.list(DeadLetterFilter()))
 

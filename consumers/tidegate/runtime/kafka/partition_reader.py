@@ -93,8 +93,8 @@ def read_spans(
     named = group or next(iter(spans)).topic
     consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset=on_missing_offset)
     try:
-        for each in _read(consumer, spans):
-            yield each if isinstance(each, Record) else as_record(each)
+        for message in _read(consumer, spans):
+            yield message if isinstance(message, Record) else as_record(message)
     finally:
         consumer.close()
 
