@@ -77,7 +77,7 @@ class Gate(Rows):
     def __init__(self, *rules: AlarmRule, restarts: bool = True) -> None:
         super().__init__(ReaderGate(alarms=Alarms(rules)), restarts=restarts)
 
-    def handle(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
+    def decide(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
         before = len(self.outcomes)
         self.handle(*events, at=at)
         return self.outcomes[before:]
@@ -95,7 +95,7 @@ def kinds(outcomes: list[Outcome]) -> list[type[Event]]:
 def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
     gate = Gate()
     waits = vacuum(7, 8, open_transactions=[90], transactions_of={8: 80})
-    gate.handle(waits, released(7))
+    gate.decide(waits, released(7))
 
     assert gate.said_at(LATER - SECOND) == []
     [said] = gate.said_at(LATER)
@@ -119,20 +119,20 @@ def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
 def test_when_it_is_released_that_is_said_too_and_once() -> None:
     gate = Gate()
     waits = vacuum(7, 8)
-    gate.handle(waits, released(7))
+    gate.decide(waits, released(7))
     gate.said_at(LATER)
-    [over] = gate.handle(released(8), released(8), at=LATER + SECOND)
+    [over] = gate.decide(released(8), released(8), at=LATER + SECOND)
 
     assert isinstance(over, VacuumOverdueResolved)
     assert (over.caused_by, over.since, over.overdue_since) == (waits.event_id, NOON, LATER)
     assert over.replaced_by is None
-    assert gate.handle(waits, at=LATER + DAY) == []
+    assert gate.decide(waits, at=LATER + DAY) == []
     assert gate.said_at(LATER + 2 * DAY) == []
 
 
 def test_what_was_released_in_time_is_never_said() -> None:
     gate = Gate()
-    gate.handle(vacuum(7, 8), released(7), released(8))
+    gate.decide(vacuum(7, 8), released(7), released(8))
 
     assert gate.said_at(LATER) == []
 
@@ -141,9 +141,9 @@ def test_a_correction_ends_the_alarm_of_the_first_publication_and_may_begin_its_
     gate = Gate()
     first = vacuum(7, 8)
     corrected = vacuum(7, 8, snapshot=IDS_1_TO_4)
-    gate.handle(first)
+    gate.decide(first)
     gate.said_at(LATER)
-    said = gate.handle(corrected, at=LATER + SECOND)
+    said = gate.decide(corrected, at=LATER + SECOND)
 
     assert kinds(said) == [VacuumOverdueResolved, VacuumFlagged]
     assert [item.replaced_by for item in said if isinstance(item, VacuumOverdueResolved)] == [
@@ -155,18 +155,18 @@ def test_a_correction_ends_the_alarm_of_the_first_publication_and_may_begin_its_
 
 def test_the_same_publication_again_does_not_say_it_again() -> None:
     gate = Gate()
-    gate.handle(vacuum(7, 8))
+    gate.decide(vacuum(7, 8))
     gate.said_at(LATER)
 
-    assert gate.handle(vacuum(7, 8, 9), at=LATER + SECOND) == []  # another lock is merged
+    assert gate.decide(vacuum(7, 8, 9), at=LATER + SECOND) == []  # another lock is merged
     assert gate.said_at(LATER + DAY) == []
-    assert kinds(gate.handle(released(7), released(8), released(9))) == [VacuumOverdueResolved]
+    assert kinds(gate.decide(released(7), released(8), released(9))) == [VacuumOverdueResolved]
 
 
 def test_the_first_rule_that_matches_a_table_sets_its_limits() -> None:
     rules = AlarmRule("hive.default.*", overdue_after=SECOND), AlarmRule("*", overdue_after=None)
     gate = Gate(*rules)
-    gate.handle(vacuum(7), vacuum(8, table="hive.other.t"))
+    gate.decide(vacuum(7), vacuum(8, table="hive.other.t"))
 
     assert [item.table for item in gate.said_at(NOON + SECOND)] == [TABLE]
     assert gate.said_at(NOON + 365 * DAY) == []
@@ -176,8 +176,8 @@ def test_of_thousands_that_wait_those_that_are_due_are_said_and_no_others() -> N
     gate = Gate(restarts=False)
     early = [vacuum(n, made=f"delta_{n:07}_{n:07}") for n in range(1, 400)]
     late = [vacuum(n, made=f"delta_{n:07}_{n:07}") for n in range(400, 5_000)]
-    gate.handle(*early)
-    gate.handle(*late, at=NOON + SECOND)
+    gate.decide(*early)
+    gate.decide(*late, at=NOON + SECOND)
 
     said = gate.said_at(LATER)
     assert sorted(map(str, (item.caused_by for item in said))) == sorted(
@@ -189,10 +189,10 @@ def test_the_times_of_vacuums_that_are_gone_take_no_lasting_memory() -> None:
     gate = Gate(restarts=False)
     gate.said_at(NOON)
     for n in range(1, 3_000):
-        gate.handle(vacuum(n, made=f"delta_{n:07}_{n:07}"), released(n))
+        gate.decide(vacuum(n, made=f"delta_{n:07}_{n:07}"), released(n))
         if n % 2:
-            gate.handle(vacuum(n + 10_000, made=f"delta_{n:07}_{n:07}_v1"))
-            gate.handle(released(n + 10_000))
+            gate.decide(vacuum(n + 10_000, made=f"delta_{n:07}_{n:07}_v1"))
+            gate.decide(released(n + 10_000))
 
     [rows] = gate.store.one("select count(*) from vacuum")
     assert (rows, gate.subject.next_due(gate.store)) == (0, None)
@@ -200,7 +200,7 @@ def test_the_times_of_vacuums_that_are_gone_take_no_lasting_memory() -> None:
 
 def test_a_release_of_an_unknown_table_is_reported_once() -> None:
     gate = Gate()
-    gate.handle(released(7, txn=70), released(8), at=NOON)
+    gate.decide(released(7, txn=70), released(8), at=NOON)
 
     assert gate.said_at(NOON + 7 * DAY - SECOND) == []
     [said] = gate.said_at(NOON + 7 * DAY)
@@ -208,16 +208,16 @@ def test_a_release_of_an_unknown_table_is_reported_once() -> None:
     assert (said.lock_id, said.transaction_id, said.published_by) == (7, 70, "bridge")
     assert (said.since, said.table) == (NOON, TABLE)
     assert said.caused_by == released(7, txn=70).event_id
-    assert gate.handle(released(9), at=NOON + 8 * DAY) == []
+    assert gate.decide(released(9), at=NOON + 8 * DAY) == []
     assert gate.said_at(NOON + 30 * DAY) == []
 
 
 def test_a_vacuum_of_it_ends_that_alarm() -> None:
     gate = Gate()
-    gate.handle(released(7))
+    gate.decide(released(7))
     gate.said_at(NOON + 7 * DAY)
     first = vacuum(8)
-    [over] = gate.handle(first, at=NOON + 8 * DAY)
+    [over] = gate.decide(first, at=NOON + 8 * DAY)
 
     assert isinstance(over, UnknownTableResolved)
     assert (over.caused_by, over.since, over.unknown_since) == (
@@ -225,7 +225,7 @@ def test_a_vacuum_of_it_ends_that_alarm() -> None:
         NOON,
         NOON + 7 * DAY,
     )
-    assert gate.handle(vacuum(8), released(9), at=NOON + 9 * DAY) == []
+    assert gate.decide(vacuum(8), released(9), at=NOON + 9 * DAY) == []
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_vacuum_of_it_ends_that_alarm() -> None:
 )
 def test_a_table_with_a_vacuum_is_known(events: list[VacuumFinished | LockReleased]) -> None:
     gate = Gate(AlarmRule(overdue_after=None))
-    gate.handle(*events)
+    gate.decide(*events)
 
     assert gate.said_at(NOON + 30 * DAY) == []
 
@@ -246,8 +246,8 @@ def test_a_table_with_a_vacuum_is_known(events: list[VacuumFinished | LockReleas
 def test_after_a_replay_from_the_beginning_the_same_ids_are_said() -> None:
     events = vacuum(7, 8), released(7)
     first, second = Gate(), Gate()
-    first.handle(*events)
-    second.handle(*events, at=NOON + SECOND)
+    first.decide(*events)
+    second.decide(*events, at=NOON + SECOND)
 
     assert [item.event_id for item in first.said_at(LATER)] == [
         item.event_id for item in second.said_at(LATER + DAY)

@@ -72,7 +72,7 @@ def test_what_was_remembered_and_not_published_is_published_by_the_successor(
     bus.close()
 
 
-def test_half_a_batch_is_none(bootstrap_servers: str, prefix: str) -> None:
+def test_half_a_batch_does_not_count(bootstrap_servers: str, prefix: str) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers}, QUICK)
     topic = changelog(EveryThird.name).name(prefix)
     bus.send([message(commit(0), prefix)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import ClassVar
 
 import pytest
@@ -23,7 +23,6 @@ from tidegate.events import (
     CleaningStarted,
     CleaningUndone,
     Command,
-    Event,
     LockReleased,
     Outcome,
     QuarantineRemovalRequested,
@@ -108,9 +107,6 @@ class Gate(Rows):
 
     def __init__(self, gate: ReaderGate | None = None) -> None:
         super().__init__(gate, restarts=self.kills)
-
-    def handle(self, *events: Event, at: datetime = NOON) -> list[Command]:
-        return self.handle(*events, at=at)
 
     def said(self) -> list[tuple[type[Outcome], int | None]]:
         return [(type(outcome), getattr(outcome, "released", None)) for outcome in self.outcomes]
