@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.errors.commands import command_line
 from tidegate.events.topics import UNCLEAN
 from tidegate.service.topics.declaration import MIN_IN_SYNC, DeclaredTopic
 
@@ -73,7 +74,11 @@ def differences(
         for difference in (
             _differences(topic, found[topic.name])
             if topic.name in found
-            else [TopicDifference(topic.name, "topic", "", None, "run: tidegate topics create")]
+            else [
+                TopicDifference(
+                    topic.name, "topic", "", None, f"run: {command_line('topics create')}"
+                )
+            ]
         )
     )
 
