@@ -256,3 +256,37 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(
 
     assert code == 2
     assert f"{file} is larger than the limit of" in err
+
+
+@pytest.fixture
+def settings_file(
+    tmp_path: Path, bootstrap_servers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    file = tmp_path / "deployment.toml"
+    file.write_text(
+        f'[topics]\nprefix = "{topic_prefix}"\npartitions = 1\n'
+        f'[warehouse]\nroots = ["{tmp_path}"]\n'
+    )
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    settings = Settings.load(file)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    return file
+
+
+@pytest.mark.kafka
+def test_a_misspelt_table_is_refused_with_the_nearest_name(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    at_deployment = ("-c", str(settings_file))
+    known = ("-t", "lake.sales.visits", "-l", "/lake/visits", "--instant", "20260301100000001")
+    hold = ("hold", "add", "lake.sales.vists", "--because", "a check", *at_deployment)
+    monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
+
+    assert tidegate("publish", "commit", *known, *at_deployment)[0] == 0
+    code, out, err = tidegate(*hold, "--wait", "--timeout", "1s")
+
+    assert (code, out) == (2, "")
+    assert "no event names the table lake.sales.vists; did you mean lake.sales.visits?" in err
+    assert monitor.events("commands") == []
+    assert tidegate(*hold, "--new")[0] == 0
+    assert [event.table for event in monitor.events("commands")] == ["lake.sales.vists"]

@@ -43,6 +43,9 @@ class Sending:
         typer.Option(help="Your private key, which signs it; default: security.sign_with."),
     ] = None
 
+    new: Annotated[
+        bool, typer.Option("--new", help="Accept a table that no event has named yet.")
+    ] = False
     as_json: Annotated[
         bool, typer.Option("--json", help="Draw no progress bar; JSON is printed in any case.")
     ] = False
@@ -68,7 +71,7 @@ def request(
     source: str = CLI,
 ) -> None:
     """Publish, and optionally wait for the outcome; `again`: the outcome may exist already."""
-    with publisher_of(config, source, sending.sign_with) as publisher:
+    with publisher_of(config, source, sending.sign_with, new=sending.new) as publisher:
         if not sending.wait:
             print_receipt(publish_it(publisher))
             return
@@ -110,8 +113,10 @@ class ReachablePublisher(Publisher):
     that is down or a missing topic, and then not report which.
     """
 
-    def __init__(self, settings: Settings, source: str, sign_with: Path | None) -> None:
-        """Take the deployment and the source of the events."""
+    def __init__(
+        self, settings: Settings, source: str, sign_with: Path | None, *, new: bool
+    ) -> None:
+        """Take the deployment, the source of the events, and whether tables may be new."""
         super().__init__(
             source=source,
             prefix=settings.topics.prefix,
@@ -119,24 +124,33 @@ class ReachablePublisher(Publisher):
             registry=settings.registry,
             sign_with=sign_with or settings.security.sign_with,
         )
-        self._settings = settings
+        self._settings, self._new = settings, new
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
 
         Raises:
-            ConfigError: a topic does not exist, or the broker refuses the login.
+            ConfigError: a topic does not exist, the broker refuses the login, or a request is for a
+                table that no event has named.
             TransientError: no broker answers.
         """
         for event in events:
             check_publishable(event)
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
+        requested = {event.table for event in events if isinstance(event, Request)}
+        if requested and not self._new:
+            from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+            for table in sorted(requested):
+                EventLog.of(self._settings).check_named(table)
         return super().publish(*events)
 
 
-def publisher_of(config: Path | None, source: str, sign_with: Path | None = None) -> Publisher:
+def publisher_of(
+    config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
+) -> Publisher:
     """A publisher for the deployment that the settings name."""
-    return ReachablePublisher(Settings.load(config), source, sign_with)
+    return ReachablePublisher(Settings.load(config), source, sign_with, new=new)
 
 
 def print_receipt(receipt: Receipt) -> None:

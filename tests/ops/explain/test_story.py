@@ -66,7 +66,7 @@ def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_liste
     [first, second] = shown.next_steps()
 
     assert old.event_id in first
-    assert second == "4 younger vacuums wait, too: tidegate waiting --table t"
+    assert second == "4 younger vacuums wait, too: tidegate waiting --table lake.sales.orders"
 
 
 def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:
