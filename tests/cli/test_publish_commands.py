@@ -290,3 +290,38 @@ def test_a_misspelt_table_is_refused_with_the_nearest_name(
     assert monitor.events("commands") == []
     assert tidegate(*hold, "--new")[0] == 0
     assert [event.table for event in monitor.events("commands")] == ["lake.sales.vists"]
+
+
+@pytest.mark.kafka
+def test_a_restore_to_the_latest_savepoint_names_its_instant(
+    tidegate: Tidegate,
+    settings_file: Path,
+    bootstrap_servers: str,
+    topic_prefix: str,
+) -> None:
+    location = savepointed(settings_file.parent, 1, 2)
+    asked = ("publish", "restore", "-t", "lake.sales.orders", "-l", location, "--reason", "bad")
+    asked += ("--new", "-c", str(settings_file))
+
+    assert tidegate(*asked, "--savepoint", "latest")[0] == 0
+    assert tidegate(*asked, "--savepoint", "latest~1")[0] == 0
+
+    requests = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("commands")
+    assert [request.savepoint for request in requests] == [at(2), at(1)]
+
+
+@pytest.mark.kafka
+def test_waiting_prints_a_line_for_people_and_json_for_scripts(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    hold = ("hold", "add", "lake.sales.orders", "--because", "x", "--new", "-c", str(settings_file))
+
+    code, out, err = tidegate(*hold, "--wait", "--timeout", "1s")
+    assert code == 4
+    assert out.startswith("unanswered: ")
+    assert len(out.splitlines()) == 1
+    assert "published " in err
+
+    code, out, _ = tidegate(*hold, "--wait", "--timeout", "1s", "--json")
+    assert code == 4
+    assert [sorted(json.loads(line))[0] for line in out.splitlines()] == ["event_id", "event"]

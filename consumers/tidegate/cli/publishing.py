@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
-from tidegate.cli.output import write_error, write_json
+from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress_bar import OutcomeBar
 from tidegate.cli.reachable import check_reachable
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
@@ -47,7 +47,10 @@ class Sending:
         bool, typer.Option("--new", help="Accept a table that no event has named yet.")
     ] = False
     as_json: Annotated[
-        bool, typer.Option("--json", help="Draw no progress bar; JSON is printed in any case.")
+        bool,
+        typer.Option(
+            "--json", help="With --wait: print JSON, for scripts; without it JSON is printed."
+        ),
     ] = False
 
     def seconds(self) -> float:
@@ -78,22 +81,32 @@ def request(
         seconds = sending.seconds()
         with publisher.watch(table, from_start=again) as watch:
             receipt = publish_it(publisher)
-            print_receipt(receipt)
+            if sending.as_json:
+                print_receipt(receipt)
+            else:
+                write_error(f"published {receipt.event_id}, waiting for its outcome")
             with OutcomeBar(wanted=not sending.as_json) as bar:
-                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar))
+                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar, sending))
 
 
-def _report(answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar) -> ExitCode:
-    """Print outcomes on standard error as they come, and the last one as JSON."""
+def _report(
+    answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
+) -> ExitCode:
+    """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
     from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
 
-    last = Answered(Verdict.UNANSWERED)
+    last, line = Answered(Verdict.UNANSWERED), "no outcome came"
     for last in answers:
         event = last.outcome
-        if not bar.take(event):
+        line = f"{type(event).__name__} {sentence(event)}" if event else last.message
+        ends = not sending.as_json and last.verdict is not Verdict.UNDER_WAY
+        if not bar.take(event) and not ends:
             bar.remove()
-            write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
+            write_error(line)
     bar.remove()
+    if not sending.as_json:
+        write(f"{last.verdict}: {line}")
+        return OF_VERDICT[last.verdict]
     write_json(
         {
             "event_id": receipt.event_id,
