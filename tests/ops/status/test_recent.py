@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from support.deployment_events import (
     awaiting,
@@ -31,6 +29,9 @@ from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status import ServiceStatus, Snapshot
 from tidegate.ops.status.recent import Recent
 from tidegate.runtime.bus import Partition, Record
+
+if TYPE_CHECKING:
+    import pytest
 
 GATE: dict[str, Any] = {"source": "reader-gate", "occurred_at": NOON}
 
