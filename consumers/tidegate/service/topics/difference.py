@@ -16,8 +16,8 @@ _HIDES_A_LOSS: Final = (
 )
 _SEPARATED: Final = (
     "a table's events and its state would be on different partitions; set [topics] partitions to"
-    " the number that all topics have, or delete this one while it is empty and run: tidegate"
-    " topics create"
+    " the number that all topics have, or delete this one while it is empty and run:"
+    f" {command_line('topics create')}"
 )
 
 
