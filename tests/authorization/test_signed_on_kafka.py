@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 RESTORE = (
     *("publish", "restore", "-t", "lake.sales.orders", "-l", "/lake/orders"),
     *("--savepoint", "20261121041551845", "--reason", "a bad load", "--requested-by", "mallory"),
+    "--new",
 )
 
 

@@ -113,7 +113,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     undone = ask("undo", cleaned["event_id"][:12], "--because", "it was alive", "--execute")
     assert undone["kind"] == "CleaningUndone"
     assert visible(long) == sorted(AFTER_MINOR)
-    again = run("undo", command["event_id"], "--because", "twice", "--execute", "--wait")
+    again = run("undo", command["event_id"], "--because", "twice", "--execute", "--wait", "--json")
     assert json.loads(again.stdout.splitlines()[-1])["event"]["reason"] == "not-quarantined"
     assert again.exit_code == 3, again.stdout
 
@@ -129,7 +129,7 @@ def run(*line: str) -> Result:
 
 def ask(*line: str) -> dict[str, Any]:
     """Publish a request, wait for its answer; give the last line, which is the answer."""
-    result = run(*line, "--wait", "--timeout", "2m")
+    result = run(*line, "--wait", "--json", "--timeout", "2m")
     assert result.exit_code == 0, (result.output, result.exception)
     answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return answer

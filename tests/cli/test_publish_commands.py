@@ -15,6 +15,7 @@ from support.hudi_tables import at, four_commits, savepoint_request, ticking, wa
 from tidegate.cli import main
 from tidegate.cli.exit_codes import MEANINGS, OF_VERDICT, ExitCode, table
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import RestoreRequested
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.verdict import Verdict
 from tidegate.local.demo.monitor import TopicMonitor
@@ -256,3 +257,75 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(
 
     assert code == 2
     assert f"{file} is larger than the limit of" in err
+
+
+@pytest.fixture
+def settings_file(
+    tmp_path: Path, bootstrap_servers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    file = tmp_path / "deployment.toml"
+    file.write_text(
+        f'[topics]\nprefix = "{topic_prefix}"\npartitions = 1\n'
+        f'[warehouse]\nroots = ["{tmp_path}"]\n'
+    )
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    settings = Settings.load(file)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    return file
+
+
+@pytest.mark.kafka
+def test_a_misspelt_table_is_refused_with_the_nearest_name(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    at_deployment = ("-c", str(settings_file))
+    known = ("-t", "lake.sales.visits", "-l", "/lake/visits", "--instant", "20260301100000001")
+    hold = ("hold", "add", "lake.sales.vists", "--because", "a check", *at_deployment)
+    monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
+
+    assert tidegate("publish", "commit", *known, *at_deployment)[0] == 0
+    code, out, err = tidegate(*hold, "--wait", "--timeout", "1s")
+
+    assert (code, out) == (2, "")
+    assert "no event names the table lake.sales.vists; did you mean lake.sales.visits?" in err
+    assert monitor.events("commands") == []
+    assert tidegate(*hold, "--new")[0] == 0
+    assert [event.table for event in monitor.events("commands")] == ["lake.sales.vists"]
+
+
+@pytest.mark.kafka
+def test_a_restore_to_the_latest_savepoint_names_its_instant(
+    tidegate: Tidegate,
+    settings_file: Path,
+    bootstrap_servers: str,
+    topic_prefix: str,
+) -> None:
+    location = savepointed(settings_file.parent, 1, 2)
+    table = ("-t", "lake.sales.orders", "-l", location, "--new", "-c", str(settings_file))
+    asked = ("publish", "restore", "--reason", "bad", *table)
+
+    assert tidegate(*asked, "--savepoint", "latest")[0] == 0
+    assert tidegate(*asked, "--savepoint", "latest~1")[0] == 0
+
+    requests = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("commands")
+    chosen = [request.savepoint for request in requests if isinstance(request, RestoreRequested)]
+    assert chosen == [at(2), at(1)]
+
+
+@pytest.mark.kafka
+def test_waiting_prints_a_line_for_people_and_json_for_scripts(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    hold = ("hold", "add", "lake.sales.orders", "--because", "x", "--new", "-c", str(settings_file))
+
+    code, out, err = tidegate(*hold, "--wait", "--timeout", "1s")
+    assert code == 4
+    assert out.startswith("unanswered: ")
+    assert len(out.splitlines()) == 1
+    assert "published " in err
+
+    code, out, _ = tidegate(*hold, "--wait", "--timeout", "1s", "--json")
+    assert code == 4
+    receipt, last = map(json.loads, out.splitlines())
+    assert receipt["event_id"] == last["event_id"]
+    assert last["verdict"] == "unanswered"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import runpy
@@ -22,6 +23,7 @@ from support.hudi_tables import HandMade, at, end_of
 from support.kafka import create_topic
 from support.samples import commit
 from tidegate.cli import app
+from tidegate.errors.commands import command_line
 from tidegate.events.codec import encode
 from tidegate.hudi import Action, Instant, InstantState
 from tidegate.service.settings import Settings
@@ -76,6 +78,48 @@ def test_every_command_of_the_pages_is_one(line: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "200")
     with suppress(typer.Exit):  # --help and --version end there; a wrong option is a UsageError
         understood(typer.main.get_command(app), shlex.split(line)[1:])
+
+
+SOURCES = [file for root in SOURCE_ROOTS for file in sorted((ROOT / root).rglob("*.py"))]
+
+
+def suggestions(source: str) -> Iterator[tuple[int, str]]:
+    """The commands that a module suggests; a value that is only known later is a 1."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "command_line":
+            words = [_value(word) for word in node.args]
+            options = {keyword.arg or "**": _value(keyword.value) for keyword in node.keywords}
+            yield node.lineno, command_line(str(words[0]), *words[1:], **options)
+
+
+def _value(node: ast.expr) -> object:
+    return node.value if isinstance(node, ast.Constant) else 1
+
+
+def test_every_command_that_the_program_suggests_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    found = [line for file in SOURCES for _, line in suggestions(file.read_text("utf-8"))]
+
+    for line in found:
+        with suppress(typer.Exit):
+            understood(typer.main.get_command(app), shlex.split(line)[1:])
+    assert len(found) > 20
+
+
+def test_no_message_writes_a_command_by_itself() -> None:
+    """In backquotes a command is only named; whatever is to be pasted is made by command_line."""
+    names = "|".join(getattr(typer.main.get_command(app), "commands", ()))
+    by_itself = re.compile(rf"(?<!`)\btidegate ({names})\b(?!`)")
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for file in SOURCES
+        if file.name != "examples.py"
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "\n" not in node.value and by_itself.search(node.value)
+    ]
+
+    assert wrong == []
 
 
 @pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])

@@ -236,7 +236,10 @@ def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
     shown = place.call("status", code=1)
 
     lines = shown.splitlines()
-    assert lines[0].split() == [
+    assert lines[0] == "needs a person:"
+    assert "  cleaner is not running: tidegate run cleaner" in lines
+    [header] = [line for line in lines if line.startswith("service ")]
+    assert header.split() == [
         "service",
         "members",
         "lag",

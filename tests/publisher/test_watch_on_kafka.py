@@ -189,7 +189,7 @@ def test_the_command_waits_and_its_exit_code_is_the_outcomes(  # noqa: PLR0913, 
     request = restore_request(request_id)
     arguments = ["publish", "restore", "-t", ORDERS, "-l", "/lake/orders", "--savepoint", SAVEPOINT]
     arguments += ["--reason", "a bad load", "--requested-by", "ana", "--request-id", request_id]
-    arguments += ["--wait", "--timeout", "60s" if callable(answer) else "1s"]
+    arguments += ["--wait", "--json", "--new", "--timeout", "60s" if callable(answer) else "1s"]
 
     def answer_it() -> None:
         if callable(answer):

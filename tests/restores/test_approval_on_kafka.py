@@ -79,19 +79,40 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
     restorer = place.run("restorer")
 
     asked = tidegate(
-        *("publish", "restore", "--plan", plan, "--reason", "a bad load", "--wait"),
+        *(
+            "publish",
+            "restore",
+            "--plan",
+            plan,
+            "--reason",
+            "a bad load",
+            "--wait",
+            "--json",
+            "--new",
+        ),
         *("--requested-by", "ana", "--request-id", "r-1"),
     )
     assert asked.exit_code == 5, asked.output  # another person has to approve it
     assert '"verdict":"awaiting"' in asked.output.replace(" ", "").replace("\n", "")
     status = tidegate("status")
-    assert "awaits approval:" in status.output
-    assert "request r-1" in status.output
+    assert "awaits approval" in status.output
+    assert "--request r-1" in status.output
     explained = tidegate("explain", "lake.sales.orders")
     assert "a second person" in explained.output
 
     own = tidegate(
-        *("publish", "approval", "--request", "r-1", "--plan", plan, "--reason", "mine", "--wait"),
+        *(
+            "publish",
+            "approval",
+            "--request",
+            "r-1",
+            "--plan",
+            plan,
+            "--reason",
+            "mine",
+            "--wait",
+            "--json",
+        ),
         *("--approved-by", "ana"),
     )
     assert own.exit_code == 3, own.output
@@ -125,4 +146,4 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
     assert not killed_half_way or starts[-1] is True
     assert table.read() == kept
     assert place.events("dead-letters") == []
-    assert "awaits approval:" not in tidegate("status").output
+    assert "awaits approval" not in tidegate("status").output

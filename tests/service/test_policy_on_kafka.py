@@ -70,7 +70,7 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
             ("shop", "every-commit"),
         ]
         removal = ("publish", "savepoint-removal", *named, "--instant", at(3), "--reason", "done")
-        *_, answer = call(place, *removal, "--wait")
+        *_, answer = call(place, *removal, "--wait", "--json")
         assert answer["verdict"] == "done"
         assert savepoints(table) == [at(2)]
 

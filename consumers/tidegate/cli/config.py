@@ -10,6 +10,7 @@ import typer
 
 from tidegate.cli.options import AsJson, ConfigFile
 from tidegate.cli.output import write, write_json
+from tidegate.errors.commands import command_line
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import Setting, settings_reference
 
@@ -66,7 +67,7 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
     if as_json:
         write_json({"valid": True})
     else:
-        write("the settings are valid; whether the broker agrees: tidegate doctor")
+        write(f"the settings are valid; whether the broker agrees: {command_line('doctor')}")
 
 
 @config.command()

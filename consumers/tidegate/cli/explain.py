@@ -11,6 +11,7 @@ from tidegate.cli.dead_letters_report import row_of as dead_letter_row
 from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
 from tidegate.cli.output import write, write_json_parts
 from tidegate.cli.waiting import show_vacuums
+from tidegate.errors.commands import command_line
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _show_state(story: Story, watched: BridgeSettings | None) -> None:
         write("waiting:")
         show_vacuums(story.waiting, datetime.now(UTC), "  ", watched)
         if (more := story.waiting_in_all - len(story.waiting)) > 0:
-            write(f"  ... and {more} younger vacuums; see: tidegate waiting")
+            write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
     if story.dead_letters:
         write("dead letters:")
         for listed in story.dead_letters:

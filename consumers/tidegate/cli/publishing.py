@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
-from tidegate.cli.output import write_error, write_json
+from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress_bar import OutcomeBar
 from tidegate.cli.reachable import check_reachable
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
@@ -43,8 +43,14 @@ class Sending:
         typer.Option(help="Your private key, which signs it; default: security.sign_with."),
     ] = None
 
+    new: Annotated[
+        bool, typer.Option("--new", help="Accept a table that no event has named yet.")
+    ] = False
     as_json: Annotated[
-        bool, typer.Option("--json", help="Draw no progress bar; JSON is printed in any case.")
+        bool,
+        typer.Option(
+            "--json", help="With --wait: print JSON, for scripts; without it JSON is printed."
+        ),
     ] = False
 
     def seconds(self) -> float:
@@ -68,29 +74,39 @@ def request(
     source: str = CLI,
 ) -> None:
     """Publish, and optionally wait for the outcome; `again`: the outcome may exist already."""
-    with publisher_of(config, source, sending.sign_with) as publisher:
+    with publisher_of(config, source, sending.sign_with, new=sending.new) as publisher:
         if not sending.wait:
             print_receipt(publish_it(publisher))
             return
         seconds = sending.seconds()
         with publisher.watch(table, from_start=again) as watch:
             receipt = publish_it(publisher)
-            print_receipt(receipt)
+            if sending.as_json:
+                print_receipt(receipt)
+            else:
+                write_error(f"published {receipt.event_id}, waiting for its outcome")
             with OutcomeBar(wanted=not sending.as_json) as bar:
-                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar))
+                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar, sending))
 
 
-def _report(answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar) -> ExitCode:
-    """Print outcomes on standard error as they come, and the last one as JSON."""
+def _report(
+    answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
+) -> ExitCode:
+    """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
     from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
 
-    last = Answered(Verdict.UNANSWERED)
+    last, line = Answered(Verdict.UNANSWERED), "no outcome came"
     for last in answers:
         event = last.outcome
-        if not bar.take(event):
+        line = f"{type(event).__name__} {sentence(event)}" if event else last.message
+        ends = not sending.as_json and last.verdict is not Verdict.UNDER_WAY
+        if not bar.take(event) and not ends:
             bar.remove()
-            write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
+            write_error(line)
     bar.remove()
+    if not sending.as_json:
+        write(f"{last.verdict}: {line}")
+        return OF_VERDICT[last.verdict]
     write_json(
         {
             "event_id": receipt.event_id,
@@ -110,8 +126,10 @@ class ReachablePublisher(Publisher):
     that is down or a missing topic, and then not report which.
     """
 
-    def __init__(self, settings: Settings, source: str, sign_with: Path | None) -> None:
-        """Take the deployment and the source of the events."""
+    def __init__(
+        self, settings: Settings, source: str, sign_with: Path | None, *, new: bool
+    ) -> None:
+        """Take the deployment, the source of the events, and whether tables may be new."""
         super().__init__(
             source=source,
             prefix=settings.topics.prefix,
@@ -119,24 +137,33 @@ class ReachablePublisher(Publisher):
             registry=settings.registry,
             sign_with=sign_with or settings.security.sign_with,
         )
-        self._settings = settings
+        self._settings, self._new = settings, new
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
 
         Raises:
-            ConfigError: a topic does not exist, or the broker refuses the login.
+            ConfigError: a topic does not exist, the broker refuses the login, or a request is for a
+                table that no event has named.
             TransientError: no broker answers.
         """
         for event in events:
             check_publishable(event)
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
+        requested = {event.table for event in events if isinstance(event, Request)}
+        if requested and not self._new:
+            from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+            for table in sorted(requested):
+                EventLog.of(self._settings).check_named(table)
         return super().publish(*events)
 
 
-def publisher_of(config: Path | None, source: str, sign_with: Path | None = None) -> Publisher:
+def publisher_of(
+    config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
+) -> Publisher:
     """A publisher for the deployment that the settings name."""
-    return ReachablePublisher(Settings.load(config), source, sign_with)
+    return ReachablePublisher(Settings.load(config), source, sign_with, new=new)
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -19,6 +19,7 @@ from tidegate.cli.replay_report import (
     group_sentences,
 )
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors.commands import command_line
 
 if TYPE_CHECKING:
     from tidegate.ops.replay.targets import Target
@@ -84,7 +85,8 @@ def group(
     if service == "metastore-bridge":
         raise ConfigError(
             "a Metastore bridge reads its topics from their beginning at each start: restart it;"
-            " what it has stored of its Metastore is changed by: tidegate bridge accept-metastore"
+            " to change what it has stored of its Metastore, see:"
+            f" {command_line('bridge accept-metastore', help=True)}"
         )
     target = _target(to_offset, to_time, by_duration, to_earliest, shift_by)
     with Replays(reachable(config), Progress()) as replays:

@@ -22,6 +22,7 @@ from tidegate.cli.plan_file import PlanFile
 from tidegate.cli.publishing import RequestId, Sending, request
 from tidegate.errors import ConfigError
 from tidegate.publisher import Publisher, Receipt
+from tidegate.service.settings import Settings
 
 
 @option_group(Sending)
@@ -97,7 +98,8 @@ def restore(
     table: OptionalTableName = None,
     location: OptionalLocation = None,
     savepoint: Annotated[
-        str | None, typer.Option(help="Instant of the savepoint to restore to.")
+        str | None,
+        typer.Option(help="The savepoint to return to: an instant, latest, or latest~1 ..."),
     ] = None,
     requested_by: RequestedBy = None,
     plan_only: Annotated[
@@ -117,12 +119,13 @@ def restore(
     given = {"table": table, "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
     wanted = _completed(plan, given, ("table", "location", "savepoint"))
+    chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.request_restore(
             table=wanted["table"] or "",
             location=wanted["location"] or "",
-            savepoint=wanted["savepoint"] or "",
+            savepoint=chosen,
             reason=reason,
             requested_by=requested_by or getpass.getuser(),
             plan_only=plan_only,
@@ -172,6 +175,17 @@ def approval(
         )
 
     request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+
+
+def _chosen(config: Path | None, location: str, savepoint: str) -> str:
+    """The instant of a savepoint; only for `latest` the table is read."""
+    if not savepoint.startswith("latest"):
+        return savepoint
+    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - needs fsspec
+    from tidegate.service.assembly import table_work  # noqa: PLC0415
+
+    warehouse, _ = table_work(Settings.load(config))
+    return chosen_savepoint(warehouse, location, savepoint)
 
 
 def _completed(

@@ -15,6 +15,7 @@ from tidegate.cli.output import (
     write,
     write_error,
     write_json,
+    write_styled,
     write_table,
 )
 from tidegate.cli.progress_bar import drawn, share_of
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tidegate.ops.status.recent import SavedTable
 
 _SAVED: Final = 20
-_ALARMS: Final = 10
 
 
 def status(
@@ -66,6 +66,10 @@ def status(
 
 
 def _show(snapshot: Snapshot) -> None:
+    needs = snapshot.needs()
+    write("needs a person:" if needs else "nothing needs a person")
+    for line in needs:
+        write_styled((f"  {line}", "red")) if is_terminal() else write(f"  {line}")
     write_table(
         [
             {
@@ -86,12 +90,6 @@ def _show(snapshot: Snapshot) -> None:
     else:
         write("no vacuum waits")
     _show_holds_and_quarantines(snapshot)
-    for line in snapshot.alarm_lines()[-_ALARMS:]:
-        write(f"alarm: {line}")
-    if len(snapshot.alarms) > _ALARMS:
-        write(f"... and {len(snapshot.alarms) - _ALARMS} older alarms; --json lists all")
-    for line in snapshot.awaiting_lines():
-        write(f"awaits approval: {line}")
     for running, line in zip(snapshot.running, snapshot.running_lines(), strict=True):
         write(f"under way: {line}")
         share = share_of(running.event) if is_terminal() else None
@@ -103,8 +101,6 @@ def _show(snapshot: Snapshot) -> None:
         write(f"... and of {len(snapshot.saved) - _SAVED} more tables; --json lists all")
     refused, failed = snapshot.refused, snapshot.failed
     write(f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {refused} refused, {failed} failed")
-    if snapshot.unknown_dead_letters:
-        write(f"{snapshot.unknown_dead_letters} open dead letters of no known service")
 
 
 def _show_holds_and_quarantines(snapshot: Snapshot) -> None:

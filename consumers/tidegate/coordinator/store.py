@@ -40,8 +40,8 @@ _PACKED: Final = b"x"
 """The first byte of what zlib has compressed; the other records are JSON."""
 _SEPARATOR: Final = "\x00"
 _HOW_TO_GO_ON: Final = (
-    "Find out what is missing; to go on with what the topic holds now:"
-    " tidegate replay group <service> --to-earliest --execute"
+    "Find out what is missing; to go on with what the topic holds now, reset the service with"
+    " `tidegate replay group`"
 )
 
 

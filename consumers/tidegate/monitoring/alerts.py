@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from tidegate.errors.commands import command_line
+
 
 class Alert(NamedTuple):
     """A rule of Prometheus."""
@@ -75,7 +77,7 @@ ALERTS: Final = (
         "0m",
         "warning",
         "Messages could not be processed and were put aside (fault: {{ $labels.fault }}).",
-        "tidegate dead-letters list, then redrive or discard each.",
+        f"Redrive or discard each: {command_line('dead-letters list')}",
     ),
     Alert(
         "TidegateServiceFails",
@@ -83,7 +85,7 @@ ALERTS: Final = (
         "0m",
         "critical",
         "A service failed on valid messages and put them aside.",
-        "tidegate dead-letters list names it; correct its code or settings, then redrive.",
+        f"Correct its code or settings, then redrive: {command_line('dead-letters list')}",
     ),
     Alert(
         "TidegateInvalidMessages",
@@ -91,7 +93,8 @@ ALERTS: Final = (
         "0m",
         "critical",
         "A producer floods the topics: over 1000 invalid messages in 15 minutes.",
-        "tidegate dead-letters list names topic and reason; take the producer's right to write.",
+        "Take the producer's right to write. Topic and reason:"
+        f" {command_line('dead-letters list')}",
     ),
     Alert(
         "TidegateRestoreFailed",
@@ -99,7 +102,7 @@ ALERTS: Final = (
         "0m",
         "critical",
         "A restore began and could not finish: its table takes no writes.",
-        "tidegate outcomes says why; the same request resumes it.",
+        f"The same request resumes it. Why: {command_line('outcomes', kind='RestoreFailed')}",
     ),
     Alert(
         "TidegateRefused",
@@ -123,7 +126,7 @@ ALERTS: Final = (
         "0m",
         "warning",
         "A vacuum may wait forever, or was published with other content.",
-        "tidegate outcomes --kind VacuumFlagged says which, and why.",
+        f"Which, and why: {command_line('outcomes', kind='VacuumFlagged')}",
     ),
     Alert(
         "TidegateVacuumOverdue",
@@ -131,7 +134,7 @@ ALERTS: Final = (
         "0m",
         "warning",
         "{{ $value }} vacuums of {{ $labels.tables }} wait longer than their limit.",
-        "tidegate waiting names the locks and their owners; the limits are in [[alarms]].",
+        f"The limits are in [[alarms]]. The locks and their owners: {command_line('waiting')}",
     ),
     Alert(
         "TidegateUnknownTable",
@@ -139,7 +142,8 @@ ALERTS: Final = (
         "0m",
         "warning",
         "Releases come for a table of which no vacuum is known.",
-        "tidegate outcomes --kind UnknownTableReleased names it, and who publishes them.",
+        "Which table, and who publishes them:"
+        f" {command_line('outcomes', kind='UnknownTableReleased')}",
     ),
     Alert(
         "TidegateSlowCommand",
@@ -164,7 +168,7 @@ ALERTS: Final = (
         "2m",
         "warning",
         "The monitor does not see the deployment: the alerts on groups and outcomes are silent.",
-        "Start `tidegate monitor`; look whether the broker answers: tidegate doctor.",
+        f"Start `tidegate monitor`; check whether the broker answers: {command_line('doctor')}",
     ),
 )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidegate.errors import OffsetGapError, StopService
+from tidegate.errors.commands import command_line
 
 
 class TopicIdentity(NamedTuple):
@@ -32,11 +33,11 @@ def require_same_topic(group: str, topic: str, before: TopicIdentity, now: Topic
             f"{topic} was deleted and created again while {group} was using it: records may have"
             " been skipped; nothing of the new topic was acknowledged. Find out what is missing;"
             " to continue with what the topics have now:"
-            f" tidegate replay group {service} --to-earliest --execute"
+            f" {command_line('replay group', service, to_earliest=True, execute=True)}"
         )
     if now.partitions != before.partitions:
         raise StopService(
             f"{topic} has {now.partitions} partitions, it had {before.partitions} when {service}"
             " started: new events of a table may be on another partition than its earlier ones."
-            " Compare all topics with: tidegate topics check"
+            f" Compare all topics with: {command_line('topics check')}"
         )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.errors import FormatError
+from tidegate.errors.commands import command_line
 from tidegate.events import (
     CommitCondemned,
     CommitFlag,
@@ -96,8 +97,8 @@ def decide_on_condemned(
             instant=event.instant,
             flag=CommitFlag.NO_SAVEPOINT_BEFORE,
             message=f"{event.source} condemned the commit ({event.reason}), but no earlier"
-            " savepoint is known, so nothing was requested. List the table's savepoints with"
-            " `tidegate savepoints list` and request a restore to one of them",
+            " savepoint is known, so nothing was requested. Request a restore to one of the"
+            f" table's savepoints, see: {command_line('savepoints list', event.location)}",
         )
         return Decision(after, outcomes=(flagged,))
     why = f"commit {event.instant} was condemned by {event.source}: {event.reason}"

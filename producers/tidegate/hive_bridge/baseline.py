@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from tidegate.errors import StopService
+from tidegate.errors.commands import command_line
 from tidegate.hive_metastore.values import Snapshot
 
 _MAX_ACCEPTED_BY: Final = 220
+_ACCEPT: Final = command_line("bridge accept-metastore", help=True)
 
 
 class MetastoreReplacedError(StopService):
@@ -55,7 +57,7 @@ class Baseline:
                 f"the Metastore's database has the UUID {snapshot.metastore}, and had"
                 f" {self.metastore} before: it is another Metastore, and does not know the locks"
                 " that vacuums wait for. Nothing is released. Point the bridge at the right one; if"
-                " the old one is gone for good, see: tidegate bridge accept-metastore --help"
+                f" the old one is gone for good, see: {_ACCEPT}"
             )
         mark = snapshot.transactions.high_water_mark
         if mark < self.high_water_mark:
@@ -63,7 +65,7 @@ class Baseline:
                 f"the Metastore's highest transaction is {mark}, and was {self.high_water_mark}"
                 " before: its database was restored from an earlier state, and has forgotten locks"
                 " whose readers may still read. Nothing is released. When no such reader is left,"
-                " see: tidegate bridge accept-metastore --help"
+                f" see: {_ACCEPT}"
             )
         return replace(self, metastore=snapshot.metastore, high_water_mark=mark)
 

@@ -195,9 +195,9 @@ def test_messages_that_were_not_copied_are_published_again_from_their_topic() ->
         " the last one: junk."
     )
     assert difference(found, None) == (
-        "it stands for 7 messages that were not copied. To publish them again, run: tidegate"
-        " replay events --topic lake.commits --partition 2 --from-offset 3 --to-offset 13."
-        " Then discard it"
+        "it stands for 7 messages that were not copied. Publish them again before you discard it:"
+        " tidegate replay events --topic lake.commits --partition 2 --from-offset 3 --to-offset 13"
+        " --execute"
     )
 
 

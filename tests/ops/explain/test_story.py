@@ -66,7 +66,7 @@ def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_liste
     [first, second] = shown.next_steps()
 
     assert old.event_id in first
-    assert second == "4 younger vacuums wait, too: tidegate waiting --table t"
+    assert second == "4 younger vacuums wait, too: tidegate waiting --table lake.sales.orders"
 
 
 def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:
@@ -74,7 +74,10 @@ def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:
     [step] = story(request, awaiting(request, NOON)).next_steps()
 
     assert "once a second person approves it by 2026-11-21T12:00:00Z" in step
-    assert "tidegate publish approval --request restore-1 --plan-id p1" in step
+    assert step.endswith(
+        f": tidegate publish approval --request restore-1 --plan-id p1 --table {request.table}"
+        f" --location {request.location} --reason 'checked the plan'"
+    )
 
 
 def test_an_approval_is_answered_by_the_outcomes_of_its_request() -> None:

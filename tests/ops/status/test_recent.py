@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from support.deployment_events import (
     awaiting,
@@ -15,6 +15,7 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import NOON, commit, release
+from tidegate.cli.status import _show as show
 from tidegate.events import (
     Event,
     SavepointCreated,
@@ -25,8 +26,12 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.status import ServiceStatus, Snapshot
 from tidegate.ops.status.recent import Recent
 from tidegate.runtime.bus import Partition, Record
+
+if TYPE_CHECKING:
+    import pytest
 
 GATE: dict[str, Any] = {"source": "reader-gate", "occurred_at": NOON}
 
@@ -142,3 +147,46 @@ def test_an_alarm_is_open_until_it_is_resolved() -> None:
     }
     assert set(after(overdue(one), overdue(two), over).alarms) == {two.event_id}
     assert after(unknown, known).alarms == {}
+
+
+def test_status_begins_with_what_needs_a_person_and_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    request = restore_request("one")
+    recent = after(awaiting(request, NOON), overdue(vacuum(7)), rejected(restore_request("two")))
+    services = (
+        ServiceStatus("restorer", (), 3, None, 0),
+        ServiceStatus("cleaner", ("cleaner-1",), 0, None, 2),
+    )
+    show(
+        Snapshot(
+            at=NOON,
+            since=NOON,
+            services=services,
+            waiting=0,
+            oldest_waiting=None,
+            running=(),
+            saved=(),
+            alarms=tuple(recent.alarms.values()),
+            refused=recent.refused,
+            failed=recent.failed,
+            of_today=recent.of_today,
+            unknown_dead_letters=0,
+            awaiting=recent.awaiting_at(NOON),
+        )
+    )
+
+    first, approval, late, dead, refused, down, table, *_ = capsys.readouterr().out.splitlines()
+    assert first == "needs a person:"
+    assert approval.startswith("  awaits approval, by 2026-11-21T12:00:00Z: the restore of ")
+    assert approval.endswith(
+        f": tidegate publish approval --request one --plan-id p1 --table {request.table}"
+        f" --location {request.location} --reason 'checked the plan'"
+    )
+    assert late.endswith(f": tidegate waiting --table {vacuum(7).table}")
+    assert dead == "  2 open dead letters of cleaner: tidegate dead-letters list --service cleaner"
+    assert refused.endswith(
+        "1 request of the last 24 hours failed or refused: tidegate outcomes --since 1d"
+    )
+    assert down == "  restorer is not running: tidegate run restorer"
+    assert table.startswith("service")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.errors import FormatError
+from tidegate.errors.commands import command_line
 from tidegate.events import AbortedCleaningReleased, CleaningReleased, Event, RestoreRequested
 from tidegate.ops.dead_letters.dead_letter import DeadLetter
 from tidegate.runtime.bus import Record
@@ -59,11 +60,17 @@ def _uncopied(dead_letter: DeadLetter) -> str:
     ranges = parse_ranges((found.get(OFFSETS_HEADER) or b"").decode(errors="replace"))
     if not ranges:
         return ""
+    again = command_line(
+        "replay events",
+        topic=dead_letter.origin.topic,
+        partition=dead_letter.origin.number,
+        from_offset=ranges[0].start,
+        to_offset=ranges[-1].stop,
+        execute=True,
+    )
     return (
-        f"it stands for {sum(map(len, ranges))} messages that were not copied. To publish them"
-        f" again, run: tidegate replay events --topic {dead_letter.origin.topic} --partition"
-        f" {dead_letter.origin.number} --from-offset {ranges[0].start} --to-offset"
-        f" {ranges[-1].stop}. Then discard it"
+        f"it stands for {sum(map(len, ranges))} messages that were not copied. Publish them again"
+        f" before you discard it: {again}"
     )
 
 

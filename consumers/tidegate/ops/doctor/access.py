@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicCollection
 
+from tidegate.errors.commands import command_line
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics.acls import Acl, acls
@@ -36,7 +37,10 @@ def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Fin
     unknown = sorted({right.resource for right in unreported})
     if missing:
         rights = ", ".join(f"{right.operation} {right.resource} {right.name}" for right in missing)
-        advice = "run the doctor as the service's principal, or grant them: tidegate topics acls"
+        advice = (
+            "run the doctor as the service's principal, or grant them:"
+            f" {command_line('topics acls')}"
+        )
         return Finding(check, Status.FAIL, f"this principal may not {rights}", advice)
     known = "this principal has all rights that the broker reports"
     seen = f"{known}; unknown: {', '.join(unknown)}" if unknown else known

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import ConfigError
+from tidegate.errors.commands import command_line
 from tidegate.events.topics import COMMAND_TOPIC, changelog, topic_of
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
@@ -70,7 +71,7 @@ class Broker:
             seen = "; ".join(map(str, wrong))
             hidden = all(difference.what == "settings" for difference in wrong)
             state = Status.WARN if hidden else Status.FAIL
-            return Finding("topics", state, seen, "see: tidegate topics check")
+            return Finding("topics", state, seen, f"see: {command_line('topics check')}")
         return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
 
     def check_copartitioning(self) -> Finding:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from tidegate.coordinator.store import Position, Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
+from tidegate.errors.commands import command_line
 from tidegate.events.topics import changelog, topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, Broker, not_permitted
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
@@ -96,7 +97,7 @@ class ChangelogSummary:
             advice = "move to new topics: see More partitions in docs/topics.md"
             return Finding(check, Status.FAIL, self.separated, advice)
         if self.faults:
-            advice = f"stop it, then run: tidegate replay group {decider} --to-earliest --execute"
+            advice = f"stop it, then run: {_again(decider)}"
             more = f" (and {len(self.faults) - 1} more)" if self.faults[1:] else ""
             return Finding(check, Status.FAIL, self.faults[0] + more, advice)
         seen = f"{self.tables} tables can be restored"
@@ -107,10 +108,14 @@ class ChangelogSummary:
             f" compression, and the changelog accepts {max_bytes / _MEGA:.1f} MB after it"
         )
         advice = (
-            "run tidegate waiting to see why this table's state is large, or raise"
-            " max.message.bytes of the changelog"
+            "raise max.message.bytes of the changelog, or see why this table's state is large:"
+            f" {command_line('waiting')}"
         )
         return Finding(check, Status.WARN, seen, advice)
+
+
+def _again(decider: str) -> str:
+    return command_line("replay group", decider, to_earliest=True, execute=True)
 
 
 def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Finding:
@@ -132,8 +137,8 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
         if isinstance(cause, KafkaException) and cause.args[0].code() in DENIED:
             return not_permitted(check, error)
         advice = (
-            f"stop it, delete {topic}, then run: tidegate topics create, and tidegate replay group"
-            f" {decider} --to-earliest --execute; it loses events that its topics no longer have"
+            f"stop it (events that its topics no longer have are lost), delete {topic}, then run:"
+            f" {command_line('topics create')} && {_again(decider)}"
         )
         return Finding(check, Status.FAIL, str(error), advice)
     limit = (found.settings or {}).get("max.message.bytes")

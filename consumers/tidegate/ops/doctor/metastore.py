@@ -8,6 +8,7 @@ from typing import Final
 
 from tidegate.bridges.position import group_of, stored_position
 from tidegate.errors import MetastoreRefusedError, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
@@ -104,13 +105,13 @@ def check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
         with MetastoreClient(settings) as client:
             known.checked(client.snapshot())
     except MetastoreReplacedError as error:
-        advice = "see: tidegate bridge accept-metastore --help"
+        advice = f"see: {command_line('bridge accept-metastore', help=True)}"
         return Finding(check, Status.FAIL, str(error), advice)
     except (TransientError, MetastoreRefusedError) as error:
         return Finding(check, Status.SKIPPED, str(error))
     if not members:
         seen = "no bridge runs: no vacuum or release of a lock is published"
-        return Finding(check, Status.WARN, seen, "start: tidegate bridge metastore")
+        return Finding(check, Status.WARN, seen, f"start: {command_line('bridge metastore')}")
     before = "" if known != Baseline() else "; it has not polled yet"
     return Finding(check, Status.OK, f"{len(members)} run, one of them active{before}")
 

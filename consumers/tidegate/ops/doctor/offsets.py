@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec
 
+from tidegate.errors.commands import command_line
 from tidegate.events.topics import topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import Finding, Status
@@ -47,7 +48,9 @@ def compare_offsets(
         f"committed offset {at} of {p.topic}[{p.number}], {_range_of(available.get(p))}"
         for p, at in lost.items()
     )
-    advice = " ; ".join(_reset(service, p.topic.removeprefix(f"{prefix}."), p.number) for p in lost)
+    advice = " && ".join(
+        _reset(service, p.topic.removeprefix(f"{prefix}."), p.number) for p in lost
+    )
     return Finding(
         check, Status.FAIL, "; ".join(seen), f"events were lost; stop it, then run: {advice}"
     )
@@ -88,5 +91,6 @@ def _range_of(available: range | None) -> str:
 
 
 def _reset(service: str, topic: str, number: int) -> str:
-    where = f"--topic {topic} --partition {number}"
-    return f"tidegate replay group {service} {where} --to-earliest --execute"
+    return command_line(
+        "replay group", service, topic=topic, partition=number, to_earliest=True, execute=True
+    )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from itertools import chain
 from typing import Final, Self
 
 from confluent_kafka import TopicPartition
 
-from tidegate.errors import FormatError
+from tidegate.errors import ConfigError, FormatError
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import OUTCOME_TOPIC, Topic
+from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS, Topic
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log.joining import JoinedLog
 from tidegate.ops.event_log.logged import LoggedEvent
@@ -33,6 +34,8 @@ _PARTS: Final = 100
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 """For the election of a leader, or a new topic."""
 ALL: Final = EventFilter()
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
+"""The topics whose events name tables."""
 
 
 class EventLog:
@@ -92,6 +95,26 @@ class EventLog:
                         yield None
                     else:
                         yield from self._wanted([record], wanted, joined)
+
+    def tables(self, topic: Topic, table: str | None = None) -> Iterator[str]:
+        """The tables that a topic's keys name; with a table, only those of its partition."""
+        wanted = ALL if table is None else EventFilter((table,))
+        with MergedReader(self._config, self.spans(topic, wanted)) as reader:
+            for record in reader.records():
+                yield (record.key or b"").decode(errors="replace")
+
+    def check_named(self, table: str) -> None:
+        """Check that an event on any topic names a table.
+
+        Raises:
+            ConfigError: no event does; the message has the nearest names.
+        """
+        if any(name == table for topic in TOPICS for name in self.tables(topic, table)):
+            return
+        names = {name for topic in TOPICS for name in self.tables(topic)}
+        near = " or ".join(get_close_matches(table, names))
+        meant = f"; did you mean {near}?" if near else ";"
+        raise ConfigError(f"no event names the table {table}{meant} --new accepts a new table")
 
     def _wanted(
         self, records: Iterable[Record], wanted: EventFilter, joined: JoinedLog

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from tidegate.errors.commands import command_line
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningDeferred,
@@ -74,8 +75,8 @@ class Story:
         steps += [
             f"dead letter {dead_letter.dead_letter.dead_letter_id} of"
             f" {dead_letter.dead_letter.service} waits for a decision"
-            f" ({dead_letter.dead_letter.error}): tidegate dead-letters show"
-            f" {dead_letter.dead_letter.dead_letter_id}"
+            f" ({dead_letter.dead_letter.error}):"
+            f" {command_line('dead-letters show', dead_letter.dead_letter.dead_letter_id)}"
             for dead_letter in self.dead_letters
             if dead_letter.state == "open"
         ]
@@ -104,19 +105,20 @@ class Story:
                 f" {holds}{more}"
                 if vacuum.outstanding
                 else f"the cleaning after vacuum {vacuum.event_id} is released once the hold of the"
-                f" table is removed ({vacuum.held_by}): tidegate hold remove {vacuum.table}"
+                f" table is removed ({vacuum.held_by}): {_remove_hold(vacuum.table)}"
                 if vacuum.held_by
                 else f"the cleaning after vacuum {vacuum.event_id} is released with the next event"
             )
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
-            yield f"{younger} younger vacuums wait, too: tidegate waiting --table {self.subject}"
+            listed = command_line("waiting", table=self.waiting[0].table)
+            yield f"{younger} younger vacuums wait, too: {listed}"
         vacuums = dict.fromkeys(e.event_id for e in self._events() if isinstance(e, VacuumFinished))
         for event_id in vacuums:
             if event_id not in known | released:
                 yield (
                     f"vacuum {event_id} is neither waiting nor released: the reader gate has"
                     " not read it yet, or its release is older than the shown events; see:"
-                    " tidegate status"
+                    f" {command_line('status')}"
                 )
 
     def _unknown_tables(self) -> Iterator[str]:
@@ -128,8 +130,8 @@ class Story:
                 unknown.pop(event.table, None)
         for table, publisher in unknown.items():
             yield (
-                f"{publisher} publishes releases of {table}, and no vacuum of it is known: if a"
-                " vacuum waits under another name (tidegate waiting), correct the name"
+                f"{publisher} publishes releases of {table}, and no vacuum of it is known: correct"
+                f" the name if a vacuum waits under another one: {command_line('waiting')}"
             )
 
     def _events(self) -> Iterator[Event]:
@@ -174,22 +176,31 @@ def _step(command: Command, answers: _Answers) -> str | None:
     match answers.waits:
         case RestoreAwaitingApproval(expires_at=until, plan_id=plan_id):
             by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
-            return (
-                f"{named} is carried out once a second person approves it{by}: tidegate publish"
-                f" approval --request {command.event_id} --plan-id {plan_id}"
+            approve = command_line(
+                "publish approval",
+                request=command.event_id,
+                plan_id=plan_id,
+                table=command.table,
+                location=command.location,
+                reason="checked the plan",
             )
+            return f"{named} is carried out once a second person approves it{by}: {approve}"
         case CleaningDeferred() as deferred:
             if deferred.reason is not None:
                 why = f"{deferred.reason}: {deferred.message}"
                 then = "after a minute"
             else:
-                why = f"tidegate hold remove {command.table}"
+                why = _remove_hold(command.table)
                 then = f"once the hold of the table is removed ({deferred.held_by})"
             return f"{named} is released again {then}: {why}"
         case None:
             if answers.last is not None:
                 return f"{named} is under way: {service} has published {answers.last}"
             return f"{named} has no outcome yet: {service} will carry it out"
+
+
+def _remove_hold(table: str) -> str:
+    return command_line("hold remove", table, because="no longer needed")
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.events.topics import topic_of
@@ -45,7 +45,7 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
     """
     metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
-    recent = Recent()
+    recent = Recent(day_ago=now - timedelta(days=1))
     for logged in EventLog.of(settings).read(since=since):
         if logged is not None:
             recent.take(logged)
@@ -67,6 +67,7 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
         alarms=sorted(recent.alarms.values(), key=lambda alarm: alarm.at),
         refused=recent.refused,
         failed=recent.failed,
+        of_today=recent.of_today,
         unknown_dead_letters=sum(dead_letters.values()),
         held=sorted(held, key=lambda hold: hold.since),
         quarantined=sorted(quarantined, key=lambda cleaning: cleaning.until),

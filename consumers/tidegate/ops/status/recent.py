@@ -83,6 +83,9 @@ class Recent:
     """Restores that wait for a second person's approval, by the request's id."""
     refused: int = 0
     failed: int = 0
+    day_ago: datetime | None = None
+    of_today: int = 0
+    """The refused and failed requests since `day_ago`."""
 
     def take(self, logged: LoggedEvent) -> None:
         """Take the next outcome."""
@@ -95,6 +98,8 @@ class Recent:
         self._take_awaiting(event.caused_by, verdict, logged)
         self.refused += verdict is Verdict.REFUSED
         self.failed += verdict is Verdict.FAILED
+        if verdict in {Verdict.REFUSED, Verdict.FAILED}:
+            self.of_today += self.day_ago is None or logged.at >= self.day_ago
         if verdict is not Verdict.UNDER_WAY:
             self.running.pop(event.caused_by, None)
         elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from tidegate.errors.commands import command_line
+from tidegate.events import Event, RestoreAwaitingApproval, VacuumOverdue
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.ops.status.recent import SavedTable
 from tidegate.ops.waiting import HeldTable, PendingVacuum, QuarantinedDirectories
+
+_ALARMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Snapshot:
     """The tables whose cleaning is on hold."""
     awaiting: Sequence[LoggedEvent] = ()
     """Restores that wait for the approval of a second person."""
+    of_today: int = 0
+    """The requests that were refused or failed in the last 24 hours."""
     quarantined: Sequence[QuarantinedDirectories] = ()
     """The directories in quarantine."""
 
@@ -83,20 +89,76 @@ class Snapshot:
             "alarms": [row_of(alarm) for alarm in self.alarms],
             "refused": self.refused,
             "failed": self.failed,
+            "of_today": self.of_today,
+            "needs": self.needs(),
             "unknown_dead_letters": self.unknown_dead_letters,
             "awaiting": [row_of(logged) for logged in self.awaiting],
             "held": [hold.as_json() for hold in self.held],
             "quarantined": [cleaning.as_json() for cleaning in self.quarantined],
         }
 
-    def alarm_lines(self) -> list[str]:
-        """The alarms, one line each."""
-        return [line_of(alarm) for alarm in self.alarms]
-
-    def awaiting_lines(self) -> list[str]:
-        """The restores that wait for an approval, one line each."""
-        return [line_of(logged) for logged in self.awaiting]
+    def needs(self) -> list[str]:
+        """What needs a person, the most urgent first: one line each, with its command."""
+        return [
+            *(_approval(logged.event) for logged in self.awaiting),
+            *(_alarm(alarm.event) for alarm in self.alarms[-_ALARMS:]),
+            *(
+                f"{len(self.alarms) - _ALARMS} older alarms: {command_line('status', json=True)}"
+                for _ in self.alarms[_ALARMS : _ALARMS + 1]
+            ),
+            *(
+                f"{_count(service.dead_letters, 'open dead letter')} of {service.name}:"
+                f" {command_line('dead-letters list', service=service.name)}"
+                for service in self.services
+                if service.dead_letters
+            ),
+            *(
+                f"{_count(self.unknown_dead_letters, 'open dead letter')} of no known service:"
+                f" {command_line('dead-letters list')}"
+                for _ in range(min(1, self.unknown_dead_letters))
+            ),
+            *(
+                f"{_count(self.of_today, 'request')} of the last 24 hours failed or refused:"
+                f" {command_line('outcomes', since='1d')}"
+                for _ in range(min(1, self.of_today))
+            ),
+            *(
+                f"{service.name} is not running: {command_line('run', service.name)}"
+                for service in self.services
+                if not service.members
+            ),
+        ]
 
     def running_lines(self) -> list[str]:
         """The running requests, one line each."""
         return [line_of(logged) for logged in self.running]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _approval(event: Event | None) -> str:
+    if not isinstance(event, RestoreAwaitingApproval):
+        return str(event)
+    approve = command_line(
+        "publish approval",
+        request=event.caused_by,
+        plan_id=event.plan_id,
+        table=event.table,
+        location=event.location,
+        reason="checked the plan",
+    )
+    by = f", requested by {event.requested_by}" if event.requested_by else ""
+    until = f", by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
+    return (
+        f"awaits approval{until}: the restore of {event.table} to {event.savepoint}{by}: {approve}"
+    )
+
+
+def _alarm(event: Event | None) -> str:
+    if isinstance(event, VacuumOverdue):
+        return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
+    if event is None:
+        return ""
+    return f"releases of the unknown table {event.table}: {command_line('explain', event.table)}"

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from tidegate.errors import OffsetGapError
+from tidegate.errors.commands import command_line
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.retry import RetryPolicy
 
@@ -119,7 +120,8 @@ class CommandReader:
             f" {tables}. They were waiting and were not executed: the topic's retention or an"
             " operator has removed them. Publish again those that you still want, and set the"
             f" topic's retention to longer than {self._name} may take. To continue with what the"
-            f" topic has now: tidegate replay group {self._name} --to-earliest --execute"
+            " topic has now:"
+            f" {command_line('replay group', self._name, to_earliest=True, execute=True)}"
         )
 
     def _retry_or_raise(self, error: BaseException) -> None:

@@ -18,6 +18,7 @@ from tidegate.errors import (
     MetastoreRefusedError,
     PermanentError,
 )
+from tidegate.errors.commands import command_line
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.retry import is_lasting, is_retriable
 
@@ -120,8 +121,8 @@ class DeadLetterLimit:
             raise DeadLetterFlood(
                 f"{service} failed on {failed} of the last {len(seen)} valid messages of"
                 f" {partition.topic}[{partition.number}], so {service} stops and writes no further"
-                f" dead letters. See the reasons with: tidegate dead-letters list --service"
-                f" {service}. Correct the code or the settings and start {service} again"
+                f" dead letters. Correct the code or the settings and start {service} again. The"
+                f" reasons: {command_line('dead-letters list', service=service)}"
             )
         recent.append(mark)
 
@@ -131,8 +132,8 @@ class DeadLetterLimit:
             raise DeadLetterFlood(
                 f"{service}: the storage did not answer for {len(marks)} commands and none"
                 f" succeeded in between, so {service} stops and writes no further dead letters."
-                f" See the reasons with: tidegate dead-letters list --service {service}. Start"
-                f" {service} again once the storage answers"
+                f" Start {service} again once the storage answers. The reasons:"
+                f" {command_line('dead-letters list', service=service)}"
             )
         self._unanswered = marks
 

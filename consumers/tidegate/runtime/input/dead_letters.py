@@ -139,8 +139,8 @@ def uncopied(
     where = f"{partition.topic}[{partition.number}]"
     error = FormatError(
         f"{offsets.count} more messages of {where} are invalid, too many to copy them all: offsets"
-        f" {offsets.text}{reason}. The messages are on their topic; once they can be processed:"
-        " tidegate replay events, with --topic, --partition, --from-offset and --to-offset"
+        f" {offsets.text}{reason}. The messages are on their topic; once they can be processed,"
+        " publish them again with `tidegate replay events`"
     )
     first = Record(partition, offsets.first, None, None, (), offsets.since_ms)
     headers = _reasons(first, group, error)

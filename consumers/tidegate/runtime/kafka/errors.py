@@ -9,6 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from tidegate.errors import StopService, TransientError
+from tidegate.errors.commands import command_line
 
 # A broker that dies, restarts or stalls; a leader or a coordinator that moves. librdkafka's own
 # codes have underscores: most of them mean that a connection ended while a call waited for it.
@@ -76,7 +77,7 @@ _REFUSED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-_ADVICE: Final = " (the rights of each role: tidegate topics acls)"
+_ADVICE: Final = f" (the rights of each role: {command_line('topics acls')})"
 
 
 def is_unreadable(fault: KafkaError) -> bool:

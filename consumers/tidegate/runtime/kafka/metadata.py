@@ -25,6 +25,7 @@ from confluent_kafka.admin._topic import (
 )
 
 from tidegate.errors import ConfigError, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.runtime.bus import Partition, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import APPENDED, STABLE
@@ -293,5 +294,6 @@ def _missing(topic: str, fault: KafkaError | None) -> str:
     if fault is not None and fault.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
         return f"topic {topic}: {fault.str()}"
     return (
-        f"topic {topic} does not exist (yet): check [topics] prefix, or run: tidegate topics create"
+        f"topic {topic} does not exist (yet): check [topics] prefix, or run:"
+        f" {command_line('topics create')}"
     )

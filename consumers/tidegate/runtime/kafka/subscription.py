@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import OffsetGapError, StopService, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.runtime.bus import (
     NO_METADATA,
     CommitMetadata,
@@ -216,10 +217,14 @@ class KafkaSubscription:
                 f"{self._group} must continue at offset {committed.offset} of {partition.topic}"
                 f"[{partition.number}], which has {marks.first} to {marks.end}: events would be"
                 " skipped. Find out what is missing; to continue with what the topic has now:"
-                f" tidegate replay group {self._group.rpartition('.')[2]} --to-earliest --execute"
+                f" {self._go_on()}"
             )
         metadata = with_ids(topic, self._guard.text_of(topic, committed.metadata))
         return TopicPartition(*partition, committed.offset, metadata=metadata)
+
+    def _go_on(self) -> str:
+        service = self._group.rpartition(".")[2]
+        return command_line("replay group", service, to_earliest=True, execute=True)
 
     def _commit_checked(self) -> None:
         """Commit the offsets that a finished check covers; begin the next check when it is due."""
@@ -311,8 +316,7 @@ class KafkaSubscription:
             self._guard.passed()
             raise OffsetGapError(
                 f"{self._group}: {error.str()}: events would be skipped. Find out what is missing;"
-                f" to continue with what {message.topic()} has now: tidegate replay group"
-                f" {self._group.rpartition('.')[2]} --to-earliest --execute"
+                f" to continue with what {message.topic()} has now: {self._go_on()}"
             )
         if is_unreadable(error):
             self._unreadable[Partition(message.topic() or "", message.partition() or 0)] = message

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.errors.commands import command_line
 from tidegate.events.topics import UNCLEAN
 from tidegate.service.topics.declaration import MIN_IN_SYNC, DeclaredTopic
 
@@ -15,8 +16,8 @@ _HIDES_A_LOSS: Final = (
 )
 _SEPARATED: Final = (
     "a table's events and its state would be on different partitions; set [topics] partitions to"
-    " the number that all topics have, or delete this one while it is empty and run: tidegate"
-    " topics create"
+    " the number that all topics have, or delete this one while it is empty and run:"
+    f" {command_line('topics create')}"
 )
 
 
@@ -73,7 +74,11 @@ def differences(
         for difference in (
             _differences(topic, found[topic.name])
             if topic.name in found
-            else [TopicDifference(topic.name, "topic", "", None, "run: tidegate topics create")]
+            else [
+                TopicDifference(
+                    topic.name, "topic", "", None, f"run: {command_line('topics create')}"
+                )
+            ]
         )
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import ConfigError
+from tidegate.errors.commands import command_line
 from tidegate.service.settings import TopicSettings
 from tidegate.service.topics.cluster import describe_topics
 from tidegate.service.topics.declaration import DeclaredTopic, deployment
@@ -59,7 +60,7 @@ def harmful(declared: Sequence[DeclaredTopic], found: Mapping[str, ActualTopic])
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
         yield (
             f"these topics must have the same number of partitions: {listed}; a table's events and"
-            " its state would be on different partitions. See: tidegate topics check"
+            f" its state would be on different partitions. See: {command_line('topics check')}"
         )
 
 
