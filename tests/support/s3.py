@@ -1,4 +1,4 @@
-"""A real S3 server (moto's) with a bucket, in which a test can let things happen between requests."""
+"""A real S3 server (moto's); a test can let things happen before and after its requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class S3Server:
     def warehouse(self, root: str = f"s3://{BUCKET}") -> Warehouse:
         return Warehouse(WarehouseRoots.of(f"{root}/wh"), self.options())
 
-    def client(self) -> Any:
+    def client(self) -> Any:  # noqa: ANN401 - boto3 is untyped
         """The official client, which names any key."""
         return boto3.client(
             "s3",
@@ -87,7 +87,7 @@ def s3_server() -> Generator[S3Server]:
     thread.start()
     try:
         # all servers of a process share their buckets
-        urlopen(f"{control.endpoint}/moto-api/reset", data=b"").close()
+        urlopen(f"{control.endpoint}/moto-api/reset", data=b"").close()  # noqa: S310 - its own server
         control.client().create_bucket(Bucket=BUCKET)
         yield control
     finally:

@@ -1,6 +1,6 @@
 """One table of the errors of remote stores' clients: denied, away or throttled, gone, wrong place.
 
-Every client has errors of its own. Some are no OSErrors, and some have a misleading kind: s3fs
+Every client has errors of its own. Some are not OSErrors, and some have a misleading kind: s3fs
 reports a missing bucket as a missing file. So every call of a client is made in `store_errors`.
 """
 
@@ -26,21 +26,45 @@ _OF_CODES: Final[tuple[tuple[Callable[[str], Exception], frozenset[str]], ...]] 
     (
         _denied,
         frozenset(
-            "403 AccessDenied AccountProblem AllAccessDisabled ExpiredToken Forbidden"
-            " InvalidAccessKeyId InvalidToken RequestTimeTooSkewed SignatureDoesNotMatch".split()
+            [
+                "403",
+                "AccessDenied",
+                "AccountProblem",
+                "AllAccessDisabled",
+                "ExpiredToken",
+                "Forbidden",
+                "InvalidAccessKeyId",
+                "InvalidToken",
+                "RequestTimeTooSkewed",
+                "SignatureDoesNotMatch",
+            ]
         ),
     ),
     (
         TransientError,
         frozenset(
-            "409 429 500 502 503 504 ConditionalRequestConflict InternalError OperationAborted"
-            " RequestTimeout ServiceUnavailable SlowDown Throttling ThrottlingException".split()
+            [
+                "409",
+                "429",
+                "500",
+                "502",
+                "503",
+                "504",
+                "ConditionalRequestConflict",
+                "InternalError",
+                "OperationAborted",
+                "RequestTimeout",
+                "ServiceUnavailable",
+                "SlowDown",
+                "Throttling",
+                "ThrottlingException",
+            ]
         ),
     ),
-    (_gone, frozenset("404 NoSuchKey NoSuchVersion NotFound".split())),
+    (_gone, frozenset(["404", "NoSuchKey", "NoSuchVersion", "NotFound"])),
     (
         PermanentError,
-        frozenset("301 InvalidBucketName NoSuchBucket PermanentRedirect".split()),
+        frozenset(["301", "InvalidBucketName", "NoSuchBucket", "PermanentRedirect"]),
     ),
 )
 """The codes of S3's answers, by their meaning."""
@@ -87,7 +111,7 @@ def _translated(error: Exception, location: str) -> Exception | None:
         if isinstance(answer, dict) and "Error" in answer:
             return error_of(str(answer["Error"].get("Code")), f"{location}: {error}")
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    # some of these are OSErrors, too, which say more
+    # some of these are OSErrors, too, whose numbers mean more
     if not isinstance(error, OSError) and names & _AWAY:
-        return TransientError(f"{location}: {error or type(error).__name__}")
+        return TransientError(f"{location}: {type(error).__name__}: {error}")
     return None

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tidegate.storage import FileInfo, NotFound, Storage
+from tidegate.storage import FileInfo, Storage
 from tidegate.storage.local import LocalPath, naming, open_below, walk_open
 from tidegate.tables.warehouse.local_files import empty_directory
 from tidegate.tables.warehouse.remote_files import RemoteFiles
