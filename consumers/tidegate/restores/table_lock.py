@@ -105,6 +105,9 @@ def _take(context: RestoreContext, path: str, owner: str) -> None:
     try:
         warehouse.create(path, content)
     except AlreadyExists as error:
+        # the store may have lost the answer to a creation, and refused its repetition
+        if _owner(warehouse, path) == owner:
+            return
         raise Refused(Reason.WRITER_ALIVE, f"the lock {path} is held") from error
 
 

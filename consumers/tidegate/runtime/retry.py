@@ -50,25 +50,13 @@ _PERMANENT_ERRNOS: Final = {
     errno.EOVERFLOW,
     errno.EXDEV,
 }
-# Network faults of file system clients that are not OSErrors; named, so that none is imported.
-_NETWORK_FAULTS: Final = {
-    "aiohttp.client_exceptions.ClientError",
-    "azure.core.exceptions.ServiceRequestError",
-    "azure.core.exceptions.ServiceResponseError",
-    "botocore.exceptions.HTTPClientError",
-    "google.auth.exceptions.TransportError",
-    "urllib3.exceptions.HTTPError",
-}
 
 
 def is_retriable(error: BaseException) -> bool:
     """Whether the same call may work later: faults of the broker, the storage or the network."""
     if isinstance(error, OSError):
         return not _is_permanent(error)
-    if isinstance(error, TransientError | DeliveryError):
-        return not isinstance(error, MessageTooLargeError)
-    kinds = type(error).__mro__
-    return any(f"{kind.__module__}.{kind.__qualname__}" in _NETWORK_FAULTS for kind in kinds)
+    return is_broker_fault(error)
 
 
 def is_lasting(error: OSError) -> bool:

@@ -24,6 +24,7 @@ from tidegate.storage.local import (
 from tidegate.storage.local_listings import file_rows, files_of_each, named_entries
 from tidegate.storage.locations import is_below, join, normalise
 from tidegate.storage.parallel import ParallelMap
+from tidegate.storage.store_errors import store_errors
 
 MAX_READ: Final = 256 * 1024 * 1024
 """Maximum size, in bytes, of a file that is read without an explicit limit."""
@@ -65,13 +66,16 @@ class Storage:
             NotFound: the directory does not exist.
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the directories that this reader is confined to.
+            FormatError: an object store has a key with an empty name there (`a//b`).
+            PermanentError: the bucket of an object store does not exist.
         """
         location = self._confined(location)
         try:
             if "://" not in location:
                 found = list_directory(self._local(location))
             else:
-                found = _list_remote(*self.open(location), location)
+                with store_errors(location):
+                    found = _list_remote(*self.open(location), location)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(location) from error
         return sorted(found)  # names come first in the tuples, and are unique
@@ -201,9 +205,10 @@ class Storage:
 
     def _read_remote(self, location: str, limit: int | None) -> bytes:
         fs, path = self.open(location)
-        if limit is not None and int(fs.info(path).get("size") or 0) > limit:
-            raise FormatError(f"{location} is larger than the limit of {limit} bytes")
-        return bytes(fs.cat_file(path))
+        with store_errors(location):
+            if limit is not None and int(fs.info(path).get("size") or 0) > limit:
+                raise FormatError(f"{location} is larger than the limit of {limit} bytes")
+            return bytes(fs.cat_file(path))
 
     def open(self, location: str) -> tuple[Any, str]:
         """Return fsspec's file system of a location, and the path on it.
@@ -225,7 +230,9 @@ def _list_remote(fs: Any, path: str, location: str) -> list[FileInfo]:  # noqa: 
         name = str(info["name"])
         if name.rstrip("/") != own:
             inside.append(_file_info(location, info))
-        elif info["type"] != "directory" and not name.endswith("/"):
+        elif info["type"] == "directory":  # the prefix of a key such as `a//b`
+            raise FormatError(f"{location} has a key with an empty name, which no path can name")
+        elif not name.endswith("/"):
             raise NotADirectoryError(location)
     return inside
 

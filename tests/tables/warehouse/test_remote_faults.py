@@ -6,11 +6,13 @@ import errno
 import uuid
 from typing import Any
 
+import aiohttp
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tidegate.errors import PermanentError, TransientError
+from tidegate.runtime.retry import is_retriable
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
 
@@ -108,6 +110,22 @@ def test_a_store_that_is_not_reached_is_never_taken_for_an_empty_one(
     ):
         with pytest.raises(ConnectionError):
             act()
+
+
+@pytest.mark.parametrize(
+    "fault", [aiohttp.ServerDisconnectedError(), aiohttp.ClientPayloadError("cut off")], ids=repr
+)
+def test_a_client_s_own_network_fault_is_one_that_may_pass(
+    root: str, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(MemoryFileSystem, "ls", fail)
+
+    with pytest.raises(TransientError) as error:
+        warehouse.list(f"{root}/t")
+    assert is_retriable(error.value)
 
 
 def test_a_refusal_of_an_existing_file_under_another_error_is_already_exists(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tidegate.storage import FileInfo, NotFound, Storage
+from tidegate.storage import FileInfo, Storage
 from tidegate.storage.local import LocalPath, naming, open_below, walk_open
 from tidegate.tables.warehouse.local_files import empty_directory
 from tidegate.tables.warehouse.remote_files import RemoteFiles
@@ -133,15 +133,18 @@ class RemoteFolder:
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
         """See `OpenFolder`."""
-        try:
-            return list(self.storage.walk(f"{self.location}/{name}"))
-        except NotFound:
-            return None
+        found = RemoteFiles(self.storage).tree(f"{self.location}/{name}")
+        return None if found is None else found.files
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
-        """See `OpenFolder`."""
-        found = self.files_below(name)
-        if found is not None and not may_go(found):
-            return False
-        RemoteFiles(self.storage).remove_tree(f"{self.location}/{name}")
-        return True
+        """See `OpenFolder`. Removes exactly the listed entries.
+
+        What another process writes after the listing stays, and the directory is not gone. A store
+        can't refuse the removal of a listed file that was replaced since, so such a file goes.
+        """
+        remote = RemoteFiles(self.storage)
+        location = f"{self.location}/{name}"
+        found = remote.tree(location)
+        if found is None:
+            return True
+        return may_go(found.files) and not remote.remove(location, found)

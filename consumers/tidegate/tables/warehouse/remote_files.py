@@ -8,20 +8,30 @@ raises the store's own error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.core import has_magic
 
-from tidegate.errors import PermanentError, TransientError
-from tidegate.storage import NotFound, Storage
+from tidegate.errors import FormatError, PermanentError, TransientError
+from tidegate.storage import FileInfo, NotFound, Storage
+from tidegate.storage.store_errors import error_of, store_errors
 
 _ATOMIC: Final = frozenset({"s3", "gs", "gcs", "memory"})
 """Stores whose writes are atomic, and conditional on request."""
 _FEW: Final = 8
 _BULK: Final = 1000
+
+
+class Tree(NamedTuple):
+    """A listed directory."""
+
+    files: list[FileInfo]
+    """All files below, sorted by path."""
+    entries: tuple[str, ...]
+    """What its removal has to remove, in this order: keys on S3, otherwise paths of the client."""
 
 
 class RemoteFiles:
@@ -40,7 +50,8 @@ class RemoteFiles:
         """
         fs, path = self._open_to_write(location)
         try:
-            fs.pipe_file(path, content, mode="create")
+            with store_errors(location):
+                fs.pipe_file(path, content, mode="create")
         except FileExistsError:
             raise
         except OSError as error:  # MinIO's refusal arrives as EINVAL
@@ -55,7 +66,8 @@ class RemoteFiles:
             PermanentError: this file system can't replace files atomically.
         """
         fs, path = self._open_to_write(location)
-        fs.pipe_file(path, content)
+        with store_errors(location):
+            fs.pipe_file(path, content)
 
     def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """Remove files of one directory; return how many existed.
@@ -74,23 +86,76 @@ class RemoteFiles:
             raise TransientError(f"{folder}/{left[0]} is still there after its removal")
         return len(existing)
 
+    def tree(self, location: str) -> Tree | None:
+        """List everything below a directory; None if it does not exist.
+
+        Raises:
+            FormatError: an object store has a key with an empty name there.
+            TooDeep: directories are nested deeper than MAX_DEPTH.
+        """
+        fs, path = self._storage.open(location)
+        if hasattr(fs, "call_s3"):
+            return self._tree_of_keys(fs, path, location)
+        try:
+            files = sorted(self._storage.walk(location), key=lambda file: file.path)
+        except NotFound:
+            return None
+        return Tree(files, tuple(self._storage.open(file.path)[1] for file in files))
+
+    def remove(self, location: str, tree: Tree) -> list[str]:
+        """Remove the listed entries of a directory; return the entries that are there afterwards.
+
+        Other processes wrote these: they are left.
+
+        Raises:
+            TransientError: a listed entry is still there.
+            OSError: the store refuses a removal.
+        """
+        fs, path = self._storage.open(location)
+        with store_errors(location):
+            if hasattr(fs, "call_s3"):
+                _remove_keys(fs, fs.split_path(path)[0], tree.entries)
+            else:
+                _remove_paths(fs, path, tree.entries)
+        left = self.tree(location)
+        if left is None:
+            return []
+        if both := set(left.entries) & set(tree.entries):
+            raise TransientError(f"{min(both)} is still there after its removal")
+        return list(left.entries)
+
     def remove_tree(self, location: str) -> None:
         """Remove a file, or a directory and everything below it.
 
         Raises:
-            TransientError: a file is still there.
+            TransientError: a file is still there, or another process wrote one.
             OSError: the store refuses a removal.
         """
-        fs, path = self._storage.open(location)
-        with suppress(FileNotFoundError):  # another process may remove the same tree
-            if has_magic(path):
-                self._remove_by_name(location)
-            else:
-                fs.rm(path, recursive=True)
-        left = self._any_left(location)
-        if left is not None:
-            self._remove_one(left)
-            raise TransientError(f"{left} was still there after the removal of {location}")
+        found = self.tree(location)
+        if found is not None and (left := self.remove(location, found)):
+            raise TransientError(f"{left[0]} was written during the removal of {location}")
+        folder, _, name = location.rpartition("/")
+        self.remove_names(folder, [name])
+
+    def _tree_of_keys(self, fs: Any, path: str, location: str) -> Tree | None:  # noqa: ANN401 - fsspec is untyped
+        bucket, folder, _ = fs.split_path(path)
+        with store_errors(location):
+            listed = sorted(_keys(fs, bucket, f"{folder}/"), key=lambda entry: str(entry["Key"]))
+        if not listed:
+            return None
+        files: list[FileInfo] = []
+        for entry in listed:
+            key = str(entry["Key"])
+            below = key[len(folder) + 1 :]
+            if below.startswith("/") or "//" in below:
+                raise FormatError(
+                    f"{location} has a key with an empty name, which no path can name: {key!r}"
+                )
+            if not key.endswith("/"):  # the marker of a directory is not a file
+                name, ms = below.rpartition("/")[2], int(entry["LastModified"].timestamp() * 1000)
+                file = FileInfo(name, f"{location}/{below}", False, int(entry["Size"]), ms)  # noqa: FBT003
+                files.append(file)
+        return Tree(files, tuple(str(entry["Key"]) for entry in listed))
 
     def _open_to_write(self, location: str) -> tuple[Any, str]:
         protocol = location.split("://", 1)[0]
@@ -107,23 +172,24 @@ class RemoteFiles:
     def _is_there(self, location: str) -> bool:
         fs, path = self._storage.open(location)
         try:  # exists() returns False on every error, even for an unreachable host
-            fs.info(path)
+            with store_errors(location):
+                # an object store may have the keys `d` and `d/a`: only the first is a file
+                return bool(fs.info(path)["type"] != "directory")
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return True
 
     def _existing(self, folder: str, names: Sequence[str]) -> list[str]:
         if len(names) <= _FEW:
             return [name for name in names if self._is_there(f"{folder}/{name}")]
         try:
-            found = {info.name for info in self._storage.list(folder)}
+            found = {info.name for info in self._storage.list(folder) if not info.is_dir}
         except NotFound:
             return []
         return [name for name in names if name in found]
 
     def _remove_one(self, location: str) -> None:
         fs, path = self._storage.open(location)
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(FileNotFoundError, NotADirectoryError), store_errors(location):
             fs.rm_file(path)
 
     def _remove_in_bulk(self, locations: Sequence[str]) -> None:
@@ -134,32 +200,37 @@ class RemoteFiles:
         paths = [self._storage.open(location)[1] for location in locations]
         plain = [path for path in paths if not has_magic(path)]
         for start in range(0, len(plain), _BULK):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), store_errors(locations[0]):
                 fs.rm(plain[start : start + _BULK])
 
-    def _remove_by_name(self, location: str) -> None:
-        """Remove a tree file by file: fsspec would treat `[`, `*` and `?` as a pattern."""
-        try:
-            entries = self._storage.list(location)
-        except NotFound:
-            self._remove_one(location)
-            return
-        for entry in entries:
-            if entry.is_dir:
-                self._remove_by_name(entry.path)
-            else:
-                self._remove_one(entry.path)
-        fs, path = self._storage.open(location)
-        if hasattr(fs, "call_s3"):  # the marker of a directory, which a path can't name
-            bucket, key, _ = fs.split_path(path)
-            fs.call_s3("delete_object", Bucket=bucket, Key=f"{key}/")
-        with suppress(FileNotFoundError):  # object stores have no directories
-            fs.rmdir(path)
 
-    def _any_left(self, location: str) -> str | None:
-        try:
-            for info in self._storage.walk(location):
-                return info.path
-        except NotFound:
-            pass
-        return location if self._is_there(location) else None
+def _keys(fs: Any, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - fsspec is untyped
+    """All entries of a bucket with a prefix, page by page. Unlike a path, a key has any name."""
+    page: dict[str, Any] = {"IsTruncated": True}
+    more: dict[str, str] = {}
+    while page["IsTruncated"]:
+        page = fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, **more)
+        yield from page.get("Contents", ())
+        more = {"ContinuationToken": page.get("NextContinuationToken", "")}
+
+
+def _remove_keys(fs: Any, bucket: str, keys: Sequence[str]) -> None:  # noqa: ANN401 - fsspec is untyped
+    for start in range(0, len(keys), _BULK):
+        named = [{"Key": key} for key in keys[start : start + _BULK]]
+        answer = fs.call_s3(
+            "delete_objects", Bucket=bucket, Delete={"Objects": named, "Quiet": True}
+        )
+        for error in answer.get("Errors", ()):
+            code, seen = str(error.get("Code")), f"{error.get('Key')}: {error.get('Message')}"
+            raise error_of(code, seen) or OSError(f"{seen} ({code})")
+
+
+def _remove_paths(fs: Any, root: str, paths: Sequence[str]) -> None:  # noqa: ANN401 - fsspec is untyped
+    """Remove files, and the directories that are empty then."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            fs.rm_file(path)
+    below = {path for path, _, _ in fs.walk(root)} | {root}
+    for folder in sorted(below, key=len, reverse=True):
+        with suppress(OSError):  # another process wrote into it; or a store without directories
+            fs.rmdir(folder)
