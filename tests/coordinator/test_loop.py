@@ -580,7 +580,7 @@ def records_of(bus: MemoryBus) -> list[ChangelogRecord]:
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_half_a_batch_is_none(cut: int) -> None:
+def test_half_a_batch_does_not_count(cut: int) -> None:
     """A process that dies within a write leaves records without an end mark behind them."""
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(n)) for n in range(2)])
@@ -648,7 +648,7 @@ def test_rule_1_a_changelog_that_was_lost_is_noticed() -> None:
     assert commands(bus) == []
 
 
-def test_an_error_that_is_no_text_is_a_dead_letter_all_the_same() -> None:
+def test_an_error_without_valid_text_is_a_dead_letter_too() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
     (record,) = bus.records("tidegate.commits")
@@ -657,7 +657,7 @@ def test_an_error_that_is_no_text_is_a_dead_letter_all_the_same() -> None:
     assert dict(dead_letter_.headers)["x-exception-message"] == b"gone: \\udcff"
 
 
-def test_a_reason_of_any_length_leaves_a_letter_that_its_topic_takes() -> None:
+def test_a_reason_of_any_length_leaves_a_dead_letter_that_its_topic_takes() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
     (record,) = bus.records("tidegate.commits")
@@ -677,7 +677,7 @@ class SmallBus(MemoryBus):
         super().send(messages)
 
 
-def test_rule_6_a_letter_that_is_too_large_is_written_without_its_value() -> None:
+def test_rule_6_a_dead_letter_that_is_too_large_is_written_without_its_value() -> None:
     topics = {log.topic for log in memory_bus(EveryThird.name)._logs}
     bus = SmallBus(topics, partitions=1)
     poison = Message("tidegate.commits", b"k", b"?" * 101)

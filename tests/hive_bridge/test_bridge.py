@@ -349,7 +349,7 @@ def test_what_cannot_be_published_is_said_once(
         assert watched.vacuums(db) == []
 
     [said] = [message for message in caplog.messages if db in message]
-    assert "no directory that it made is in" in said
+    assert "has no directory that it made" in said
 
 
 @on_both_versions

@@ -102,7 +102,9 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "savepoints/test_policy_life.py": (
             "test_an_outcome_that_no_removal_can_be_requested_for_is_not_remembered",
         ),
-        "runtime/test_ticks.py": ("test_a_record_of_the_future_does_not_make_anything_due_early",),
+        "coordinator/test_due.py": (
+            "test_a_record_of_the_future_does_not_make_anything_due_early",
+        ),
     },
     "a forged fact under the id of a real one": {
         "events/test_fact_ids.py": (

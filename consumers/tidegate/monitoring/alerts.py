@@ -20,6 +20,7 @@ class Alert(NamedTuple):
     """The first step for the person on call."""
 
 
+_DEFERRED: Final = command_line("outcomes", kind="CleaningDeferred")
 _REFUSALS: Final = '{kind=~".*(Rejected|Refused)"}'
 
 
@@ -118,7 +119,7 @@ ALERTS: Final = (
         "0m",
         "critical",
         "The second source contradicts a vacuum: nothing of it is removed.",
-        "tidegate outcomes --kind CleaningDeferred shows both statements; find the writer.",
+        f"Compare both statements, then find the writer: {_DEFERRED}",
     ),
     Alert(
         "TidegateVacuumNeedsAttention",

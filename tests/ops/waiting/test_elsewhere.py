@@ -70,4 +70,4 @@ def test_a_metastore_that_is_away_is_said(capsys: pytest.CaptureFixture[str]) ->
     *holds, last = shown(capsys, WATCHED)
 
     assert holds[0] == "waits for transaction 7"
-    assert last.startswith("what these transactions have locked is not known: the Metastore did")
+    assert last.startswith("the locks of these transactions are unknown: the Metastore did")
