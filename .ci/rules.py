@@ -68,8 +68,8 @@ RULES: Final = (
     Rule(
         "a vacuum removes only what it made obsolete",
         "schemas/tidegate/hive/compaction.py",
-        "self.reaches(acid) and not self.is_product(acid) and",
-        "self.reaches(acid) and",
+        "return not self.is_product(acid) and not self._is_newer(acid)",
+        "return not self._is_newer(acid)",
         "tests/hive/test_compaction.py::test_a_product_stays_though_a_wider_delta_shadows_it",
     ),
     Rule(
@@ -160,7 +160,7 @@ RULES: Final = (
     Rule(
         "a remote tree is removed only when it is seen gone",
         "consumers/tidegate/tables/warehouse/remote_files.py",
-        "if left is not None:",
+        "if both := set(left.entries) & set(tree.entries):",
         "if False:",
         "tests/tables/warehouse/test_remote_faults.py::test_a_tree_whose_removal_is_denied_silently_is_not_called_removed",
     ),
@@ -376,7 +376,7 @@ RULES: Final = (
     Rule(
         "a poison message becomes a dead letter",
         "consumers/tidegate/runtime/input/dead_letters.py",
-        "self.retries.call(lambda: self.bus.send([letter]))",
+        "self.retries.call(lambda: self.bus.send([message]))",
         "pass",
         "tests/coordinator/test_loop.py::test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on",
     ),
