@@ -158,11 +158,11 @@ RULES: Final = (
         "tests/tables/warehouse/test_writer.py::test_a_link_among_many_files_is_refused_and_stays",
     ),
     Rule(
-        "a remote tree is removed only when it is seen gone",
+        "what is there after a removal on an object store is reported",
         "consumers/tidegate/tables/warehouse/remote_files.py",
-        "if both := set(left.entries) & set(tree.entries):",
-        "if False:",
-        "tests/tables/warehouse/test_remote_faults.py::test_a_tree_whose_removal_is_denied_silently_is_not_called_removed",
+        "return list(left.entries)",
+        "return []",
+        "tests/tables/warehouse/test_s3.py::test_a_file_that_a_writer_puts_after_the_listing_is_left_and_reported",
     ),
     # restores
     Rule(
