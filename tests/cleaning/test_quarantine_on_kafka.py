@@ -73,7 +73,8 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     deployment.run("reader-gate")
     deployment.run("cleaner")
 
-    held = ask("hold", "add", TABLE, "--because", "a report is stuck", "--requested-by", "mara")
+    why = ("--because", "a report is stuck", "--requested-by", "mara")
+    held = ask("hold", "add", TABLE, *why, "--new")
     assert (held["kind"], held["event"]["requested_by"]) == ("CleaningHeld", "mara")
     for location, table in ((long, TABLE), (short, SHORT)):
         publisher.publish(
