@@ -431,8 +431,8 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
         work_off(loop)
     assert str(caught.value) == (
         "recorder failed on 2 of the last 2 valid messages of tidegate.commands[0], so recorder"
-        " stops and writes no further dead letters. See the reasons with: tidegate dead-letters"
-        " list --service recorder. Correct the code or the settings and start recorder again"
+        " stops and writes no further dead letters. Correct the code or the settings and start"
+        " recorder again. The reasons: tidegate dead-letters list --service recorder"
     )
 
 
