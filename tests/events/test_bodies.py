@@ -16,7 +16,6 @@ from support.budget import examples
 from support.fuzz_inputs import avro_long, damaged
 from tidegate.errors import FormatError
 from tidegate.events import (
-    CleaningReleased,
     Event,
     LockHold,
     LockReleased,
@@ -25,7 +24,6 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.assembled import assemble
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.codec import decode, encode, encode_body, single_object_prefix
 from tidegate.events.names import compared, has_hidden
@@ -216,15 +214,3 @@ def test_a_number_of_more_than_64_bits_is_not_written() -> None:
 
     with pytest.raises(ValueError, match="lock_id"):
         encode_body(event)
-
-
-@given(event=vacuums() | releases())
-def test_an_event_made_of_checked_values_is_as_pydantic_makes_it(event: Event) -> None:
-    assert_same(assemble(type(event), {**vars(event), "event_id": ""}), event)
-
-
-def test_a_rule_over_several_values_is_applied_to_checked_ones_too() -> None:
-    example = decode(EXAMPLES["CleaningReleased"])
-
-    with pytest.raises(ValueError, match="caused_by"):
-        assemble(CleaningReleased, {**vars(example), "caused_by": None})

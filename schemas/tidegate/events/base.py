@@ -142,11 +142,6 @@ class Caused(Event, frozen=True):
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by",)
 
-    @classmethod
-    def id_after(cls, cause: str) -> str:
-        """The id of the event of this kind that the event with the id `cause` causes."""
-        return derived_id(cls.__name__, cause)
-
     @model_validator(mode="after")
     def _has_a_cause(self) -> Self:
         if self.caused_by is None:
