@@ -304,7 +304,7 @@ RULES: Final = (
         "tests/coordinator/test_loop.py::test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged",
     ),
     Rule(
-        "half a batch is none",
+        "half a batch does not count",
         "consumers/tidegate/coordinator/store.py",
         "        self._changed = {key: rows.get(key) for key in cut}\n",
         "        self._changed = {}\n",

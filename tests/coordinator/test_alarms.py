@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 import pytest
 
-from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
+from support.acid import IDS_1_TO_4, NOON, TABLE
+from support.acid_events import released, vacuum
 from support.rows import Rows
 from tidegate.coordinator.alarms import AlarmRule, Alarms, span
 from tidegate.coordinator.readers import ReaderGate
@@ -28,47 +27,6 @@ from tidegate.events import (
 DAY = timedelta(days=1)
 LATER = NOON + DAY
 SECOND = timedelta(seconds=1)
-
-
-def vacuum(
-    *locks: int,
-    table: str = TABLE,
-    made: str = MINOR_3,
-    snapshot: str = IDS_1_TO_3,
-    open_transactions: Sequence[int] = (),
-    transactions_of: Mapping[int, int] = MappingProxyType({}),
-) -> VacuumFinished:
-    """A vacuum that saw these locks; the first is its own."""
-    return VacuumFinished.model_validate(
-        {
-            "table": table,
-            "location": "/wh/t",
-            "occurred_at": NOON,
-            "source": "compactor",
-            "kind": "minor",
-            "directories": (made,),
-            "min_write_id": 1,
-            "max_write_id": 3,
-            "valid_write_ids": snapshot,
-            "own_lock_id": locks[0],
-            "locks": [
-                {"lock_id": n, "owner": f"user-{n}", "transaction_id": transactions_of.get(n)}
-                for n in locks
-            ],
-            "open_transactions": open_transactions,
-        }
-    )
-
-
-def released(lock: int, txn: int | None = None) -> LockReleased:
-    return LockReleased(
-        table=TABLE,
-        location="/wh/t",
-        occurred_at=NOON,
-        source="bridge",
-        lock_id=lock,
-        transaction_id=txn,
-    )
 
 
 class Gate(Rows):

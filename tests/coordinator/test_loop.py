@@ -121,7 +121,7 @@ def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
 
 
 class Auditor(EveryThird):
-    """Publishes an outcome beside item command."""
+    """Publishes an outcome beside each command."""
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = super().handle(event, rows, at)

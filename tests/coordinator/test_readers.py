@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
+from support.acid_events import released, vacuum
 from support.rows import Rows, restored
 from tidegate.coordinator.readers import CHUNK, ReaderGate
 from tidegate.coordinator.subject import Effects
@@ -17,7 +17,6 @@ from tidegate.events import (
     CleaningReleased,
     CommitCompleted,
     Event,
-    LockReleased,
     VacuumFinished,
     VacuumFlag,
     VacuumFlagged,
@@ -25,65 +24,6 @@ from tidegate.events import (
 
 GATE = ReaderGate()
 OTHER_TABLE = "hive.default.other"
-
-
-def vacuum(  # noqa: PLR0913 - what the tests vary
-    *locks: int,
-    open_transactions: Sequence[int] = (),
-    table: str = TABLE,
-    made: str = MINOR_3,
-    partition: str | None = None,
-    lock_partition: str | None = None,
-    snapshot: str = IDS_1_TO_3,
-    own_transaction_id: int | None = None,
-    transactions_of: Mapping[int, int] = MappingProxyType({}),
-) -> VacuumFinished:
-    """A vacuum that saw these locks; the first is its own."""
-    return VacuumFinished.model_validate(
-        {
-            "table": table,
-            "location": "/wh/t",
-            "occurred_at": NOON,
-            "source": "compactor",
-            "kind": "minor",
-            "directories": (made,),
-            "min_write_id": 1,
-            "max_write_id": 3,
-            "valid_write_ids": snapshot,
-            "own_transaction_id": own_transaction_id,
-            "partition": partition,
-            "own_lock_id": locks[0],
-            "locks": [
-                {
-                    "lock_id": lock,
-                    "owner": f"user-{lock}",
-                    "partition": lock_partition,
-                    "transaction_id": transactions_of.get(lock),
-                }
-                for lock in locks
-            ],
-            "open_transactions": open_transactions,
-        }
-    )
-
-
-def released(
-    lock: int | None = None,
-    txn: int | None = None,
-    table: str = TABLE,
-    partition: str | None = None,
-) -> LockReleased:
-    return LockReleased.model_validate(
-        {
-            "table": table,
-            "location": "/wh/t",
-            "occurred_at": NOON,
-            "source": "bridge",
-            "lock_id": lock,
-            "transaction_id": txn,
-            "partition": partition,
-        }
-    )
 
 
 class Tables(Rows):
@@ -515,7 +455,7 @@ def _commit() -> CommitCompleted:
 
 @st.composite
 def interleavings(draw: st.DrawFn) -> tuple[VacuumFinished, list[Event]]:
-    """A vacuum, its releases and strangers', item once or more, in any order."""
+    """A vacuum, its releases and strangers', each once or more, in any order."""
     locks = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True))
     txns = draw(st.lists(st.integers(1, 6), max_size=3, unique=True))
     the_vacuum = vacuum(*locks, open_transactions=txns)
