@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from tidegate.cleaning.held import released_again
+from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
@@ -59,15 +60,15 @@ def is_held(rows: Store, table: str) -> bool:
     return rows.one("select 1 from hold where tbl = ?", table) is not None
 
 
-def hold(event: CleaningHoldRequested, rows: Store, at: datetime, source: str) -> CleaningHeld:
+def hold(event: CleaningHoldRequested, rows: Store, at: datetime) -> CleaningHeld:
     """Hold the table; a second hold replaces the first."""
     body = dumps([event.event_id, event.requested_by, event.reason])
     rows.put("hold", event.table, columns=(milliseconds(at),), body=body)
-    return CleaningHeld.about(event, occurred_at=at, source=source)
+    return CleaningHeld.about(event, occurred_at=at, source=SOURCE)
 
 
 def remove_hold(
-    event: CleaningHoldRemovalRequested, rows: Store, at: datetime, effects: Effects, source: str
+    event: CleaningHoldRemovalRequested, rows: Store, at: datetime, effects: Effects
 ) -> None:
     """Hold the table no more, and release again what was deferred.
 
@@ -78,15 +79,15 @@ def remove_hold(
     for number, body in deferred:
         rows.drop("deferred", event.table, number)
         effects.commands.append(
-            released_again(CleaningDeferred.model_validate_json(body), at, source)
+            released_again(CleaningDeferred.model_validate_json(body), at, SOURCE)
         )
 
 
 def removal_of(
-    event: CleaningHoldRemovalRequested, released: int, at: datetime, source: str
+    event: CleaningHoldRemovalRequested, released: int, at: datetime
 ) -> CleaningHoldRemoved:
     """The outcome of a removal, which releases so many cleanings."""
-    return CleaningHoldRemoved.about(event, occurred_at=at, source=source, released=released)
+    return CleaningHoldRemoved.about(event, occurred_at=at, source=SOURCE, released=released)
 
 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
@@ -97,7 +98,7 @@ def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
     rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
 
 
-def release_due(rows: Store, at: datetime, limit: int, effects: Effects, source: str) -> None:
+def release_due(rows: Store, at: datetime, limit: int, effects: Effects) -> None:
     """Release deferred cleanings that are due again, unless their table is held meanwhile."""
     due = rows.all(
         "select tbl, id, body from deferred indexed by deferred_due where due <= ?"
@@ -111,7 +112,7 @@ def release_due(rows: Store, at: datetime, limit: int, effects: Effects, source:
         else:
             rows.drop("deferred", table, number)
             event = CleaningDeferred.model_validate_json(body)
-            effects.commands.append(released_again(event, at, source))
+            effects.commands.append(released_again(event, at, SOURCE))
 
 
 def hashed(text: str) -> int:

@@ -20,8 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -29,7 +28,7 @@ from typing import Final
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
-from tidegate.coordinator.subject import Effects, Subject
+from tidegate.coordinator.subject import Effects, Subject, moment
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -245,7 +244,7 @@ class CoordinatorLoop:
             return
         store.begin()
         try:
-            at = _moment(record.timestamp_ms)
+            at = moment(record.timestamp_ms)
             if type(event) in self._commands and isinstance(event, Command):
                 effects = self._authorized(owned, event, record, at)
             else:
@@ -404,8 +403,3 @@ class CoordinatorLoop:
 
 def _unsigned(_: Event, message: Message) -> Message:
     return message
-
-
-@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -8,10 +8,11 @@ again, ever more seldom, until the cleaner reports that nothing is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed, is_held
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds
@@ -82,9 +83,9 @@ def start(event: CleaningStarted, rows: Store, at: datetime) -> None:
     count, size = sizes.get(part, now)
     sizes[part] = max(now, (count, size))
     started = event.event_id if before is None or part == "1" else before.started
-    body = dumps([event.caused_by or "", started, event.location, event.partition, sizes])
-    key, due = hashed(event.caused_by or ""), milliseconds(at) + event.keep_ms
-    rows.put("quarantine", event.table, key, (due, 0, 0), body)
+    cleaning, due = event.caused_by or "", milliseconds(at) + event.keep_ms
+    row = (event.table, hashed(cleaning), due, 0, 0)
+    _put(rows, Quarantine(*row, cleaning, started, event.location, event.partition, sizes))
 
 
 def end(event: CleaningUndone | QuarantineRemoved, rows: Store) -> None:
@@ -93,12 +94,12 @@ def end(event: CleaningUndone | QuarantineRemoved, rows: Store) -> None:
     if found is None:
         return
     if isinstance(event, CleaningUndone):
-        _put(rows, found, found.due, found.requested, 1)
+        _put(rows, replace(found, undone=1))
     elif event.parts is None or event.part == event.parts:
         rows.drop("quarantine", event.table, found.id)
 
 
-def request_removals(rows: Store, at: datetime, limit: int, effects: Effects, source: str) -> None:
+def request_removals(rows: Store, at: datetime, limit: int, effects: Effects) -> None:
     """Request the removal of due quarantines, unless its table is held meanwhile."""
     now = milliseconds(at)
     due = rows.all(
@@ -106,10 +107,10 @@ def request_removals(rows: Store, at: datetime, limit: int, effects: Effects, so
     )
     for found in map(_of, due):
         if is_held(rows, found.table):
-            _put(rows, found, now + _AGAIN_MS, found.requested, found.undone)
+            _put(rows, replace(found, due=now + _AGAIN_MS))
             continue
         wait = _AGAIN_MS << min(found.requested, _MAX_DOUBLINGS)
-        _put(rows, found, now + wait, found.requested + 1, found.undone)
+        _put(rows, replace(found, due=now + wait, requested=found.requested + 1))
         effects.commands.append(
             QuarantineRemovalRequested(
                 table=found.table,
@@ -117,7 +118,7 @@ def request_removals(rows: Store, at: datetime, limit: int, effects: Effects, so
                 partition=found.partition,
                 caused_by=found.started,
                 occurred_at=at,
-                source=source,
+                source=SOURCE,
                 cleaning=found.cleaning,
             )
         )
@@ -128,9 +129,10 @@ def _find(rows: Store, table: str, cleaning: str) -> Quarantine | None:
     return None if row is None else _of(row)
 
 
-def _put(rows: Store, found: Quarantine, due: int, requested: int, undone: int) -> None:
-    fields = [found.cleaning, found.started, found.location, found.partition, found.sizes]
-    rows.put("quarantine", found.table, found.id, (due, requested, undone), dumps(fields))
+def _put(rows: Store, row: Quarantine) -> None:
+    fields = [row.cleaning, row.started, row.location, row.partition, row.sizes]
+    columns = (row.due, row.requested, row.undone)
+    rows.put("quarantine", row.table, row.id, columns, dumps(fields))
 
 
 def _of(row: tuple[str, int, int, int, int, str]) -> Quarantine:

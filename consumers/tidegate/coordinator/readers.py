@@ -137,7 +137,7 @@ class ReaderGate:
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a hold, and derive when rows are due."""
         for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
-            vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+            vacuum = WaitingVacuum.of_row(table, row)
             due = None if overdue_ms(rows, vacuum) else self.alarms.overdue_at(table, vacuum.since)
             hold = next_hold(rows, table, vacuum.holds)
             rows.execute(
@@ -160,8 +160,8 @@ class ReaderGate:
         effects = Effects()
         self._report_overdue(rows, at, effects)
         self._report_unknown(rows, at, effects)
-        holds.release_due(rows, at, _AT_ONCE, effects, SOURCE)
-        quarantines.request_removals(rows, at, _AT_ONCE, effects, SOURCE)
+        holds.release_due(rows, at, _AT_ONCE, effects)
+        quarantines.request_removals(rows, at, _AT_ONCE, effects)
         return effects
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
@@ -177,13 +177,13 @@ class ReaderGate:
             case WritesAborted():  # it waits for nothing: no reader reads what it left
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
-                effects.outcomes.append(holds.hold(event, rows, at, SOURCE))
+                effects.outcomes.append(holds.hold(event, rows, at))
             case CleaningHoldRemovalRequested():
-                holds.remove_hold(event, rows, at, effects, SOURCE)
+                holds.remove_hold(event, rows, at, effects)
                 ready = rows.all(_READY, event.table)
                 _free(rows, [WaitingVacuum.of_row(event.table, row) for row in ready], at, effects)
                 released = len(effects.commands)
-                effects.outcomes.append(holds.removal_of(event, released, at, SOURCE))
+                effects.outcomes.append(holds.removal_of(event, released, at))
             case CleaningDeferred():
                 holds.defer(event, rows, at)
             case CleaningStarted():
@@ -215,7 +215,7 @@ class ReaderGate:
         expired = int(event.reason is ReleaseReason.EXPIRED)
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
-            before = rows.one("select expired from ended where tbl = ? and token = ?", table, token)
+            before = expired_of(rows, table, token)
             rows.put("ended", table, token, (now, expired | (before[0] if before else 0)))
         for token in tokens:
             for row in rows.all(_WATCHING[token & 1], table, token):
@@ -324,7 +324,7 @@ class ReaderGate:
             _AT_ONCE,
         )
         for table, *row in due:
-            vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+            vacuum = WaitingVacuum.of_row(table, row)
             rows.execute(
                 "update vacuum set due = null where tbl = ? and id = ?", (table, vacuum.id)
             )
@@ -375,9 +375,7 @@ class ReaderGate:
         forgotten: list[Token] = []
         for token in old:
             if token in needed:
-                [expired] = rows.one(
-                    "select expired from ended where tbl = ? and token = ?", table, token
-                )
+                [expired] = expired_of(rows, table, token)
                 rows.put("ended", table, token, (now, expired))
             else:
                 forgotten.append(token)

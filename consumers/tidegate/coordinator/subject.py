@@ -66,6 +66,7 @@ def milliseconds(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
+@lru_cache(maxsize=100)
 def moment(ms: int) -> datetime:
     """The time of so many milliseconds since the epoch."""
     return datetime.fromtimestamp(ms / 1000, UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -107,12 +107,14 @@ class WaitingVacuum:
         return cls(event.table, identity, now, content, event.event_id, locks, transactions, vacuum)
 
     @classmethod
-    def of_row(cls, table: str, row: tuple[int, int, int, str]) -> WaitingVacuum:
+    def of_row(cls, table: str, row: Sequence[Any]) -> WaitingVacuum:
         """The vacuum of a row: id, since, content, body."""
-        event_id, locks, transactions, vacuum = loads(row[3])
+        number, since, content, body = row
+        event_id, locks, transactions, vacuum = loads(body)
         vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
         all_locks = tuple(map(Lock._make, locks))
-        return cls(table, *row[:3], event_id, all_locks, tuple(transactions), Vacuum(*vacuum))
+        holds = all_locks, tuple(transactions)
+        return cls(table, number, since, content, event_id, *holds, Vacuum(*vacuum))
 
     @property
     def body(self) -> str:
@@ -190,7 +192,7 @@ class WaitingVacuum:
 def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
     """All vacuums that wait, in no particular order."""
     for table, *row in rows.execute("select tbl, id, since, content, body from vacuum"):
-        yield WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+        yield WaitingVacuum.of_row(table, row)
 
 
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
