@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from socket import SHUT_RDWR
 from typing import Any, Final
 from urllib.request import urlopen
 
@@ -78,6 +79,7 @@ def s3_server() -> Generator[S3Server]:
         answer: Iterator[bytes] = iter(app(environ, start_response))
         if control.loses_answer(request):
             list(answer)
+            environ["werkzeug.socket"].shutdown(SHUT_RDWR)
             raise ConnectionResetError
         return answer
 
