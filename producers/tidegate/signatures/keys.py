@@ -59,11 +59,16 @@ class SigningKey:
         """Read a private key's file.
 
         Raises:
-            ConfigError: it can't be read, others may read it, or it is not a private Ed25519 key.
+            ConfigError: it can't be read or is a pipe, others may read it, or it is not a private
+                Ed25519 key.
         """
         try:
-            with file.open("rb") as opened:
-                _refuse_exposed(file, os.fstat(opened.fileno()), "the private key")
+            # without blocking: the open of a pipe would wait for its writer
+            with open(file, "rb", opener=_open_at_once) as opened:
+                found = os.fstat(opened.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    raise ConfigError(f"the private key {file} is not a file")
+                _refuse_exposed(file, found, "the private key")
                 content = opened.read(_MAX_BYTES)
         except OSError as error:
             raise ConfigError(f"the private key can't be read: {error}") from error
@@ -87,6 +92,10 @@ class SigningKey:
     def public_pem(self) -> str:
         """The public half, as the settings want it."""
         return self.jwk.as_pem(private=False).decode().strip()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def require_private(file: Path, what: str) -> None:
