@@ -13,6 +13,7 @@ from tidegate.cli.bridge import bridge
 from tidegate.cli.config import config as config_group
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
+from tidegate.cli.events import events
 from tidegate.cli.explain import explain
 from tidegate.cli.hold import hold
 from tidegate.cli.keys import keys
@@ -37,6 +38,7 @@ def operate(app: typer.Typer) -> None:
     """Add the subcommands to an app."""
     app.add_typer(bridge, name="bridge")
     app.add_typer(topics, name="topics")
+    app.add_typer(events, name="events")
     app.add_typer(plan, name="plan")
     app.add_typer(config_group, name="config")
     app.add_typer(replay, name="replay")
