@@ -20,7 +20,7 @@ from tidegate.cli.keys import keys
 from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile, LogFormatName, Verbose, configure_log
 from tidegate.cli.outcomes import outcomes
-from tidegate.cli.output import write_json
+from tidegate.cli.output import is_terminal, write, write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
 from tidegate.cli.savepoints import savepoints
@@ -30,6 +30,7 @@ from tidegate.cli.status import status
 from tidegate.cli.topics import topics
 from tidegate.cli.undo import undo
 from tidegate.cli.waiting import waiting
+from tidegate.errors.commands import command_line
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 
@@ -83,7 +84,14 @@ def broker(
 
     stop = threading.Event()
     with stop_on_signals(stop), EmbeddedBroker(folder, port=port) as kafka:
-        write_json({"bootstrap.servers": kafka.bootstrap_servers})
+        servers = kafka.bootstrap_servers
+        if is_terminal():
+            write(f"Kafka is ready on {servers}, its data is in {folder.resolve()}")
+            write("Ctrl-C stops it. In another shell:")
+            write(f"  export KAFKA_BOOTSTRAP_SERVERS={servers}")
+            write(f"  {command_line('topics create')}")
+        else:
+            write_json({"bootstrap.servers": servers})
         stop.wait()
 
 

@@ -63,12 +63,10 @@ class SigningKey:
                 Ed25519 key.
         """
         try:
-            # without blocking: the open of a pipe would wait for its writer
-            with open(file, "rb", opener=_open_at_once) as opened:
-                found = os.fstat(opened.fileno())
-                if not stat.S_ISREG(found.st_mode):
-                    raise ConfigError(f"the private key {file} is not a file")
-                _refuse_exposed(file, found, "the private key")
+            if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe waits for its writer
+                raise ConfigError(f"the private key {file} is not a file")
+            with file.open("rb") as opened:
+                _refuse_exposed(file, os.fstat(opened.fileno()), "the private key")
                 content = opened.read(_MAX_BYTES)
         except OSError as error:
             raise ConfigError(f"the private key can't be read: {error}") from error
@@ -92,10 +90,6 @@ class SigningKey:
     def public_pem(self) -> str:
         """The public half, as the settings want it."""
         return self.jwk.as_pem(private=False).decode().strip()
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def require_private(file: Path, what: str) -> None:

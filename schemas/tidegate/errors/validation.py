@@ -19,17 +19,17 @@ TIER: Final = r"^[a-z][a-z-]{0,29}$"
 NAME_PART: Final = r"^[^.\s]+$"
 HEADER: Final = r"^[a-zA-Z0-9._-]{1,100}$"
 PRINCIPAL: Final = r"^[A-Za-z]+:[^\x00-\x1f\x7f]+$"
-_WORD: Final = "up to 100 letters, digits and . _ : -, a letter or digit first"
+_WORD: Final = "up to 100 of a-z, A-Z, 0-9 and . _ -"
 FORMS: Final[Mapping[str, str]] = {
     INSTANT: "write an instant as the timeline does, e.g. 20261124050632494",
     DIRECTORY: "write the name of one directory, without a path",
     CONTENT_HASH: "write 64 hexadecimal digits",
-    ID: f"write {_WORD}",
-    ID_OR_NONE: f"write {_WORD}",
-    POLICY: "write up to 100 letters, digits and . _ -, a letter or digit first",
-    TIER: "write up to 30 small letters and -, a letter first",
+    ID: f"write {_WORD} and :, no sign first",
+    ID_OR_NONE: f"write {_WORD} and :, no sign first",
+    POLICY: f"write {_WORD}, no sign first",
+    TIER: "write up to 30 of a-z and -, no sign first",
     NAME_PART: "write one part of a table's name, without a dot or a space",
-    HEADER: "write up to 100 letters, digits and . _ -",
+    HEADER: f"write {_WORD}",
     PRINCIPAL: "write a principal as Kafka does, e.g. User:orders-ingest",
 }
 """What to write, for every pattern of a field that people fill in."""
