@@ -25,6 +25,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused",
         "tidegate outcomes --follow --json | jq .reason",
     ),
+    "events tail": (
+        "tidegate events tail --topic commits",
+        "tidegate events tail -t lake.sales.orders --no-follow --json | jq .event",
+    ),
     "waiting": (
         "tidegate waiting --older-than 1h --check",
         "tidegate waiting --table lake.sales.orders",
