@@ -94,6 +94,11 @@ class Prometheus:
         text = get(f"http://{self._address}/api/v1/query?query={asked}")
         return list(json.loads(text)["data"]["result"]) if text else []
 
+    def answers(self, expression: str) -> bool:
+        """Whether it understands a query, with or without a result."""
+        asked = urllib.parse.quote(expression)
+        return get(f"http://{self._address}/api/v1/query?query={asked}") is not None
+
     def would_alert(self, name: str, **labels: str) -> bool:
         """Whether the condition of an alert holds for a series with these labels."""
         [alert] = [alert for alert in ALERTS if alert.name == name]
