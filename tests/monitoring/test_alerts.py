@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.alerts import ALERTS, anchor, rules
+from support.dashboard import PANELS, PROBLEMS, dashboard
 from support.generated import generated
-from tidegate.monitoring.alerts import ALERTS, anchor, rules
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS, Kind
-from tidegate.monitoring.dashboard import PANELS, PROBLEMS, dashboard
 
 ROOT = Path(__file__).parents[2]
 PROMTOOL = shutil.which("promtool")

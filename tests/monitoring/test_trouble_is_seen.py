@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.dashboard import PANELS, PROBLEMS
 from support.deployment import Deployment, end
 from support.waiting import wait_for
 from support.watching import (
@@ -26,7 +27,6 @@ from support.watching import (
 from tidegate.errors import TransientError
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child
-from tidegate.monitoring.dashboard import PANELS, PROBLEMS
 from tidegate.ops.status import ServiceStatus, read_snapshot
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.service.settings import Settings

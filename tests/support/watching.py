@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import pytest
 
+from support.alerts import ALERTS
 from support.waiting import wait_for
 from tidegate.local.embedded.process import Child
-from tidegate.monitoring.alerts import ALERTS
 
 PROMETHEUS = shutil.which("prometheus")
 needs_prometheus = pytest.mark.skipif(

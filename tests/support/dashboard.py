@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tidegate.monitoring.alerts import ALERTS
+from support.alerts import ALERTS
 
 _COLUMNS: Final = 24
 _DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
