@@ -76,7 +76,6 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         settings.topics.prefix,
         deciders=DECIDERS,
         executors=EXECUTORS,
-        callback_topic=hudi.callback_topic if (hudi := settings.bridge.hudi) else None,
         principals=settings.security.principals,
     )
     if as_json:

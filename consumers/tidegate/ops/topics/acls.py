@@ -59,7 +59,6 @@ def acls(
     *,
     deciders: Sequence[str],
     executors: Sequence[str],
-    callback_topic: str | None = None,
     principals: Mapping[Role, Sequence[str]] = _NONE,
 ) -> tuple[Acl, ...]:
     """The minimal rights of every role, in the order of the topics, without duplicates.
@@ -68,7 +67,6 @@ def acls(
         prefix: The prefix of the deployment's topics and groups.
         deciders: The services with a changelog.
         executors: The other services.
-        callback_topic: The topic of Hudi's callbacks, which the bridges read.
         principals: Kafka's names of the principals, by role; by default `User:` and the role.
     """
     services = (*deciders, *executors)
@@ -77,7 +75,6 @@ def acls(
         *_watched(prefix, services),
         *_groups(prefix, services),
         *_transactions(prefix, deciders),
-        *(_reading(Role.BRIDGES, callback_topic) if callback_topic else ()),
     ]
     return tuple(
         replace(acl, principals=tuple(principals.get(Role(acl.role), (f"User:{acl.role}",))))
