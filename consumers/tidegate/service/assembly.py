@@ -34,7 +34,7 @@ from tidegate.events import CleaningMode
 from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
-from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
@@ -245,7 +245,7 @@ def _executor(
     warehouse, parallel_map = table_work(settings)
     executor = kind(warehouse, parallel_map, _now)
     if observed:
-        executor, bus = measured_executor(executor, observed), ObservedBus(bus, observed)
+        executor, bus = measured_executor(executor, observed), observed_bus(bus, observed)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
     return ExecutorLoop(
         executor,
@@ -351,7 +351,7 @@ def subject_of(name: str, settings: Settings) -> Subject:
 def _coordinator(name: str, settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     subject = subject_of(name, settings)
     if observed:
-        subject, bus = measured_subject(subject, observed), ObservedBus(bus, observed)
+        subject, bus = measured_subject(subject, observed), observed_bus(bus, observed)
     retries, limit = limits(subject.name, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     sign = _signer(settings)
