@@ -104,7 +104,7 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
     roots = WarehouseRoots.of(*warehouse.roots)
     require_tested_stores(warehouse.roots, allow_untested=warehouse.allow_untested_stores)
     require_drivers(warehouse.roots)
-    spark = SparkMap(lazy_session(settings.spark.conf))
+    spark = SparkMap(lazy_session(settings.spark.conf), deadline=settings.spark.job_seconds)
     parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
     return Warehouse(roots, warehouse.storage), parallel_map
 

@@ -7,8 +7,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-import fsspec
-
 from tidegate.errors import ConfinementError, FormatError, TidegateError
 from tidegate.storage.batches import map_batches
 from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
@@ -215,6 +213,9 @@ class Storage:
 
         The file system caches no listings, so changes by other processes are visible.
         """
+        # Spark's executors read mounted file systems without it
+        import fsspec  # noqa: PLC0415
+
         location = normalise(location)
         protocol = location.split("://", 1)[0] if "://" in location else "file"
         options = {"use_listings_cache": False} | self.options.get(protocol, {})

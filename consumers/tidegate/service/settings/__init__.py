@@ -217,8 +217,10 @@ class SparkSettings(Section, frozen=True):
         default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
     )
     """Table work with at least this many items runs on Spark; less is done in place."""
+    job_seconds: int = Field(default=3600, ge=1)
+    """A job that takes longer is cancelled, and the command is tried again later."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Spark's own settings: `spark.master` and others."""
+    """Spark's own settings: `spark.master`, or `spark.remote` for Spark Connect, and others."""
 
 
 class MonitoringSettings(Section, frozen=True):
