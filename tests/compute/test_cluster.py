@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from support.spark_cluster import bare_python, cluster, kill
+from tidegate.cli.spark_archive import spark_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 # in a process of its own: a JVM is started once a process, and the other tests have theirs
@@ -65,6 +69,18 @@ report("one killed", lambda: spark.map(slowly, list(range(40))))
 print(json.dumps({"name": "kill the other", "result": None}), flush=True)
 sys.stdin.readline()
 report("none left", lambda: SparkMap(spark.session, deadline=10).map(abs, [-1, -2]))
+"""
+_ON_A_STORE = """
+import json, sys
+from tidegate.compute.parallel_map import SparkMap
+from tidegate.compute.spark import lazy_session
+from tidegate.storage import NotFound, Storage
+try:
+    SparkMap(lazy_session(json.loads(sys.argv[1])), deadline=120).map(
+        Storage().list, ["memory://lake/a", "memory://lake/b"]
+    )
+except NotFound as error:
+    print(type(error).__name__, error)
 """
 _FOREIGN = """
 import json, sys
@@ -132,6 +148,48 @@ def test_without_workers_a_job_ends_at_its_deadline(results: dict[str, Any]) -> 
     assert results["exit code"] == 0
 
 
+def local_cluster(python: str, **more: str) -> str:
+    """The settings of one worker on this machine, as JSON."""
+    return json.dumps(
+        {
+            "spark.master": "local-cluster[1,1,512]",
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": "of-this-test",
+            "spark.pyspark.python": python,
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            **more,
+        }
+    )
+
+
+def run_driver(script: str, conf: str) -> str:
+    done = subprocess.run(
+        ["env", "SPARK_SCALA_VERSION=2.12", sys.executable, "-c", script, conf],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_an_archive_of_the_environment_brings_a_store_s_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On executors whose Python has no package, a store is asked: it has no such directory."""
+    bare_python(tmp_path / "environment")
+    [packages] = (tmp_path / "environment").glob("lib/*/site-packages")
+    shutil.copytree(Path(fsspec.__file__).parent, packages / "fsspec")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    spark_archive(tmp_path / "tidegate.tar.gz")
+    printed = tomllib.loads(capsys.readouterr().out)["spark"]["conf"]
+
+    done = run_driver(_ON_A_STORE, local_cluster("", **printed))
+
+    assert done.strip() == "NotFound memory://lake/a"
+
+
 def test_workers_of_another_python_are_a_permanent_error_that_names_both(tmp_path: Path) -> None:
     python = bare_python(tmp_path / "bare")
     [packages] = (tmp_path / "bare").glob("lib/*/site-packages")
@@ -140,22 +198,7 @@ def test_workers_of_another_python_are_a_permanent_error_that_names_both(tmp_pat
         "kind = namedtuple('kind', 'major minor micro releaselevel serial')\n"
         "sys.version_info = kind(3, 99, 0, 'final', 0)\n"
     )
-    conf = {
-        "spark.master": "local-cluster[1,1,512]",
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": "of-this-test",
-        "spark.pyspark.python": str(python),
-        "spark.driver.memory": "512m",
-        "spark.executor.memory": "512m",
-    }
+    done = run_driver(_FOREIGN, local_cluster(str(python)))
 
-    done = subprocess.run(
-        ["env", "SPARK_SCALA_VERSION=2.12", sys.executable, "-c", _FOREIGN, json.dumps(conf)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=True,
-    )
-
-    assert "PermanentError" in done.stdout
-    assert "different version (3, 99)" in done.stdout
+    assert "PermanentError" in done
+    assert "different version (3, 99)" in done

@@ -164,6 +164,14 @@ def test_the_executors_last_line_is_the_reason_and_decides_whether_to_try_again(
     assert "\n" not in str(caught.value)
 
 
+def test_a_stopped_session_of_connect_is_a_permanent_error() -> None:
+    def session() -> SparkSession:
+        raise PySparkException("[NO_ACTIVE_SESSION] No active Spark session found.")
+
+    with pytest.raises(PermanentError, match="NO_ACTIVE_SESSION"):
+        SparkMap(session).map(str, [1, 2])
+
+
 def test_a_session_that_was_stopped_is_a_permanent_error() -> None:
     stopped: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
 

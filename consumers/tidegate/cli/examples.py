@@ -57,6 +57,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
             " --because 'asked twice by mistake'"
         ),
     ),
+    "spark-archive": ("tidegate spark-archive tidegate-env.tar.gz",),
     "demo": ("tidegate demo", "tidegate demo ./my-demo"),
     "publish savepoint": (
         f"tidegate publish savepoint {_TABLE} --comment 'before the migration' --wait",

@@ -25,6 +25,7 @@ from tidegate.cli.replay import replay
 from tidegate.cli.savepoints import savepoints
 from tidegate.cli.simulate import simulate
 from tidegate.cli.skip import skip
+from tidegate.cli.spark_archive import spark_archive
 from tidegate.cli.status import status
 from tidegate.cli.topics import topics
 from tidegate.cli.undo import undo
@@ -55,6 +56,7 @@ def operate(app: typer.Typer) -> None:
     app.command()(broker)
     app.command()(skip)
     app.command()(simulate)
+    app.command()(spark_archive)
     app.command()(demo)
 
 

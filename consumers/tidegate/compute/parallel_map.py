@@ -30,6 +30,7 @@ _ERROR_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*: .+", re.MULTILINE)
 # an executor without the modules, of another version of Python or Tidegate; a stopped session
 _LASTING: Final = re.compile(
     r"^(ModuleNotFound|Import|Attribute)Error: |PYTHON_VERSION_MISMATCH|stopped SparkContext"
+    "|NO_ACTIVE_SESSION"
 )
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import re
 import sys
@@ -14,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import tidegate
 from tidegate.compute.java import Jdk, find_jdk
 from tidegate.compute.parallel_map import is_local
-from tidegate.errors import ConfigError, StopService
+from tidegate.errors import ConfigError, StopService, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL: Final = "local[2]"
+_IS_SHIPPED: Final = "tidegate.shipped"
 _OLDEST_JAVA: Final = 17
 _LOOPBACK: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -88,19 +89,25 @@ def _connect(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
     if "spark.master" in conf:
         raise ConfigError("[spark.conf] has both spark.master and spark.remote: remove one of them")
     lock = threading.Lock()
-    shipped: list[str] = []
+    packed: list[Path] = []
 
     def session() -> SparkSession:
+        from grpc import RpcError  # noqa: PLC0415 - the client of Spark Connect
         from pyspark.sql import SparkSession  # noqa: PLC0415 - imported only where Spark runs
 
         with lock:
-            shipped[:] = shipped or [str(_packed())]
             builder = SparkSession.Builder()
             for key, value in conf.items():
                 builder = builder.config(key, value)
             found: Any = builder.getOrCreate()
-            # every time: a server that was restarted has lost it
-            found.addArtifacts(*shipped, pyfile=True)
+            # a server that was restarted has lost both the zip and this setting
+            if found.conf.get(_IS_SHIPPED, "") != "true":
+                packed[:] = packed or [_packed()]
+                try:
+                    found.addArtifacts(str(packed[0]), pyfile=True)
+                except RpcError as error:
+                    raise TransientError(f"Spark Connect took no files: {error!r}") from error
+                found.conf.set(_IS_SHIPPED, "true")
             return found  # type: ignore[no-any-return]
 
     return session
@@ -113,7 +120,7 @@ def _packed() -> Path:
     packed = Path(folder.name) / "tidegate_on_executors.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         folders: set[str] = set()
-        for name, source in sorted(_shipped_files()):
+        for name, source in sorted(dict(_shipped_files()).items()):
             parts = name.split("/")[:-1]
             # without entries of its directories, Python finds no namespace package in a zip
             for depth in range(1, len(parts) + 1):
@@ -125,16 +132,13 @@ def _packed() -> Path:
 
 
 def _shipped_files() -> Iterator[tuple[str, Path]]:
-    for name in SHIPPED:
-        spec, path = importlib.util.find_spec(name), name.replace(".", "/")
-        if spec is None or spec.origin is None:
-            raise ConfigError(f"{name} is not installed: install Tidegate again")
-        origin = Path(spec.origin)
-        if spec.submodule_search_locations is None:
-            yield f"{path}.py", origin
-            continue
-        for source in origin.parent.rglob("*.py"):
-            yield f"{path}/{source.relative_to(origin.parent).as_posix()}", source
+    """The name of every file in the zip, and where it is."""
+    for folder in map(Path, tidegate.__path__):
+        for name in SHIPPED:
+            part = folder.joinpath(*name.split(".")[1:])
+            sources = part.rglob("*.py") if part.is_dir() else [part.with_suffix(".py")]
+            for source in filter(Path.exists, sources):
+                yield f"tidegate/{source.relative_to(folder).as_posix()}", source
 
 
 def _is_alive(session: SparkSession) -> bool:
