@@ -12,6 +12,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_vali
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.limits import Location, Path, Text
 from tidegate.events.names import Name
+from tidegate.events.verdict import Verdict
 
 EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")]
 """A word of up to 100 characters; empty until it is derived."""
@@ -151,3 +152,11 @@ class Caused(Event, frozen=True):
 
 class Outcome(Caused, frozen=True):
     """What a service did, or why it refused."""
+
+    means: ClassVar[Verdict] = Verdict.UNDER_WAY
+    """The verdict on the request, of most kinds: those that end it set another one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the request; never UNANSWERED."""
+        return self.means
