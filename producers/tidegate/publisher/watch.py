@@ -189,11 +189,10 @@ class OutcomeWatch:
             outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))
         except FormatError:
             return None  # an answer can always be decoded
-        if not isinstance(outcome, Outcome) or outcome.table != self._table:
-            return None
-        if causes.isdisjoint(answered_by(outcome)):
-            return None
-        return Answered(outcome.verdict, outcome)
+        if isinstance(outcome, Outcome) and outcome.table == self._table:
+            answers = not causes.isdisjoint(answered_by(outcome))
+            return Answered(outcome.verdict, outcome) if answers else None
+        return None
 
 
 def _whole(answered: Answered | None, parts: PartsJoiner) -> Answered | None:
