@@ -138,12 +138,18 @@ def test_every_role_sends_and_receives_what_the_topics_say(document: Json) -> No
     assert group == {"type": "string", "const": "lake.coordinator"}
 
 
+def with_bytes(found: Json) -> Json:
+    """Avro's JSON writes bytes as characters; the field `value` is the only one that has them."""
+    value = found.get("value")
+    return found | {"value": value.encode("latin-1")} if isinstance(value, str) else found
+
+
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_an_example_of_the_document_can_be_written_with_its_own_schema(
     document: Json, name: str
 ) -> None:
     message = document["components"]["messages"][name]
-    [example] = message["examples"]
+    [example] = json.loads(json.dumps(message["examples"]), object_hook=with_bytes)
     out = BytesIO()
     fastavro.schemaless_writer(
         out, fastavro.parse_schema(message["payload"]["schema"]), example["payload"]

@@ -174,11 +174,13 @@ def _example(kind: type[Event]) -> Event:
 
 
 def _avro_value(value: Any) -> Any:  # noqa: ANN401 - any field's value
-    """A value as in Avro's JSON: enums by their symbols, times in microseconds since the epoch."""
+    """A value as in Avro's JSON: bytes as characters, enums as symbols, times in microseconds."""
     match value:
         case datetime():
             epoch = datetime.fromtimestamp(0, value.tzinfo)
             return (value - epoch) // timedelta(microseconds=1)
+        case bytes():
+            return value.decode("latin-1")
         case Enum():
             return value.value
         case dict():

@@ -243,8 +243,10 @@ def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
     assert said(*group, "--partition", "9") == (2, none)
     assert said("group", SERVICE, "--to-earliest", "--topic", "dead-letters") == (
         2,
-        "tidegate: coordinator does not consume dead-letters, only commands, commits, locks,"
-        " outcomes, vacuums",
+        (
+            "tidegate: coordinator does not consume dead-letters, only commands, commits, locks,"
+            " outcomes, vacuums"
+        ),
     )
     assert said("group", SERVICE, "--to-earliest", "--topic", f"{place.prefix}.commits") == (
         0,
