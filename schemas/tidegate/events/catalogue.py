@@ -9,6 +9,7 @@ from typing import Final
 
 from tidegate import events
 from tidegate.events.base import Command, Event, Outcome
+from tidegate.events.tasks import TaskIssued
 
 
 def _events() -> Iterator[type[Event]]:
@@ -22,5 +23,8 @@ def _events() -> Iterator[type[Event]]:
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {kind.__name__: kind for kind in _events()}
 )
-COMMANDS: Final = tuple(kind for kind in EVENT_TYPES.values() if issubclass(kind, Command))
+TASKS: Final = (TaskIssued,)
+COMMANDS: Final = tuple(
+    kind for kind in EVENT_TYPES.values() if issubclass(kind, Command) and kind not in TASKS
+)
 OUTCOMES: Final = tuple(kind for kind in EVENT_TYPES.values() if issubclass(kind, Outcome))
