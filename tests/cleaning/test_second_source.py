@@ -26,7 +26,7 @@ from tidegate.cleaning import Cleaner, CleaningPlan
 from tidegate.cleaning.aborted import content_of
 from tidegate.cleaning.confirmation import Proof, Verdict
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import released_again
+from tidegate.events.deferral import released_again
 from tidegate.cleaning.plan import Cleaning
 from tidegate.cleaning.quarantine_record import FOLDER
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
