@@ -95,8 +95,8 @@ def test_dead_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed("--service", "restorer") == ["no Avro"]
     assert place.listed("--topic", "commits") == ["a bug of the code"]
     assert place.listed("-t", "lake.sales.orders") == ["a bug of the code"]
-    assert place.listed("--reason", "avro") == ["no Avro"]
-    assert place.listed("--to-time", "2020-01-01T00:00:00Z") == []
+    assert place.listed("--error", "avro") == ["no Avro"]
+    assert place.listed("--since", "2099-01-01T00:00:00Z") == []
     [row] = place.rows("--service", "restorer")
     assert row["origin"] == place.origin("commands")
     assert (row["table"], row["state"]) == ("unknown.unknown.unknown", "open")
@@ -120,7 +120,7 @@ def test_a_dead_letter_is_shown_whole(place: Place) -> None:
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
     shown = place.call("redrive", "--service", "coordinator")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
-    shown = place.call("discard", "--service", "restorer", "--because", "a test")
+    shown = place.call("discard", "--service", "restorer", "--reason", "a test")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
 
     assert len(place.audience.records("commits")) == 1
@@ -189,7 +189,7 @@ def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
 
 
 def test_a_discarded_dead_letter_stays_and_is_listed_no_more(place: Place) -> None:
-    place.call("discard", "--reason", "avro", "--because", "a test message", "--execute")
+    place.call("discard", "--error", "avro", "--reason", "a test message", "--execute")
 
     [shown] = place.audience.outcomes()
     assert isinstance(shown, DeadLetterDiscarded)
@@ -204,7 +204,7 @@ def test_all_dead_letters_at_once_are_named_by_a_filter(place: Place) -> None:
         place.call("redrive", "--execute")
 
 
-@pytest.mark.parametrize("command", [("redrive",), ("discard", "--because", "a test")])
+@pytest.mark.parametrize("command", [("redrive",), ("discard", "--reason", "a test")])
 def test_a_decision_about_no_dead_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
     place.call("redrive", "--service", "restorer", "--execute")
 
@@ -285,7 +285,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
     bus.close()
 
     [row] = place.call(
-        "redrive", "--reason", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
+        "redrive", "--error", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
     )["dead_letters"]
     assert row["event"]["kind"] == "RestoreRequested"
     assert row["event"]["savepoint"] == "20261121041551845"

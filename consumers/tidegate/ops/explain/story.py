@@ -200,7 +200,7 @@ def _step(command: Command, answers: _Answers) -> str | None:
 
 
 def _remove_hold(table: str) -> str:
-    return command_line("hold remove", table, because="no longer needed")
+    return command_line("hold remove", table, reason="no longer needed")
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:

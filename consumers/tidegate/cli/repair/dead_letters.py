@@ -6,30 +6,40 @@ import getpass
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from tidegate.cli.dead_letters_report import row_of, show_listed, show_resolved, text_of
-from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile, Execute, RequestedBy, option_group
-from tidegate.cli.output import write, write_json
+from tidegate.cli.deployment import reachable
+from tidegate.cli.options import (
+    AsJson,
+    AsJsonLines,
+    ConfigFile,
+    Execute,
+    Reason,
+    RequestedBy,
+    Since,
+    option_group,
+    since_of,
+    table_of,
+)
+from tidegate.cli.output import write, write_error, write_json, write_json_lines, write_table
 from tidegate.cli.progress import Progress
-from tidegate.cli.reachable import reachable
 from tidegate.errors import ConfigError, TidegateError
-
-if TYPE_CHECKING:
-    from tidegate.events import Event
-    from tidegate.ops.dead_letters import (
-        DeadLetter,
-        DeadLetterBox,
-        DeadLetterFilter,
-        ListedDeadLetter,
-        Original,
-    )
+from tidegate.events import Event
+from tidegate.ops.dead_letters import (
+    DeadLetter,
+    DeadLetterBox,
+    DeadLetterFilter,
+    ListedDeadLetter,
+    Original,
+    in_batches,
+    is_destructive,
+)
 
 dead_letters = typer.Typer(
     help="Messages that could not be processed: list, show, redrive, discard.",
@@ -54,11 +64,8 @@ class Filters:
     table: Annotated[
         str | None, typer.Option("--table", "-t", help="Only of this table (catalog.db.table).")
     ] = None
-    reason: Annotated[str | None, typer.Option(help="Only with this text in the reason.")] = None
-    from_time: Annotated[
-        str | None, typer.Option(help="Dead-lettered at 2026-11-21T07:00:00Z or later.")
-    ] = None
-    to_time: Annotated[str | None, typer.Option(help="Dead-lettered before this time.")] = None
+    error: Annotated[str | None, typer.Option(help="Only with this text in the error.")] = None
+    since: Since = None
 
     def selection(self, ids: list[str] | None = None) -> DeadLetterFilter:
         """The same as a filter.
@@ -66,18 +73,13 @@ class Filters:
         Raises:
             ConfigError: a time or the table's name is invalid.
         """
-        from tidegate.cli.options import table_of  # noqa: PLC0415
-        from tidegate.ops.dead_letters import DeadLetterFilter  # noqa: PLC0415 - heavy
-        from tidegate.ops.moments import moment  # noqa: PLC0415
-
         return DeadLetterFilter(
             ids=tuple(ids or ()),
             service=self.service,
             topic=self.topic,
             table=table_of(self.table),
-            reason=self.reason,
-            from_time=moment(self.from_time) if self.from_time else None,
-            to_time=moment(self.to_time) if self.to_time else None,
+            reason=self.error,
+            from_time=since_of(self.since),
         )
 
 
@@ -111,13 +113,33 @@ def list_dead_letters(
     config: ConfigFile = None,
 ) -> None:
     """List open dead letters, newest first."""
-    from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
-
     wanted = filters.selection()
     with DeadLetterBox(reachable(config), Progress()) as box:
         found = box.list(wanted, include_resolved=include_resolved)
-        rows = (row_of(row) for row in islice(found, limit))
-        show_listed(rows, lambda: next(found, None) is not None, as_json=as_json)
+        rows = map(row_of, islice(found, limit))
+        if as_json:
+            write_json_lines(rows)
+        else:
+            listed = list(rows)
+            write_table(listed)
+            if not listed:
+                write("no open dead letter matches")
+        if next(found, None) is not None:  # standard output is the list
+            write_error(f"only the newest {limit} are listed; use --limit or a filter for others")
+
+
+def row_of(listed: ListedDeadLetter) -> dict[str, Any]:
+    """A dead letter as a row of a list."""
+    dead_letter = listed.dead_letter
+    return {
+        "id": dead_letter.dead_letter_id,
+        "at": dead_letter.at.isoformat(timespec="milliseconds"),
+        "service": dead_letter.service,
+        "origin": dead_letter.origin_location,
+        "table": dead_letter.table,
+        "state": listed.state,
+        "reason": dead_letter.error,
+    }
 
 
 @dead_letters.command()
@@ -127,8 +149,6 @@ def show(
     config: ConfigFile = None,
 ) -> None:
     """Show a dead letter: headers, key, value, and the event if it can be decoded."""
-    from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter  # noqa: PLC0415 - heavy
-
     with DeadLetterBox(reachable(config), Progress()) as box:
         wanted = DeadLetterFilter(ids=(dead_letter_id,))
         found = list(box.list(wanted, include_resolved=True))
@@ -140,10 +160,10 @@ def show(
         dead_letter = box.with_value(found[0].dead_letter)
         record, event = dead_letter.record, dead_letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
-        "key": text_of(record.key),
-        "value_text": text_of(record.value),
+        "key": _text(record.key),
+        "value_text": _text(record.value),
         "value_hex": None if record.value is None else record.value.hex(),
-        "headers": [[name, text_of(content)] for name, content in record.headers],
+        "headers": [[name, _text(content)] for name, content in record.headers],
         "decodes_as": type(event).__name__ if event else None,
         "event": event.model_dump(mode="json") if event else None,
     }
@@ -174,32 +194,33 @@ def redrive(
     Every dead letter is compared with the record at its origin before any is published, and refused
     if they differ.
     """
-    from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
-
     wanted = selected.required()
+    destructive_ones = Counter[str]()
     with DeadLetterBox(reachable(config), Progress()) as box:
-        chosen = _Chosen(box, wanted, include_resolved=include_resolved)
-        summary, destructive_ones = _Summary(limit), Counter[str]()
-        for batch in chosen.batches():
+
+        def examined(
+            batch: Sequence[ListedDeadLetter],
+        ) -> Callable[[ListedDeadLetter], dict[str, Any]]:
             originals = box.originals([row.dead_letter for row in batch])
             destructive_ones.update(_destructive(originals))
-            events = {
-                original.dead_letter.origin_location: original.event for original in originals
-            }
-            summary.add(batch, partial(_with_event, events))
-        summary.require_any()
+            return partial(
+                _with_event, {found.dead_letter.origin_location: found.event for found in originals}
+            )
+
+        chosen = _Chosen(box, wanted, include_resolved=include_resolved)
+        chosen.examine(limit, examined)
         if execute:
             _check_destructive(destructive_ones, allowed=destructive)
             by = requested_by or getpass.getuser()
             box.redrive(chosen.dead_letters(), by, datetime.now(UTC))
-    summary.show("redriven", executed=execute, as_json=as_json)
+    chosen.show("redriven", executed=execute, as_json=as_json)
 
 
 @dead_letters.command()
 @option_group(Selected)
 def discard(
     selected: Selected,
-    because: Annotated[str, typer.Option("--because", help="Why, for the audit trail.")],
+    reason: Reason,
     requested_by: RequestedBy = None,
     limit: Shown = 100,
     execute: Execute = False,
@@ -207,18 +228,14 @@ def discard(
     config: ConfigFile = None,
 ) -> None:
     """Mark messages as not needed. They stay on the topic but are no longer listed."""
-    from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
-
     wanted = selected.required()
     with DeadLetterBox(reachable(config), Progress()) as box:
-        chosen, summary = _Chosen(box, wanted), _Summary(limit)
-        for batch in chosen.batches():
-            summary.add(batch)
-        summary.require_any()
+        chosen = _Chosen(box, wanted)
+        chosen.examine(limit)
         if execute:
             by = requested_by or getpass.getuser()
-            box.discard(chosen.dead_letters(), by, datetime.now(UTC), because)
-    summary.show("discarded", executed=execute, as_json=as_json)
+            box.discard(chosen.dead_letters(), by, datetime.now(UTC), reason)
+    chosen.show("discarded", executed=execute, as_json=as_json)
 
 
 class _Chosen:
@@ -227,63 +244,65 @@ class _Chosen:
     def __init__(
         self, box: DeadLetterBox, wanted: DeadLetterFilter, *, include_resolved: bool = False
     ) -> None:
-        """Of those that there are now: what comes later is not part of the selection."""
+        """Select from those on the topic now; later ones are not part of the selection."""
         self._box, self._wanted, self._include_resolved = box, wanted, include_resolved
         self._spans = box.spans()
+        self._rows: list[dict[str, Any]] = []
+        self._count = 0
 
-    def batches(self) -> Iterator[Sequence[ListedDeadLetter]]:
-        """Read them, newest first."""
-        from tidegate.ops.dead_letters import in_batches  # noqa: PLC0415 - heavy
-
-        found = self._box.list(
-            self._wanted,
-            include_resolved=self._include_resolved,
-            within=self._spans,
-            values=True,
+    def _batches(self) -> Iterator[Sequence[ListedDeadLetter]]:
+        return in_batches(
+            self._box.list(
+                self._wanted,
+                include_resolved=self._include_resolved,
+                within=self._spans,
+                values=True,
+            )
         )
-        return in_batches(found)
 
     def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:
-        """The same, without their states."""
-        return ([row.dead_letter for row in batch] for batch in self.batches())
+        """Read them in batches, newest first."""
+        return ([row.dead_letter for row in batch] for batch in self._batches())
 
-
-@dataclass(slots=True)
-class _Summary:
-    """How many were selected, and the first of them as rows."""
-
-    limit: int
-    count: int = 0
-    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-
-    def add(
+    def examine(
         self,
-        batch: Sequence[ListedDeadLetter],
-        more_of: Callable[[ListedDeadLetter], dict[str, Any]] = lambda _: {},
+        limit: int,
+        examined: Callable[
+            [Sequence[ListedDeadLetter]], Callable[[ListedDeadLetter], dict[str, Any]]
+        ] = lambda _: lambda _: {},
     ) -> None:
-        """Count them; of the first ones keep rows, with what `more_of` says of each."""
-        kept = batch[: self.limit - len(self.rows)]
-        self.rows += [row_of(row) | more_of(row) for row in kept]
-        self.count += len(batch)
+        """Count them, and take rows of the newest.
 
-    def require_any(self) -> None:
-        """Check that something was selected.
+        Args:
+            limit: The number of rows.
+            examined: Examines a batch; its result adds fields to a row.
 
         Raises:
-            TidegateError: nothing was.
+            TidegateError: no dead letter matches.
         """
-        if not self.count:
+        for batch in self._batches():
+            more = examined(batch)
+            rows = batch[: limit - len(self._rows)]
+            self._rows += [row_of(row) | more(row) for row in rows]
+            self._count += len(batch)
+        if not self._count:
             raise TidegateError("no open dead letter matches")
 
     def show(self, done: str, *, executed: bool, as_json: bool) -> None:
-        """Print them."""
-        show_resolved(self.rows, self.count, done, executed=executed, as_json=as_json)
+        """Print what was done to them, or would be done."""
+        rows, count = self._rows, self._count
+        if as_json:
+            more = {"more": count > len(rows), "count": count, "executed": executed}
+            write_json({"dead_letters": rows} | more)
+            return
+        write_table(rows)
+        shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
+        would, how = ("", "") if executed else ("would be ", "; add --execute to do it")
+        write(f"{count} dead letters {would}{done}{shown}{how}")
 
 
 def _destructive(originals: Sequence[Original]) -> Iterator[str]:
     """What destroys data among them, in words."""
-    from tidegate.ops.dead_letters import is_destructive  # noqa: PLC0415 - heavy
-
     for original in originals:
         if original.event is not None and is_destructive(original.event):
             yield f"{type(original.event).__name__} of {original.event.table}"
@@ -294,7 +313,7 @@ def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:
         named = ", ".join(sorted(found)[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
         raise TidegateError(
             f"{sum(found.values())} of the selected messages destroy data when carried out"
-            f" ({named}): look at each of them (dead-letters show), then add --destructive"
+            f" ({named}): show each of them (dead-letters show), then add --destructive"
         )
 
 
@@ -303,3 +322,8 @@ def _with_event(events: Mapping[str, Event | None], listed: ListedDeadLetter) ->
     if event is None:
         return {"event": None}
     return {"event": {"kind": type(event).__name__, **event.model_dump(mode="json")}}
+
+
+def _text(content: bytes | None) -> str | None:
+    """Bytes as text; those that are not UTF-8 as escapes."""
+    return None if content is None else content.decode(errors="backslashreplace")

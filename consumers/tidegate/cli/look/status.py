@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from tidegate.cli.look.waiting import age_of, show_vacuums
 from tidegate.cli.options import AsJson, ConfigFile, since_of
 from tidegate.cli.output import (
     clear_screen,
@@ -18,15 +19,13 @@ from tidegate.cli.output import (
     write_styled,
     write_table,
 )
-from tidegate.cli.progress_bar import drawn, share_of
-from tidegate.cli.waiting import age_of, show_vacuums
+from tidegate.cli.progress import drawn, share_of
 from tidegate.errors import TransientError
+from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.moments import duration
+from tidegate.ops.status import Snapshot, read_snapshot
+from tidegate.ops.status.recent import SavedTable
 from tidegate.service.settings import Settings
-
-if TYPE_CHECKING:
-    from tidegate.ops.event_log import LoggedEvent
-    from tidegate.ops.status import Snapshot
-    from tidegate.ops.status.recent import SavedTable
 
 _SAVED: Final = 20
 
@@ -44,9 +43,6 @@ def status(
 
     It asks Kafka, never a service. Lag is the number of records that a service has not committed.
     """
-    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-    from tidegate.ops.status import read_snapshot  # noqa: PLC0415
-
     settings, pause = Settings.load(config), duration(every).total_seconds()
     while True:
         now = datetime.now(UTC)

@@ -1,61 +1,20 @@
-"""The subcommands for operators: services, topics, plans, the broker, the demo."""
+"""What runs until it is stopped: services, the monitor, a local broker; and the demo."""
 
 from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.bridge import bridge
-from tidegate.cli.config import config as config_group
-from tidegate.cli.dead_letters import dead_letters
-from tidegate.cli.doctor import doctor
-from tidegate.cli.explain import explain
-from tidegate.cli.hold import hold
-from tidegate.cli.keys import keys
-from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile, LogFormatName, Verbose, configure_log
-from tidegate.cli.outcomes import outcomes
 from tidegate.cli.output import write_json
-from tidegate.cli.plans import plan
-from tidegate.cli.replay import replay
-from tidegate.cli.savepoints import savepoints
-from tidegate.cli.simulate import simulate
-from tidegate.cli.skip import skip
-from tidegate.cli.status import status
-from tidegate.cli.topics import topics
-from tidegate.cli.undo import undo
-from tidegate.cli.waiting import waiting
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 
-
-def operate(app: typer.Typer) -> None:
-    """Add the subcommands to an app."""
-    app.add_typer(bridge, name="bridge")
-    app.add_typer(topics, name="topics")
-    app.add_typer(plan, name="plan")
-    app.add_typer(config_group, name="config")
-    app.add_typer(replay, name="replay")
-    app.add_typer(dead_letters, name="dead-letters")
-    app.add_typer(keys, name="keys")
-    app.add_typer(hold, name="hold")
-    app.add_typer(savepoints, name="savepoints")
-    app.command()(status)
-    app.command()(outcomes)
-    app.command()(waiting)
-    app.command()(explain)
-    app.command()(undo)
-    app.command()(run)
-    app.command()(doctor)
-    app.command()(monitor)
-    app.command()(broker)
-    app.command()(skip)
-    app.command()(simulate)
-    app.command()(demo)
+METRICS_PORT: Final = 9465
 
 
 def run(
@@ -101,3 +60,30 @@ def demo(
 
     run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     raise typer.Exit(run_demo(folder or Path("demo-runs") / run, with_metastore=metastore))
+
+
+def monitor(
+    config: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Default: [monitoring] host.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where /metrics is.")] = METRICS_PORT,
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two polls of the deployment.")
+    ] = 15,
+    waiting_interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two counts of waiting vacuums.")
+    ] = 300,
+) -> None:
+    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT."""
+    from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.metrics import Metrics  # noqa: PLC0415 - heavy
+    from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth  # noqa: PLC0415 - heavy
+
+    configure_logging()
+    settings, stop = Settings.load(config), threading.Event()
+    metrics, health = Metrics(DEPLOYMENT_METRICS), MonitorHealth(interval)
+    deployment = DeploymentMonitor(settings, metrics)
+    address = host or settings.monitoring.host
+    with stop_on_signals(stop), serve(address, port, metrics.registry, health):
+        deployment.run(stop, interval, health, waiting_interval)

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy
+from tidegate.cli.deployment import reachable
+from tidegate.cli.options import AsJson, ConfigFile, Execute, Reason, RequestedBy
 from tidegate.cli.output import write, write_json
-from tidegate.cli.reachable import reachable
+from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 
 
 def skip(
@@ -18,7 +19,7 @@ def skip(
     topic: Annotated[str, typer.Option(help="Its input topic, e.g. commands.")],
     partition: Annotated[int, typer.Option(min=0, help="The partition.")],
     offset: Annotated[int, typer.Option(min=0, help="The offset that it reads next.")],
-    because: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    reason: Reason,
     requested_by: RequestedBy = None,
     execute: Execute = False,
     as_json: AsJson = False,
@@ -28,16 +29,11 @@ def skip(
 
     The record is NOT processed: whatever it asked for will not happen.
     """
-    from tidegate.ops.dead_letters.skipping import (  # noqa: PLC0415 - heavy
-        carry_out_skip,
-        plan_skip,
-    )
-
     settings = reachable(config)
     plan = plan_skip(settings, service, topic, partition, offset)
     if execute:
         by = requested_by or getpass.getuser()
-        carry_out_skip(settings, plan, by, because, datetime.now(UTC))
+        carry_out_skip(settings, plan, by, reason, datetime.now(UTC))
     if as_json:
         write_json({"executed": execute, "dead_letter_id": plan.dead_letter_id})
         return

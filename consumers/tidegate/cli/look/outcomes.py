@@ -9,6 +9,8 @@ import typer
 from tidegate.cli.options import ConfigFile, Since, one_of, since_of, table_pattern
 from tidegate.cli.output import write, write_json
 from tidegate.events.catalogue import OUTCOMES
+from tidegate.ops.event_log import EventFilter, EventLog
+from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.service.settings import Settings
 
 _KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
@@ -43,9 +45,6 @@ def outcomes(
     config: ConfigFile = None,
 ) -> None:
     """Show what was done or refused, oldest first: when, on which table, why, and who asked."""
-    from tidegate.ops.event_log import EventFilter, EventLog  # noqa: PLC0415 - heavy
-    from tidegate.ops.event_log.summary import line_of, row_of  # noqa: PLC0415
-
     wanted = EventFilter(
         tables=tuple(table_pattern(pattern) for pattern in table or ()),
         kinds=frozenset(one_of(_KINDS, name) for name in kind or ()),

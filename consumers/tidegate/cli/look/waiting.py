@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.later_lines import LaterLines
 from tidegate.cli.options import AsJsonLines, ConfigFile, table_pattern
-from tidegate.cli.output import write
+from tidegate.cli.output import write, write_json
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.ops.moments import duration
+from tidegate.ops.waiting import (
+    HeldTable,
+    OldestVacuums,
+    PendingVacuum,
+    QuarantinedDirectories,
+    gate_stores,
+    holds_and_quarantines,
+    stored_vacuums,
+)
+from tidegate.ops.waiting.elsewhere import Elsewhere
 from tidegate.service.settings import Settings
-
-if TYPE_CHECKING:
-    from tidegate.hive_bridge.settings import BridgeSettings
-    from tidegate.ops.waiting import HeldTable, OldestVacuums, PendingVacuum, QuarantinedDirectories
 
 _HOLDS: Final = 10
 _ANY_TIME: Final = datetime.max.replace(tzinfo=UTC)
@@ -43,18 +50,12 @@ def waiting(
 ) -> None:
     """Show the vacuums that wait for readers, oldest first, with their outstanding holds.
 
+    With --json they come in the order in which they are stored.
+
     Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
     The list comes from the coordinator's rows; events that it has not read yet are
     missing (see `tidegate status` for its lag).
     """
-    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-    from tidegate.ops.waiting import (  # noqa: PLC0415
-        OldestVacuums,
-        gate_stores,
-        holds_and_quarantines,
-        stored_vacuums,
-    )
-
     latest = (
         datetime.now(UTC) - duration(older_than) if older_than else datetime.max.replace(tzinfo=UTC)
     )
@@ -62,12 +63,12 @@ def waiting(
     settings = Settings.load(config)
     stores = gate_stores(settings, pattern)
     if as_json:
-        with LaterLines() as lines:
-            for store in stores:
-                for vacuum in stored_vacuums(store):
-                    if vacuum.since <= latest:
-                        lines.add(vacuum.age, vacuum.pending().as_json())
-            count = lines.write()
+        count = 0
+        for store in stores:
+            for vacuum in stored_vacuums(store):
+                if vacuum.since <= latest:
+                    write_json(vacuum.pending().as_json())
+                    count += 1
     else:
         oldest = OldestVacuums(limit, lambda vacuum: vacuum.since <= latest)
         others: list[HeldTable | QuarantinedDirectories] = []
@@ -102,8 +103,6 @@ def show_vacuums(
 
     With a Metastore, transactions that have locked other tables only are marked.
     """
-    from tidegate.ops.waiting.elsewhere import Elsewhere  # noqa: PLC0415 - heavy
-
     elsewhere = Elsewhere.asked(watched if any(vacuum.outstanding for vacuum in found) else None)
     for vacuum in found:
         write(f"{indent}{headline(vacuum, now)}")

@@ -10,13 +10,15 @@ import typer
 from tidegate.cli.options import (
     AsJson,
     ConfigFile,
+    Reason,
     RequestedBy,
     option_group,
     table_of,
     table_pattern,
 )
 from tidegate.cli.output import write, write_json
-from tidegate.cli.publishing import RequestId, Sending, request
+from tidegate.cli.sending import RequestId, Sending, request
+from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
@@ -25,7 +27,6 @@ hold = typer.Typer(
     no_args_is_help=True,
 )
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.table")]
-Because = Annotated[str, typer.Option(help="Why, for the audit trail and for the others.")]
 
 
 @hold.command()
@@ -33,7 +34,7 @@ Because = Annotated[str, typer.Option(help="Why, for the audit trail and for the
 def add(
     sending: Sending,
     table: Table,
-    because: Because,
+    reason: Reason,
     requested_by: RequestedBy = None,
     request_id: RequestId = None,
     config: ConfigFile = None,
@@ -50,7 +51,7 @@ def add(
         return publisher.hold_cleaning(
             table=name,
             requested_by=requested_by or getpass.getuser(),
-            reason=because,
+            reason=reason,
             request_id=request_id,
         )
 
@@ -62,7 +63,7 @@ def add(
 def remove(
     sending: Sending,
     table: Table,
-    because: Because,
+    reason: Reason,
     requested_by: RequestedBy = None,
     request_id: RequestId = None,
     config: ConfigFile = None,
@@ -74,7 +75,7 @@ def remove(
         return publisher.release_hold(
             table=name,
             requested_by=requested_by or getpass.getuser(),
-            reason=because,
+            reason=reason,
             request_id=request_id,
         )
 
@@ -90,8 +91,6 @@ def list_holds(
     config: ConfigFile = None,
 ) -> None:
     """Show the tables on hold, with person, time and reason, as far as the coordinator has read."""
-    from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines  # noqa: PLC0415 - heavy
-
     pattern = None if table is None else table_pattern(table)
     found = [
         table_hold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -12,10 +12,9 @@ from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write_json, write_styled
 from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError
+from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings
-
-if TYPE_CHECKING:
-    from tidegate.ops.doctor import Finding
 
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
 
@@ -35,9 +34,6 @@ def doctor(
     config: ConfigFile = None,
 ) -> None:
     """Check a deployment; every finding has advice. Exit code 1 if a check fails."""
-    from tidegate.ops.doctor import Extras, Status, examine  # noqa: PLC0415 - heavy
-    from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
-
     if unknown := [name for name in services or () if name not in SERVICES]:
         raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
     settings = Settings.load(config)

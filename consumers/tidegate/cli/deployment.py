@@ -1,10 +1,13 @@
-"""Whether a deployment's broker answers: a person waits seconds to learn that it does not."""
+"""A deployment as a person finds it: whether its broker answers, and where its tables are."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
+from tidegate.cli.options import table_of
+from tidegate.cli.output import write_error
+from tidegate.errors import ConfigError
 from tidegate.service.settings import Settings
 
 
@@ -39,3 +42,22 @@ def check_reachable(settings: Settings, *topics: str) -> None:
     for suffix in sorted(topics):
         retries = RetryPolicy(attempts=6, first=0.1, longest=1.0)  # a leader is elected
         retries.call(partial(metadata.partitions, f"{settings.topics.prefix}.{suffix}"))
+
+
+def located(settings: Settings, table: str | None, location: str | None) -> str:
+    """The location of a table: the one given, else the one that events name.
+
+    Raises:
+        ConfigError: neither is given, no event names the table, or events name several locations.
+        TransientError: no broker answers.
+    """
+    if location is not None:
+        return location
+    name = table_of(table)
+    if name is None:
+        raise ConfigError("give --table, or --location")
+    from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+    found = EventLog.of(settings).location_of(name)
+    write_error(f"{name} is at {found}")
+    return found

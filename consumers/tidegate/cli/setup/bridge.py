@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate.cli.deployment import reachable
 from tidegate.cli.options import (
     AsJson,
     ConfigFile,
@@ -19,7 +20,6 @@ from tidegate.cli.options import (
     configure_log,
 )
 from tidegate.cli.output import write, write_json
-from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def hudi(
 
 @bridge.command()
 def accept_metastore(
-    why: Annotated[str, typer.Option(help="Why no reader uses the previous Metastore any more.")],
+    reason: Annotated[
+        str, typer.Option(help="Why no reader uses the previous Metastore any more.")
+    ],
     requested_by: RequestedBy = None,
     release: Annotated[
         bool,
@@ -95,7 +97,7 @@ def accept_metastore(
         for line in _described(plan):
             write(line)
     by = requested_by or getpass.getuser()
-    count = _accepted(settings, plan, by, why, release=release) if execute else 0
+    count = _accepted(settings, plan, by, reason, release=release) if execute else 0
     if as_json:
         write_json({"executed": execute, "releases": count, **_fields(plan)})
     elif execute:

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.deployment import located
 from tidegate.cli.options import (
     ConfigFile,
     Location,
-    OptionalLocation,
     OptionalTableName,
     RequestedBy,
     TableName,
     option_group,
 )
-from tidegate.cli.plan_file import PlanFile
-from tidegate.cli.publishing import RequestId, Sending, request
+from tidegate.cli.restore.plan_file import PlanFile
+from tidegate.cli.sending import RequestId, Sending, request
 from tidegate.errors import ConfigError
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
@@ -29,15 +29,15 @@ from tidegate.service.settings import Settings
 def savepoint(
     sending: Sending,
     table: TableName,
-    location: Location,
     instant: Annotated[
         str | None, typer.Option(help="Instant to save; by default the newest completed.")
     ] = None,
-    comment: Annotated[str, typer.Option(help="Comment in the savepoint's metadata.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; stands in the savepoint's metadata.")] = "",
     lifetime: Annotated[
         str | None,
         typer.Option(help="Have it removed after this time, e.g. 30d; default: kept until asked."),
     ] = None,
+    location: Location = None,
     requested_by: RequestedBy = None,
     request_id: RequestId = None,
     config: ConfigFile = None,
@@ -46,13 +46,14 @@ def savepoint(
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
 
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
+    found = located(Settings.load(config), table, location)
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.request_savepoint(
             table=table,
-            location=location,
+            location=found,
             instant=instant,
-            comment=comment,
+            comment=reason,
             lifetime_seconds=seconds,
             requested_by=requested_by or getpass.getuser(),
             request_id=request_id,
@@ -65,19 +66,20 @@ def savepoint(
 def savepoint_removal(
     sending: Sending,
     table: TableName,
-    location: Location,
     instant: Annotated[str, typer.Option(help="Instant of the savepoint.")],
     reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    location: Location = None,
     requested_by: RequestedBy = None,
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Request the removal of any savepoint, so that Hudi may clean its files."""
+    found = located(Settings.load(config), table, location)
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.request_savepoint_removal(
             table=table,
-            location=location,
+            location=found,
             instant=instant,
             reason=reason,
             requested_by=requested_by or getpass.getuser(),
@@ -96,7 +98,7 @@ def restore(
         typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
     ] = None,
     table: OptionalTableName = None,
-    location: OptionalLocation = None,
+    location: Location = None,
     savepoint: Annotated[
         str | None,
         typer.Option(help="The savepoint to return to: an instant, latest, or latest~1 ..."),
@@ -118,7 +120,7 @@ def restore(
     """Request a restore, which destroys every commit after the savepoint."""
     given = {"table": table, "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
-    wanted = _completed(plan, given, ("table", "location", "savepoint"))
+    wanted = _completed(config, plan, given, ("table", "savepoint"))
     chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
 
     def send(publisher: Publisher) -> Receipt:
@@ -149,7 +151,7 @@ def approval(
         typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
     ] = None,
     table: OptionalTableName = None,
-    location: OptionalLocation = None,
+    location: Location = None,
     plan_id: Annotated[
         str | None, typer.Option(help="Id of the plan that you looked at; any other is refused.")
     ] = None,
@@ -161,7 +163,7 @@ def approval(
 ) -> None:
     """Approve a restore that another person requested; it is then carried out."""
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
-    wanted = _completed(plan, given, ("table", "location", "plan_id"))
+    wanted = _completed(config, plan, given, ("table", "plan_id"))
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.approve_restore(
@@ -189,9 +191,9 @@ def _chosen(config: Path | None, location: str, savepoint: str) -> str:
 
 
 def _completed(
-    plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
+    config: Path | None, plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
 ) -> dict[str, str | None]:
-    """The options' values; missing ones come from the plan's file.
+    """The options' values; missing ones come from the plan's file, the location from events.
 
     Raises:
         ConfigError: a needed value is in neither of them.
@@ -199,4 +201,6 @@ def _completed(
     wanted = PlanFile.read(plan).completed(given) if plan else given
     if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
         raise ConfigError(f"missing: {', '.join(missing)}")
-    return wanted
+    return wanted | {
+        "location": located(Settings.load(config), wanted["table"], wanted["location"])
+    }

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.dead_letters_report import row_of as dead_letter_row
+from tidegate.cli.look.waiting import show_vacuums
 from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
 from tidegate.cli.output import write, write_json_parts
-from tidegate.cli.waiting import show_vacuums
+from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.ops.event_log.summary import line_of, row_of
+from tidegate.ops.explain import Story
+from tidegate.ops.explain import explain as gather
+from tidegate.ops.explain.policy import PolicyStory, policy_story
+from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
-
-if TYPE_CHECKING:
-    from tidegate.hive_bridge.settings import BridgeSettings
-    from tidegate.ops.explain import Story
-    from tidegate.ops.explain.policy import PolicyStory
 
 _COMMITS: Final = 10
 
@@ -39,9 +40,6 @@ def explain(
 
     For an event, show the chain from its first cause to its last outcome.
     """
-    from tidegate.ops.event_log.summary import line_of, row_of  # noqa: PLC0415 - heavy
-    from tidegate.ops.explain import explain as gather  # noqa: PLC0415
-
     settings = Settings.load(config)
     story = gather(settings, subject, since_of(since), limit)
     policy = _policy(settings, story)
@@ -76,9 +74,6 @@ def explain(
 
 def _policy(settings: Settings, story: Story) -> PolicyStory | None:
     """What the savepoint policy means for the story's table; None where there is no commit."""
-    from tidegate.ops.explain.policy import policy_story  # noqa: PLC0415 - heavy
-    from tidegate.service.assembly import savepoint_policy  # noqa: PLC0415
-
     table = story.table_of_commits
     return policy_story(savepoint_policy(settings), table, story.events) if table else None
 

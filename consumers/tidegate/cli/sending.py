@@ -1,4 +1,4 @@
-"""Shared by the subcommands of `tidegate publish`: the publisher, receipts, sending."""
+"""Send events and requests, and wait for their outcomes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
+from tidegate.cli.deployment import check_reachable, located
+from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.output import write, write_error, write_json
-from tidegate.cli.progress_bar import OutcomeBar
-from tidegate.cli.reachable import check_reachable
+from tidegate.cli.progress import OutcomeBar
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.verdict import Verdict
@@ -27,6 +27,13 @@ SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 """The events whose outcome can be waited for."""
+OF_VERDICT: Final = {
+    Verdict.DONE: ExitCode.DONE,
+    Verdict.REFUSED: ExitCode.REFUSED,
+    Verdict.FAILED: ExitCode.FAILED,
+    Verdict.UNANSWERED: ExitCode.UNANSWERED,
+    Verdict.AWAITING: ExitCode.AWAITING,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,10 @@ class ReachablePublisher(Publisher):
         )
         self._settings, self._new = settings, new
 
+    def located(self, table: str, location: str | None) -> str:
+        """The location of a table: the one given, else the one that events name."""
+        return located(self._settings, table, location)
+
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
 
@@ -161,7 +172,7 @@ class ReachablePublisher(Publisher):
 
 def publisher_of(
     config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
-) -> Publisher:
+) -> ReachablePublisher:
     """A publisher for the deployment that the settings name."""
     return ReachablePublisher(Settings.load(config), source, sign_with, new=new)
 

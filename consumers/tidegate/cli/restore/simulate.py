@@ -8,9 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate.cli.look.waiting import age_of
 from tidegate.cli.options import AsJsonLines, ConfigFile, Since, since_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json, write_table
-from tidegate.cli.waiting import age_of
+from tidegate.events import CommitCompleted
+from tidegate.events.topics import COMMITS
+from tidegate.ops.event_log import EventFilter, EventLog
+from tidegate.savepoints import SavepointPolicyService
+from tidegate.savepoints.simulation import Simulation
+from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
 
@@ -30,13 +36,6 @@ def simulate(
 
     Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
     """
-    from tidegate.events import CommitCompleted  # noqa: PLC0415 - heavy
-    from tidegate.events.topics import COMMITS  # noqa: PLC0415
-    from tidegate.ops.event_log import EventFilter, EventLog  # noqa: PLC0415
-    from tidegate.savepoints import SavepointPolicyService  # noqa: PLC0415
-    from tidegate.savepoints.simulation import Simulation  # noqa: PLC0415
-    from tidegate.service.assembly import savepoint_policy  # noqa: PLC0415
-
     settings = Settings.load(config)
     simulation = Simulation(SavepointPolicyService(savepoint_policy(settings)))
     tables = tuple(table_pattern(pattern) for pattern in table or ())

@@ -11,7 +11,7 @@ import typer
 from tidegate.cli.options import AsJsonLines, ConfigFile, one_of
 from tidegate.cli.output import write, write_json, write_json_lines
 from tidegate.errors import ConfigError
-from tidegate.events.asyncapi import asyncapi
+from tidegate.events.asyncapi import asyncapi as document_of
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.ops.contract import example_of, export_schemas
 from tidegate.service.settings import Settings
@@ -51,8 +51,10 @@ def example(
     write_json(example_of(one_of(EVENT_TYPES, kind, "event")), indent=2)
 
 
-def print_asyncapi(config: ConfigFile = None) -> None:
+def asyncapi(config: ConfigFile = None) -> None:
     """Print the AsyncAPI 3.0 document of this deployment."""
     topics = Settings.load(config).topics
-    document = asyncapi(version("tidegate"), topics.prefix, topics.partitions, topics.replication)
+    document = document_of(
+        version("tidegate"), topics.prefix, topics.partitions, topics.replication
+    )
     write_json(document, indent=2)

@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.deployment import located
 from tidegate.cli.options import (
     ConfigFile,
     Location,
-    OptionalLocation,
     OptionalTableName,
     TableName,
     one_of,
     option_group,
     read_event,
 )
-from tidegate.cli.publishing import (
+from tidegate.cli.restore.requests import approval, restore, savepoint, savepoint_removal
+from tidegate.cli.sending import (
     ANSWERED,
     CLI,
     SaidBy,
@@ -27,11 +28,11 @@ from tidegate.cli.publishing import (
     publisher_of,
     request,
 )
-from tidegate.cli.requests import approval, restore, savepoint, savepoint_removal
 from tidegate.errors import ConfigError
 from tidegate.events import LockHold, ReleaseReason, TableType, VacuumFinished, VacuumKind
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.publisher import Publisher, Receipt
+from tidegate.service.settings import Settings
 
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
@@ -55,7 +56,6 @@ class CommitAction(StrEnum):
 @publish.command()
 def commit(
     table: TableName,
-    location: Location,
     instant: Annotated[str, typer.Option(help="The completed instant.")],
     action: Annotated[
         CommitAction, typer.Option(help="The action of the instant.")
@@ -69,6 +69,7 @@ def commit(
     table_type: Annotated[
         TableType, typer.Option(help="The type of the table.")
     ] = TableType.COPY_ON_WRITE,
+    location: Location = None,
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
@@ -77,7 +78,7 @@ def commit(
         print_receipt(
             publisher.commit(
                 table=table,
-                location=location,
+                location=publisher.located(table, location),
                 instant=instant,
                 action=action.value,
                 operation=operation,
@@ -95,7 +96,7 @@ def vacuum(
         Path | None, typer.Option(help="The whole event as JSON; - for standard input.")
     ] = None,
     table: OptionalTableName = None,
-    location: OptionalLocation = None,
+    location: Location = None,
     kind: Annotated[VacuumKind | None, typer.Option(help="What the vacuum made.")] = None,
     partition: Annotated[str | None, typer.Option(help="As a path below the table.")] = None,
     directory: Annotated[
@@ -126,7 +127,6 @@ def vacuum(
     """Publish that a vacuum (a compaction) of a Hive ACID table became visible, with its holds."""
     fields = {
         "table": table,
-        "location": location,
         "kind": kind,
         "directories": directory,
         "min_write_id": min_write_id,
@@ -136,7 +136,7 @@ def vacuum(
     }
     if file is not None:
         others = (partition, own_transaction_id, lock, open_transaction)
-        if any(value is not None for value in (*fields.values(), *others)):
+        if any(value is not None for value in (*fields.values(), location, *others)):
             raise ConfigError("give --file or the fields of the vacuum, not both")
         event = read_event(VacuumFinished, file)
         request(
@@ -150,6 +150,7 @@ def vacuum(
     if missing := [name for name, value in fields.items() if value in (None, [])]:
         options = ", ".join("--" + _option(name) for name in missing)
         raise ConfigError(f"missing: {options}; or give the whole event with --file")
+    where = located(Settings.load(config), table, location)
     locks = [_lock(text) for text in lock or ()]
     if own_lock_id not in {lock.lock_id for lock in locks}:
         locks.insert(0, LockHold(lock_id=own_lock_id or 0, transaction_id=own_transaction_id))
@@ -157,6 +158,7 @@ def vacuum(
     def send(publisher: Publisher) -> Receipt:
         return publisher.vacuum_finished(
             **fields,  # type: ignore[arg-type]  # none of them is missing, the event checks the rest
+            location=where,
             partition=partition,
             own_transaction_id=own_transaction_id,
             locks=locks,
@@ -189,12 +191,12 @@ def _lock(text: str) -> LockHold:
 @publish.command()
 def lock_released(
     table: TableName,
-    location: Location,
     lock_id: Annotated[int | None, typer.Option(help="Lock id of the metastore.")] = None,
     transaction_id: Annotated[
         int | None, typer.Option(help="Transaction id of the metastore.")
     ] = None,
     reason: Annotated[ReleaseReason, typer.Option(help="Why it ended.")] = ReleaseReason.UNLOCKED,
+    location: Location = None,
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
@@ -203,7 +205,7 @@ def lock_released(
         print_receipt(
             publisher.lock_released(
                 table=table,
-                location=location,
+                location=publisher.located(table, location),
                 lock_id=lock_id,
                 transaction_id=transaction_id,
                 reason=reason,
@@ -214,9 +216,9 @@ def lock_released(
 @publish.command()
 def condemned(
     table: TableName,
-    location: Location,
     instant: Annotated[str, typer.Option(help="The bad commit's instant.")],
     reason: Annotated[str, typer.Option(help="What is wrong with it, for the audit trail.")],
+    location: Location = None,
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
@@ -224,7 +226,10 @@ def condemned(
     with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.commit_condemned(
-                table=table, location=location, instant=instant, reason=reason
+                table=table,
+                location=publisher.located(table, location),
+                instant=instant,
+                reason=reason,
             )
         )
 

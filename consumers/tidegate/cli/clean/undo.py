@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Execute, RequestedBy, option_group
+from tidegate.cli.options import ConfigFile, Execute, Reason, RequestedBy, option_group
 from tidegate.cli.output import write_error
-from tidegate.cli.publishing import Sending, request
+from tidegate.cli.sending import Sending, request
+from tidegate.ops.quarantine import find_cleaning
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
@@ -24,7 +25,7 @@ def undo(
             help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its outcome.",
         ),
     ],
-    because: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    reason: Reason,
     execute: Execute = False,
     requested_by: RequestedBy = None,
     config: ConfigFile = None,
@@ -35,8 +36,6 @@ def undo(
     row twice, or what is not complete any more. With --wait the exit code is the outcome's. Hold
     the table first (`tidegate hold add`) if its next cleaning is not to take it again.
     """
-    from tidegate.ops.quarantine import find_cleaning  # noqa: PLC0415 - heavy
-
     found = find_cleaning(Settings.load(config), subject)
 
     def send(publisher: Publisher) -> Receipt:
@@ -46,7 +45,7 @@ def undo(
             partition=found.partition,
             cleaning=found.cleaning,
             requested_by=requested_by or getpass.getuser(),
-            reason=because,
+            reason=reason,
             plan_only=not execute,
         )
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import typer
 
+from tidegate.cli.deployment import reachable
 from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json, write_json_lines, write_table
-from tidegate.cli.reachable import reachable
+from tidegate.ops.topics import DeclaredTopic, check_topics, create_topics, deployment
+from tidegate.ops.topics.acls import acls
 from tidegate.service.settings import Settings
-
-if TYPE_CHECKING:
-    from tidegate.ops.topics import DeclaredTopic
 
 topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
 
@@ -22,8 +20,6 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 @topics.command()
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Create missing topics; refuse existing topics that differ from their declarations."""
-    from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
-
     settings = reachable(config)
     for name, new in create_topics(settings.connection(), settings.topics).items():
         if as_json:
@@ -35,8 +31,6 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 @topics.command()
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Show the declared topics, without contacting a broker."""
-    from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
-
     declared = deployment(Settings.load(config).topics)
     if as_json:
         write_json_lines(topic.as_json() for topic in declared)
@@ -47,8 +41,6 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 @topics.command()
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Compare topics with their declarations: one line per difference; exit code 1 if any."""
-    from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
-
     settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics)
     if as_json:
@@ -65,8 +57,6 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
 
     The principals are those of [security.principals], else `User:` and the role's name.
     """
-    from tidegate.ops.topics.acls import acls  # noqa: PLC0415 - heavy
-
     settings = Settings.load(config)
     needed = acls(
         settings.topics.prefix,

@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.deployment import located
+from tidegate.cli.look.waiting import age_of
 from tidegate.cli.options import AsJsonLines, ConfigFile, table_of
 from tidegate.cli.output import write, write_json, write_table
-from tidegate.cli.waiting import age_of
+from tidegate.savepoints.listing import savepoints_of
+from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
 
 savepoints = typer.Typer(help="The savepoints of a Hudi table.", no_args_is_help=True)
@@ -22,9 +25,15 @@ def _group() -> None:
 
 @savepoints.command("list")
 def list_savepoints(
-    location: Annotated[str, typer.Argument(help="Path or URI of the table, below a root.")],
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE | LOCATION",
+            help="catalog.database.table, or for a table that no event names its path or URI.",
+        ),
+    ],
     table: Annotated[
-        str | None, typer.Option("--table", "-t", help="Its name: shows when its policy ends them.")
+        str | None, typer.Option("--table", "-t", help="The name of the table at a location.")
     ] = None,
     pins: Annotated[
         bool, typer.Option("--pins", help="List the table too: what only savepoints keep.")
@@ -36,12 +45,11 @@ def list_savepoints(
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
     """
-    from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - needs fsspec
-    from tidegate.service.assembly import savepoint_policy, table_work  # noqa: PLC0415
-
     settings = Settings.load(config)
     warehouse, parallel_map = table_work(settings)
-    name = table_of(table)
+    is_location = "/" in subject
+    name = table_of(table if is_location else subject)
+    location = located(settings, name, subject if is_location else None)
     rule = savepoint_policy(settings).rule_of(name) if name else None
     now = datetime.now(UTC)
     rows = [
