@@ -361,3 +361,16 @@ def test_waiting_prints_a_line_for_people_and_json_for_scripts(
     receipt, last = map(json.loads, out.splitlines())
     assert receipt["event_id"] == last["event_id"]
     assert last["verdict"] == "unanswered"
+
+
+def test_the_latest_commit_is_the_one_that_the_timeline_has(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "orders")
+    commit = ("publish", "commit", "-t", "lake.sales.orders", "--instant", "latest", "-l")
+
+    assert tidegate(*commit, place)[2] == (
+        f"tidegate: there is no Hudi table at {place}: it has no .hoodie/hoodie.properties\n"
+    )
+    four_commits(tmp_path / "orders", 9)
+    assert "no broker answers" in tidegate(*commit, place)[2]

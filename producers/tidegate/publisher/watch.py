@@ -29,6 +29,7 @@ from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, answered_by, causes_of_answers
 from tidegate.events.wire import Wire
 from tidegate.publisher.arrived import arrived
+from tidegate.publisher.connection import BrokerFaults
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
@@ -91,9 +92,10 @@ class OutcomeWatch:
         self._table, self._wire = table_identity(table), wire
         self._topics = tuple(topic.name(prefix) for topic in (OUTCOME_TOPIC, DEAD_LETTERS))
         # never joined, but described: who may read a topic may use the group of its name
-        group = {"group.id": self._topics[0]}
+        self._faults = BrokerFaults(config)
+        own = {"group.id": self._topics[0], "error_cb": self._faults.record}
         try:
-            self._consumer = Consumer({**config, **_SETTINGS, **group})
+            self._consumer = Consumer({**config, **_SETTINGS, **own})
         except KafkaException as error:
             raise ConfigError(f"Kafka consumer: {error.args[0].str()}") from error
         try:
@@ -161,8 +163,10 @@ class OutcomeWatch:
             try:
                 return self._end_now(topic, from_start)
             except KafkaException as error:
+                self._consumer.poll(0)  # serves the callback of the faults
                 if time.monotonic() > deadline or error.args[0].code() in _REFUSALS:
-                    raise TransientError(f"the end of {topic}: {error.args[0].str()}") from error
+                    reason = self._faults.away or f"the end of {topic}: {error.args[0].str()}"
+                    raise TransientError(reason) from error
                 time.sleep(_POLL_SECONDS)
 
     def _end_now(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private

@@ -6,13 +6,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import AwareDatetime, Field
 
+from tidegate.errors import validation
 from tidegate.events.base import Request
 from tidegate.events.limits import Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, RestorePlan
 from tidegate.events.verdict import Verdict
 
-RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
+RequestId = Annotated[str, Field(pattern=validation.ID)]
 """The id of a request, as `EventId`; never empty."""
 
 

@@ -9,12 +9,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
+from tidegate.errors import validation
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.limits import Location, Path, Text
 from tidegate.events.names import Name
 from tidegate.events.verdict import Verdict
 
-EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")]
+EventId = Annotated[str, Field(pattern=validation.ID_OR_NONE)]
 """A word of up to 100 characters; empty until it is derived."""
 TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
 
