@@ -222,9 +222,7 @@ def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
     warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
     second = Answering(Verdict(Proof.CONFIRMED), Verdict(Proof.CONFIRMED), NO)
     rules, often = CleaningRules(mode=mode), timedelta(0)
-    long = Cleaner(
-        warehouse, ThreadMap(1), lambda: NOON, rules, second=second, confirm_every=often
-    )
+    long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, rules, second=second, confirm_every=often)
 
     *_, outcome = long.execute(command)
 
