@@ -296,6 +296,10 @@ class MetastoreBridge:
         count = 0
         self._compactions.wait(0)
         for compaction, description in list(self._compactions.described(snapshot.compactions)):
+            if not description.directories:
+                self._compactions.nothing_to_clean(compaction)
+                self._cleanings.nothing_to_clean(compaction, description)
+                continue
             try:
                 events = self._vacuum(compaction, description, snapshot, held)
                 self._publish(events)
