@@ -220,7 +220,7 @@ class Cleaner:
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
-        return MoveAside(self.warehouse, location, record)
+        return MoveAside(self.warehouse, location, record, confirm)
 
     def _handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
         """Whether to delete or quarantine, by the rules and by the second source's proof.

@@ -214,6 +214,7 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
         flag=flag,
         locks=locks[:_SHOWN],
         transactions=transactions[:_SHOWN],
+        metastore=event.metastore,
         message=message,
         occurred_at=at,
         source=SOURCE,

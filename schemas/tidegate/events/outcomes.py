@@ -292,4 +292,5 @@ class VacuumFlagged(Outcome, frozen=True):
     flag: Text
     locks: tuple[int, ...] = ()
     transactions: tuple[int, ...] = ()
+    metastore: Text | None = None
     message: Message
