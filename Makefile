@@ -6,8 +6,9 @@ BIN := .venv/bin
 # What needs neither a JVM nor a broker, and takes less than ten seconds a test.
 UNIT := not kafka and not spark and not judge and not registry and not slow and not full and not soak and not containers
 INSTALLED := .venv/.installed
-# One worker of pytest-xdist has Spark, the other most of the rest; "-n 0" in ARGS runs without workers.
-PYTEST := $(BIN)/python -m pytest -n 2
+# One worker of pytest-xdist has Spark. Two have the rest, because much of their time is waiting.
+# "-n 0" in ARGS runs without workers.
+PYTEST := $(BIN)/python -m pytest -n 3
 ARGS ?=
 
 .DEFAULT_GOAL := help

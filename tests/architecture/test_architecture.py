@@ -21,7 +21,6 @@ HANDS = {
     "compute/java.py": "asks a java program for its version; changes nothing",
     "ops/contract": "the schemas, exported into a directory that the user names",
     "authorization/key_file": "a new private key, in a file that the user names",
-    "cli/later_lines.py": "a file without a name, for what is printed later",
     "local/demo": "plays the upstream writers, in a directory of its own",
 }
 

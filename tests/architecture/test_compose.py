@@ -11,7 +11,7 @@ import yaml
 
 from tidegate.local.embedded.settings import broker_settings
 from tidegate.service.assembly import cleaning_rules
-from tidegate.service.catalogue import DECIDERS, EXECUTORS
+from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
 COMPOSE = Path(__file__).parents[2] / "compose" / "compose.yaml"
@@ -44,7 +44,7 @@ def test_every_service_has_a_container_and_only_workers_have_the_tables() -> Non
         if service["command"][0] == "run"
     }
 
-    assert kinds == dict.fromkeys(DECIDERS, "service") | dict.fromkeys(EXECUTORS, "worker")
+    assert kinds == {COORDINATOR: "service"} | dict.fromkeys(EXECUTORS, "worker")
 
 
 def test_the_example_of_an_env_file_has_every_variable_with_its_default() -> None:

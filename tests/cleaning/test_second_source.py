@@ -26,20 +26,22 @@ from tidegate.cleaning import Cleaner, CleaningPlan
 from tidegate.cleaning.aborted import content_of
 from tidegate.cleaning.confirmation import Proof, Verdict
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import released_again
 from tidegate.cleaning.plan import Cleaning
 from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import (
     CleaningDeferred,
+    CleaningMode,
     CleaningRefused,
     CleaningReleased,
     DirectoriesCleaned,
     Outcome,
     WritesAborted,
 )
+from tidegate.events.deferral import released_again
 from tidegate.events.reasons import Reason
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -204,8 +206,9 @@ def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path)
     assert names_in(location) == [INSERT_1, INSERT_2]
 
 
+@pytest.mark.parametrize("mode", CleaningMode)
 def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CleaningMode
 ) -> None:
     monkeypatch.setattr("tidegate.cleaning.removal.BATCHES", 1)
     names = [f"delta_{n:07}_{n:07}_0000" for n in range(1, 251)]
@@ -218,7 +221,8 @@ def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
     )
     warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
     second = Answering(Verdict(Proof.CONFIRMED), Verdict(Proof.CONFIRMED), NO)
-    long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, second=second, confirm_every=timedelta(0))
+    rules, often = CleaningRules(mode=mode), timedelta(0)
+    long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, rules, second=second, confirm_every=often)
 
     *_, outcome = long.execute(command)
 

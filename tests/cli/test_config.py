@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import main
-from tidegate.cli.config import settings_template
+from tidegate.cli.setup.config import settings_template
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 

@@ -15,7 +15,7 @@ import fsspec
 import pytest
 
 from support.spark_cluster import bare_python, cluster, kill
-from tidegate.cli.spark_archive import spark_archive
+from tidegate.cli.setup.spark_archive import spark_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 # in a process of its own: a JVM is started once a process, and the other tests have theirs

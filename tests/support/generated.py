@@ -63,7 +63,7 @@ def _compose_services() -> str:
         }
     }
     running: dict[str, tuple[str, ...]] = {
-        name: ("run", name) for name in (*catalogue.DECIDERS, *catalogue.EXECUTORS)
+        name: ("run", name) for name in catalogue.CONSUMED_EVENTS
     }
     running["bridge-metastore"] = ("bridge", "metastore")
     running["monitor"] = ("monitor", "--port", "9464")

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from tidegate.cleaning.aborted import plan_aborted_cleaning
 from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import deferred, held, not_confirmed
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, plan_cleaning
 from tidegate.cleaning.progress import LONG, CleaningProgress
@@ -36,6 +35,7 @@ from tidegate.events import (
     Outcome,
     QuarantineRemovalRequested,
 )
+from tidegate.events.deferral import deferred, held, not_confirmed
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
@@ -222,7 +222,7 @@ class Cleaner:
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
-        return MoveAside(self.warehouse, location, record)
+        return MoveAside(self.warehouse, location, record, confirm)
 
     def _handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
         """Whether to delete or quarantine, by the rules and by the second source's proof.

@@ -213,11 +213,10 @@ class Storage:
 
         The file system caches no listings, so changes by other processes are visible.
         """
-        # Spark's executors read mounted file systems without it
-        import fsspec  # noqa: PLC0415
-
         location = normalise(location)
         protocol = location.split("://", 1)[0] if "://" in location else "file"
+        import fsspec  # noqa: PLC0415 - a writer's install does not have it, nor needs it here
+
         options = {"use_listings_cache": False} | self.options.get(protocol, {})
         fs = fsspec.filesystem(protocol, **options)
         return fs, fs._strip_protocol(location)  # noqa: SLF001 - fsspec has no public equivalent

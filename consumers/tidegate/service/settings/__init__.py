@@ -136,7 +136,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidegate.errors import ConfigError
 from tidegate.events.names import Name
@@ -248,16 +247,8 @@ class BridgesSettings(Section, frozen=True):
     """The Hudi tables to watch."""
 
 
-class Settings(BaseSettings):
+class Settings(Section, frozen=True):
     """All settings; see the module's example. Environment variables count in `load` only."""
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
 
     kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
     """librdkafka's own settings, by their names: `"bootstrap.servers" = "broker:9092"`."""
@@ -302,19 +293,6 @@ class Settings(BaseSettings):
             name: SecretStr(value) if isinstance(value, str) and name not in SHOWN else value
             for name, value in kafka.items()
         }
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What the constructor is given, and nothing else: `load` reads the environment."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
 
     @classmethod
     def load(cls, file: Path | None = None) -> Self:
