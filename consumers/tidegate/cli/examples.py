@@ -25,6 +25,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused",
         "tidegate outcomes --follow --json | jq .reason",
     ),
+    "events tail": (
+        "tidegate events tail --topic commits --since 1h",
+        "tidegate events tail --topic locks --table lake.sales.orders --json",
+    ),
     "waiting": (
         "tidegate waiting --older-than 1h --check",
         "tidegate waiting --table lake.sales.orders",
