@@ -70,10 +70,13 @@ def clean(root: Path, second: SecondSource, command: Cleaning) -> Outcome:
     return outcome
 
 
-def orc_file() -> bytes:
+def orc_file(
+    rows: int = 1, compression: pyorc.CompressionKind = pyorc.CompressionKind.ZLIB
+) -> bytes:
     out = io.BytesIO()
-    with pyorc.Writer(out, "struct<id:int>") as writer:
-        writer.write((1,))
+    with pyorc.Writer(out, "struct<id:int>", compression=compression) as writer:
+        for row in range(rows):
+            writer.write((row,))
     return out.getvalue()
 
 
@@ -184,6 +187,78 @@ def test_a_bucket_whose_rows_may_all_be_gone_is_not_missed(
 
     assert isinstance(outcome, DirectoriesCleaned), outcome
     assert names_in(location) == [MAJOR_3]
+
+
+DELETES = "delete_delta_0000002_0000002_0000"
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "is_complete"),
+    [
+        pytest.param({INSERT_1: 5, INSERT_2: 5, MAJOR_3: 10}, {}, True, id="all rows"),
+        pytest.param({INSERT_1: 5, INSERT_2: 5, MAJOR_3: 9}, {}, False, id="one is missing"),
+        pytest.param({INSERT_1: 5, DELETES: 2, MAJOR_3: 3}, {}, True, id="two were deleted"),
+        pytest.param({INSERT_1: 5, DELETES: 2, MAJOR_3: 2}, {}, False, id="and one is missing"),
+        pytest.param(
+            {INSERT_1: 5, INSERT_2: 5, MAJOR_3: 5},
+            {"valid_write_ids": f"default.table_txn_001:3:{NOTHING_OPEN}::2"},
+            True,
+            id="aborted",
+        ),
+        pytest.param(
+            {INSERT_1: 5, "base_0000002": 1, MAJOR_3: 1},
+            {},
+            True,
+            id="overwritten before",
+        ),
+        pytest.param(
+            {INSERT_1: 5, "delta_0000001_0000002": 5, MAJOR_3: 5},
+            {},
+            True,
+            id="compacted before",
+        ),
+        pytest.param(
+            {INSERT_1: 5, DELETES: 2, MINOR_3: 4, f"delete_{MINOR_3}": 2},
+            {"kind": "minor", "directories": (MINOR_3, f"delete_{MINOR_3}")},
+            False,
+            id="a minor compaction has deleted rows too",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "compression", [pyorc.CompressionKind.NONE, pyorc.CompressionKind.ZLIB], ids=["plain", "zlib"]
+)
+def test_products_with_fewer_rows_than_their_inputs_replace_nothing(
+    tmp_path: Path,
+    rows: dict[str, int],
+    more: dict[str, object],
+    compression: pyorc.CompressionKind,
+    *,
+    is_complete: bool,
+) -> None:
+    location = tmp_path / "t"
+    for name, count in rows.items():
+        (location / name).mkdir(parents=True)
+        (location / name / "bucket_00000").write_bytes(orc_file(count, compression))
+    if MAJOR_3 in rows:
+        (location / MAJOR_3 / "_metadata_acid").write_bytes(b'{"dataFormat":"compacted"}')
+    fields = {"kind": "major", "directories": (MAJOR_3,)} | more
+
+    outcome = clean(tmp_path, Quarantine(), release(str(location), **fields))
+
+    assert isinstance(outcome, DirectoriesCleaned) is is_complete, outcome
+    if not is_complete:
+        assert "of which at most" in getattr(outcome, "message", "")
+        assert set(rows) <= set(names_in(location))
+
+
+def test_footers_that_can_not_be_read_contradict_nothing(tmp_path: Path) -> None:
+    command = vacuumed(tmp_path, *BOTH)
+    for bucket in BOTH:
+        other = orc_file(500, pyorc.CompressionKind.SNAPPY)
+        (tmp_path / "t" / INSERT_1 / bucket).write_bytes(other)
+
+    assert isinstance(clean(tmp_path, Quarantine(), command), DirectoriesCleaned)
 
 
 def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path) -> None:

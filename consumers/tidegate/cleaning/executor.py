@@ -236,7 +236,7 @@ class Cleaner:
         """
         proof = self._confirm(command, plan) if plan.remove else Proof.CONFIRMED
         if proof is Proof.UNPROVEN:
-            check_files(self.warehouse, plan, command)
+            check_files(self.warehouse, plan, command, self.parallel_map)
         elif proof is Proof.BELIEVED:
             check_complete(plan, command)
         if isinstance(command, AbortedCleaningReleased):

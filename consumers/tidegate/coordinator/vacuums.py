@@ -241,8 +241,11 @@ def end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
     expired = int(event.reason is ReleaseReason.EXPIRED)
     if before is not None:
         expired |= before[0]
-        known = before[1]
-        state = None if None in {known, state} else " ".join({*known.split(), state})
+        known: str | None = before[1]
+        if known is None or state is None:
+            state = None
+        else:
+            state = " ".join(sorted({*known.split(), state}))
     rows.put("ended", event.table, token, (now, expired, state))
 
 

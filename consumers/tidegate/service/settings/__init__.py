@@ -72,8 +72,8 @@ tables = "lake.sales.*"
 overdue_after = "6h"                     # a vacuum waits longer for its readers: VacuumOverdue
 unknown_after = "2d"                     # releases, and no vacuum: UnknownTableReleased
 
-[security]                               # else the ACL of the commands topic is the only guard
-require_signatures = true                # executors refuse commands that no trusted key has signed
+[security]                               # else access rights are the only guard
+require_signatures = true                # of commands, vacuums, releases and aborted writes
 sign_with = "/etc/tidegate/gate.pem"     # this process's own key; people: `publish --sign-with`
 [[security.keys]]                        # `tidegate keys new` makes a key and prints such an entry
 name = "ana"                             # stands in outcomes, and is compared with requested_by
@@ -83,6 +83,7 @@ MCowBQYDK2VwAyEAi1rhVPwDoukAMfi8GYWRskRLvUMaVZCi2hh0gLJf950=
 -----END PUBLIC KEY-----'''
 commands = ["Restore*"]                  # shell patterns of what the key may sign
 tables = ["lake.sales.*"]
+locations = ["s3://lake/sales"]          # the directories of these tables are in it
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
 
 [security.principals]                    # whom `topics acls` grants a role's rights
