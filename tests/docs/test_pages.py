@@ -81,6 +81,7 @@ def test_every_command_of_the_pages_is_one(line: str, monkeypatch: pytest.Monkey
 
 
 SOURCES = [file for root in SOURCE_ROOTS for file in sorted((ROOT / root).rglob("*.py"))]
+ALERTS = ROOT / "tests" / "support" / "alerts.py"
 
 
 def suggestions(source: str) -> Iterator[tuple[int, str]]:
@@ -98,7 +99,8 @@ def _value(node: ast.expr) -> object:
 
 def test_every_command_that_the_program_suggests_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    found = [line for file in SOURCES for _, line in suggestions(file.read_text("utf-8"))]
+    files = (*SOURCES, ALERTS)
+    found = [line for file in files for _, line in suggestions(file.read_text("utf-8"))]
 
     for line in found:
         with suppress(typer.Exit):

@@ -13,24 +13,24 @@ import typer
 import yaml
 from typer.core import TyperGroup
 
+from support.alerts import rules
+from support.dashboard import dashboard
 from tidegate.cli import app
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.reasons import reasons_table
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
-from tidegate.monitoring.alerts import rules
 from tidegate.monitoring.catalog import (
     BRIDGE_METRICS,
     DEPLOYMENT_METRICS,
     PROCESS_METRICS,
     Metric,
 )
-from tidegate.monitoring.dashboard import dashboard
 from tidegate.service import catalogue
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
-_MADE = "made by `make docs` from consumers/tidegate/monitoring; don't edit"
+_MADE = "made by `make docs`; don't edit"
 
 _COMMON_FIELDS = """\
 Every event has the fields of the first table. `tidegate schemas example NAME` prints a valid one,
@@ -125,7 +125,7 @@ def _settings_page() -> str:
     listed = "\n\n".join(parts)
     return f"""# Settings
 
-<!-- {_MADE.replace("monitoring", "service/settings")} -->
+<!-- {_MADE} -->
 
 One TOML file, named by `--config` or `TIDEGATE_CONFIG`. An environment variable
 `TIDEGATE_<section>__<name>` wins over it. `tidegate config init` writes a file with all of these.
@@ -195,7 +195,7 @@ def _commands_page() -> str:
     root = typer.main.get_command(app)
     found = root.make_context("tidegate", [], resilient_parsing=True)
     context = type(found)(root, info_name="tidegate", max_content_width=96, terminal_width=96)
-    parts = [f"# Commands\n\n<!-- {_MADE.replace('monitoring', 'cli')} -->"]
+    parts = [f"# Commands\n\n<!-- {_MADE} -->"]
     parts += _helps(root, context)
     return "\n\n".join(parts) + "\n"
 

@@ -26,8 +26,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate outcomes --follow --json | jq .reason",
     ),
     "events tail": (
-        "tidegate events tail --topic commits --since 1h",
-        "tidegate events tail --topic locks --table lake.sales.orders --json",
+        "tidegate events tail --topic commits",
+        "tidegate events tail -t lake.sales.orders --no-follow --json | jq .event",
     ),
     "waiting": (
         "tidegate waiting --older-than 1h --check",

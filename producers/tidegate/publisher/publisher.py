@@ -122,7 +122,7 @@ class Publisher:
         try:
             receipts = self._producer.send([self._message(event) for event in events])
         except DeliveryError as error:
-            raise error_of_batch(error, events) from error
+            raise error_of_batch(error, events) from None
         return [
             receipt._replace(event_id=event.event_id)
             for receipt, event in zip(receipts, events, strict=True)

@@ -235,6 +235,9 @@ class MonitoringSettings(Section, frozen=True):
     """The port; without one nothing listens. 0 lets the system choose."""
     tables: tuple[Name, ...] = ("*",)
     """Patterns by which `tidegate monitor` counts what waits: one time series each."""
+    notify: tuple[SecretStr, ...] = ()
+    """Where `tidegate monitor` sends messages that need a person, as addresses of apprise (the
+    extra `notify`): `slack://...`, `pagerduty://...`, `json://host/path` for any webhook."""
     traces: bool = False
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
