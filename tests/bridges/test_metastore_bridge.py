@@ -278,7 +278,7 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
 
             deployment.run("reader-gate", "gate")
             settings = str(deployment.settings_file("people", {}))
-            command = ("bridge", "accept-metastore", "--reason", "all engines stopped", "-c", settings)
+            command = ("bridge", "accept-metastore", "--reason", "all stopped", "-c", settings)
 
             def accept(*more: str) -> str:
                 answer = CliRunner().invoke(app, [*command, "--requested-by", "ana", *more])

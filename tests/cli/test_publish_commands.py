@@ -110,7 +110,7 @@ def test_a_missing_field_of_a_vacuum_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "vacuum", "-t", "lake.sales.orders", "--kind", "major")
 
     assert code == 2
-    assert "missing: --location, --directory, --min-write-id" in err
+    assert "missing: --directory, --min-write-id" in err
 
 
 def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
