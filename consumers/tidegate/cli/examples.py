@@ -52,6 +52,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "broker": ("tidegate broker ./kafka-data",),
     "config init": ("tidegate config init > tidegate.toml",),
     "config check": ("tidegate config check --config tidegate.toml",),
+    "config diff": ("tidegate config diff", "tidegate config diff --at worker-1:9464"),
     "config show": ("tidegate config show --json | jq .services",),
     "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana > ana.toml",),
     "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana",),

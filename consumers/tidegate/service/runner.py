@@ -132,7 +132,7 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         if wanted.port is not None or wanted.traces:
             monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces)
         if monitoring and wanted.port is not None:
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop, settings)
 
 
@@ -142,7 +142,7 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None:
             monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         loop = metastore_bridge(settings, bus, monitoring)
         _run_loops({METASTORE_BRIDGE: loop}, bus, stop, settings)
 

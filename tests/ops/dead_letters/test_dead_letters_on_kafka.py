@@ -91,7 +91,7 @@ def place(
 def test_dead_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed() == ["no Avro", "a bug of the code"]
     assert place.listed("--limit", "1") == ["no Avro"]
-    assert "only the newest are listed" in place.run("list", "--limit", "1").stderr
+    assert "only the newest 1 are listed" in place.run("list", "--limit", "1").stderr
     assert place.listed("--service", "restorer") == ["no Avro"]
     assert place.listed("--topic", "commits") == ["a bug of the code"]
     assert place.listed("-t", "lake.sales.orders") == ["a bug of the code"]
@@ -126,6 +126,21 @@ def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
     assert len(place.audience.records("commits")) == 1
     assert place.audience.records("outcomes") == []
     assert len(place.listed()) == 2
+
+
+def test_redrive_warns_of_messages_that_fail_again(place: Place) -> None:
+    warned = place.run("redrive", "--service", "restorer").stderr
+    assert "1 of them fail again, since they can't be decoded" in warned
+    assert "tidegate dead-letters discard" in warned
+    assert "fail again" not in place.run("redrive", "--service", "savepoint-policy").stderr
+
+
+def test_traces_are_shown_on_request(place: Place) -> None:
+    [row] = place.rows("--service", "restorer")
+    shown = ("dead-letters", "show", row["id"], "-c", str(place.file))
+
+    assert "stacktrace" not in CliRunner().invoke(app, shown).output
+    assert "stacktrace" in CliRunner().invoke(app, [*shown, "--verbose"]).output
 
 
 def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None:

@@ -185,15 +185,13 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
     [
         ("1h", timedelta(hours=1)),
         ("1d2h3m4s", timedelta(days=1, hours=2, minutes=3, seconds=4)),
-        ("PT1H", timedelta(hours=1)),
-        ("P1DT12H", timedelta(days=1.5)),
     ],
 )
 def test_a_duration_is_read(text: str, expected: timedelta) -> None:
     assert duration(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "0s", "-PT1H", "1w", "h1"])
+@pytest.mark.parametrize("text", ["", "soon", "0s", "-1h", "PT1H", "h1"])
 def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         duration(text)
@@ -203,7 +201,7 @@ def test_a_time_before_kafka_s_first_is_the_first() -> None:
     first = datetime(1970, 1, 1, tzinfo=UTC)
 
     assert ago("900000d", NOON) == ToMoment(first)
-    assert ago("P9999Y", NOON) == ToMoment(first)
+    assert ago("999999d", NOON) == ToMoment(first)
     assert ago("1h", NOON) == ToMoment(NOON - timedelta(hours=1))
     assert moment("1969-12-31T23:59:59.999Z") == first
     assert moment("0001-01-01T00:00:00+05:00") == first

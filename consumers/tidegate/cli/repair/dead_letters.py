@@ -30,6 +30,7 @@ from tidegate.cli.options import (
 from tidegate.cli.output import write, write_error, write_json, write_json_lines, write_table
 from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors.commands import command_line
 from tidegate.events import Event
 from tidegate.ops.dead_letters import (
     DeadLetter,
@@ -51,6 +52,7 @@ Destructive = Annotated[
     typer.Option("--destructive", help="Also redrive what destroys data."),
 ]
 Shown = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many; do all.")]
+_TRACE: Final = "stacktrace"
 _NAMED: Final = 10
 """How many kinds of destructive messages an error names."""
 
@@ -145,6 +147,9 @@ def row_of(listed: ListedDeadLetter) -> dict[str, Any]:
 @dead_letters.command()
 def show(
     dead_letter_id: Annotated[str, typer.Argument(help="Its id, abbreviated if unique.")],
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="With the traces of the fault.")
+    ] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
@@ -174,7 +179,8 @@ def show(
     for name, content in fields.items():
         write(f"{name}: {json.dumps(content) if name == 'event' else content}")
     for header, text in headers:
-        write(f"header {header}: {text}")
+        if verbose or not header.endswith(_TRACE):
+            write(f"header {header}: {text}")
 
 
 @dead_letters.command()
@@ -195,7 +201,7 @@ def redrive(
     if they differ.
     """
     wanted = selected.required()
-    destructive_ones = Counter[str]()
+    destructive_ones, undecodable = Counter[str](), list[DeadLetter]()
     with DeadLetterBox(reachable(config), Progress()) as box:
 
         def examined(
@@ -203,6 +209,7 @@ def redrive(
         ) -> Callable[[ListedDeadLetter], dict[str, Any]]:
             originals = box.originals([row.dead_letter for row in batch])
             destructive_ones.update(_destructive(originals))
+            undecodable.extend(it.dead_letter for it in originals if it.event is None)
             return partial(
                 _with_event, {found.dead_letter.origin_location: found.event for found in originals}
             )
@@ -214,6 +221,12 @@ def redrive(
             by = requested_by or getpass.getuser()
             box.redrive(chosen.dead_letters(), by, datetime.now(UTC))
     chosen.show("redriven", executed=execute, as_json=as_json)
+    if undecodable:
+        again = command_line("dead-letters discard", undecodable[0].dead_letter_id, reason="WHY")
+        write_error(
+            f"{len(undecodable)} of them fail again, since they can't be decoded: discard these,"
+            f" e.g. {again}"
+        )
 
 
 @dead_letters.command()

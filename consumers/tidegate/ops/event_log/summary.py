@@ -52,6 +52,7 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.events.holds import HoldRequest
+from tidegate.events.outcomes import Answer
 from tidegate.hive import shortened
 from tidegate.ops.event_log.logged import LoggedEvent
 
@@ -96,8 +97,8 @@ def line_of(logged: LoggedEvent) -> str:
 def sentence(event: Event) -> str:
     """An event's content, requester, reason and duration."""
     parts = [content_of(event)]
-    by, why = getattr(event, "requested_by", None), getattr(event, "why", None)
-    if by:
+    if by := asked_by(event):
+        why = getattr(event, "why", None)
         parts.append(f"requested by {by}" + (f" ({why})" if why else ""))
     if approver := getattr(event, "approved_by", None):
         parts.append(f"approved by {approver}")
@@ -105,6 +106,17 @@ def sentence(event: Event) -> str:
     if took is not None:
         parts.append(f"took {took / 1000:.1f} s")
     return "; ".join(part for part in parts if part)
+
+
+def asked_by(event: Event) -> str:
+    """The requester for people: the signer of the request, or a name that no signature proves."""
+    by = getattr(event, "requested_by", None)
+    if not by or not isinstance(event, Answer):
+        return by or ""
+    signer = event.signed_by
+    if signer is None:
+        return f"{by}, unsigned"
+    return by if signer == by else f"{signer}, who signed as {by}"
 
 
 @singledispatch

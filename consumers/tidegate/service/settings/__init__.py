@@ -332,3 +332,17 @@ class Settings(Section, frozen=True):
         for name in _KEY_FILES & connection.keys():
             require_private(Path(str(connection[name])), f'the key of [kafka] "{name}"')
         return connection
+
+    def shown(self) -> dict[str, Any]:
+        """All settings for people, as JSON values: secrets hidden, durations as text."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        values["warehouse"]["storage"] = _hidden(values["warehouse"]["storage"])
+        values["spark"]["conf"] = _hidden(values["spark"]["conf"])
+        return values
+
+
+def _hidden(value: object) -> object:
+    """Options of other programs: any may be a secret, so their names alone are shown."""
+    if isinstance(value, dict):
+        return {name: _hidden(item) for name, item in value.items()}
+    return "**********"
