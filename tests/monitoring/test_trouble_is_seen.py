@@ -47,8 +47,8 @@ class Watched:
     """A gate, the monitor and a Prometheus that scrapes both."""
 
     def __init__(self, place: Deployment, stack: ExitStack) -> None:
-        self.place, self.group = place, f"{place.prefix}.reader-gate"
-        self.gate = place.run("reader-gate")
+        self.place, self.group = place, f"{place.prefix}.coordinator"
+        self.gate = place.run("coordinator")
         self.monitor = run_monitor(place.settings_file("monitor", {}), place.folder)
         stack.callback(end, self.monitor)
         self.ports = {"tidegate": port_of(self.gate), "tidegate-monitor": port_of(self.monitor)}
@@ -61,7 +61,7 @@ class Watched:
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)
         seen = read_snapshot(settings, now - timedelta(hours=1), now)
-        return next(service for service in seen.services if service.name == "reader-gate")
+        return next(service for service in seen.services if service.name == "coordinator")
 
     def logged(self, text: str, child: Child | None = None) -> int:
         """How many lines of a log, by default the gate's, have this text."""
@@ -86,8 +86,8 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
     queries = [query for panel in PANELS for query, _ in panel.queries]
     unknown = [it for it in queries if not prometheus.answers(re.sub(r"\$__\w+", "1m", it))]
     assert unknown == []
-    # the four services that this deployment does not start
-    wait_for("the first tile", lambda: problems(prometheus) == 4)
+    # the three services that this deployment does not start
+    wait_for("the first tile", lambda: problems(prometheus) == 3)
     assert not prometheus.would_alert("TidegateProcessDown")
     assert not prometheus.would_alert("TidegateServiceWithoutMembers", consumergroup=watched.group)
 
@@ -101,9 +101,9 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
         ),
     )
     assert watched.status().problem == "it is not running"
-    # its process, its group, and the four from before
-    wait_for("the first tile", lambda: problems(prometheus) == 6)
-    again = place.run("reader-gate", "again")
+    # its process, its group, and the three from before
+    wait_for("the first tile", lambda: problems(prometheus) == 5)
+    again = place.run("coordinator", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))
 

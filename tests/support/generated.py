@@ -26,6 +26,7 @@ from tidegate.monitoring.catalog import (
     PROCESS_METRICS,
     Metric,
 )
+from tidegate.service import catalogue
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
@@ -42,11 +43,46 @@ def generated() -> dict[str, str]:
     return {
         "compose/prometheus/alerts.yaml": f"# {_MADE}\n{_yaml(rules())}",
         "compose/grafana/tidegate.json": json.dumps(dashboard(), indent=2) + "\n",
+        "compose/services.yaml": _compose_services(),
         "docs/metrics.md": _metrics_page(),
         "docs/settings.md": _settings_page(),
         "docs/events.md": _events_page(),
         "docs/reasons.md": f"# Reasons of refusals\n\n<!-- {_MADE} -->\n\n{reasons_table()}\n",
         "docs/commands.md": _commands_page(),
+    }
+
+
+def _compose_services() -> str:
+    """A container for every service and bridge; workers mount the tables."""
+    found: dict[str, Any] = {
+        "topics": {
+            **_container("service", "topics", "create"),
+            "depends_on": {"kafka": {"condition": "service_healthy"}},
+            "healthcheck": {"disable": True},
+            "restart": "on-failure",
+        }
+    }
+    running: dict[str, tuple[str, ...]] = {
+        name: ("run", name) for name in catalogue.CONSUMED_EVENTS
+    }
+    running["bridge-metastore"] = ("bridge", "metastore")
+    running["monitor"] = ("monitor", "--port", "9464")
+    for name, command in running.items():
+        kind = "worker" if name in catalogue.EXECUTORS else "service"
+        found[name] = {
+            **_container(kind, *command),
+            "depends_on": {"topics": {"condition": "service_completed_successfully"}},
+        }
+        if name != "monitor":  # Prometheus finds the others by one name
+            found[name]["networks"] = {"default": {"aliases": ["tidegate-services"]}}
+    made = "made by `make docs` from the list of services; don't edit"
+    return f"# {made}\n{_yaml({'services': found})}"
+
+
+def _container(kind: str, *command: str) -> dict[str, Any]:
+    return {
+        "extends": {"file": "container.yaml", "service": kind},
+        "command": list(command),
     }
 
 

@@ -26,8 +26,6 @@ from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import (
-    DECIDERS,
-    EXECUTORS,
     SERVICES,
     Loop,
     assemble,
@@ -35,6 +33,7 @@ from tidegate.service.assembly import (
     instance_ids,
 )
 from tidegate.service.bridge_assembly import metastore_bridge
+from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics
@@ -127,13 +126,13 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
     bus = KafkaBus(settings.connection(), session, instance_ids(settings, names))
     if any(name in SERVICES for name in names):  # others are refused by their assembly
         bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)
+    require_declared_topics(settings.connection(), settings.topics, names)
     with ExitStack() as stack:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None or wanted.traces:
             monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces)
         if monitoring and wanted.port is not None:
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop, settings)
 
 
@@ -143,7 +142,7 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None:
             monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         loop = metastore_bridge(settings, bus, monitoring)
         _run_loops({METASTORE_BRIDGE: loop}, bus, stop, settings)
 
@@ -158,7 +157,7 @@ def _bus_of_bridges(settings: Settings) -> KafkaBus:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session)
     bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
+    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES])
     return bus
 
 

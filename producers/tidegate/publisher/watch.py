@@ -20,13 +20,13 @@ from confluent_kafka import Message as Received
 
 from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.errors.deliveries import Receipt
-from tidegate.events import Event, table_identity
+from tidegate.events import Event, Outcome, table_identity
 from tidegate.events.framing import Headers
 from tidegate.events.keys import partition_of
 from tidegate.events.outcomes import DirectoriesOutcome
 from tidegate.events.parts import PartsJoiner
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
-from tidegate.events.verdict import Verdict, answered_by, causes_of_answers, verdict_of
+from tidegate.events.verdict import Verdict, answered_by, causes_of_answers
 from tidegate.events.wire import Wire
 from tidegate.publisher.arrived import arrived
 from tidegate.publisher.connection import BrokerFaults
@@ -193,9 +193,10 @@ class OutcomeWatch:
             outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))
         except FormatError:
             return None  # an answer can always be decoded
-        if outcome.table != self._table or causes.isdisjoint(answered_by(outcome)):
-            return None
-        return Answered(verdict_of(outcome), outcome)
+        if isinstance(outcome, Outcome) and outcome.table == self._table:
+            answers = not causes.isdisjoint(answered_by(outcome))
+            return Answered(outcome.verdict, outcome) if answers else None
+        return None
 
 
 def _whole(answered: Answered | None, parts: PartsJoiner) -> Answered | None:

@@ -11,6 +11,7 @@ from tidegate.events.base import Request
 from tidegate.events.limits import Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, RestorePlan
+from tidegate.events.verdict import Verdict
 
 RequestId = Annotated[str, Field(pattern=validation.ID)]
 """The id of a request, as `EventId`; never empty."""
@@ -54,11 +55,15 @@ class RestoreAwaitingApproval(RestorePlan, frozen=True):
     the request.
     """
 
+    means: ClassVar[Verdict] = Verdict.AWAITING
+
     expires_at: AwareDatetime | None = None
 
 
 class RestoreApprovalRejected(Answer, frozen=True):
     """An approval was refused. `reason` is a code of `Reason`. The request waits as before."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     request: Text
     reason: Text

@@ -20,7 +20,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.verdict import Verdict, verdict_of
+from tidegate.events.verdict import Verdict
 from tidegate.ops.event_log import LoggedEvent
 
 
@@ -98,7 +98,7 @@ class Recent:
             return
         self.last_by_service[event.source] = logged
         self._take_alarm(event, logged)
-        verdict = verdict_of(event)
+        verdict = event.verdict
         self._take_awaiting(event.caused_by, verdict, logged)
         self.refused += verdict is Verdict.REFUSED
         self.failed += verdict is Verdict.FAILED
