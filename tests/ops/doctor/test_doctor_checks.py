@@ -437,7 +437,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         "offset retention",
         *(f"offsets {name}" for name in SERVICES),
         "state",
-        *(f"placement {name}" for name in ("commits", "vacuums", "locks", "commands")),
+        *(f"placement {name}" for name in ("commits", "vacuums", "locks", "commands", "tasks")),
         *(f"access {name}" for name in SERVICES),
         "clock",
     ]
