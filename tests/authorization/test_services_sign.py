@@ -43,7 +43,7 @@ def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Sett
         "require_signatures": required,
         "sign_with": key,
         "keys": [
-            entry(ANA, "reader-gate", commands=["CleaningReleased"]),
+            entry(ANA, "coordinator", commands=["CleaningReleased"]),
             entry(BEN, "bridge", commands=FACTS, tables=["lake.sales.*"], locations=["/lake"]),
             entry(EVE, "eve", commands=["Restore*"]),
         ],
@@ -68,7 +68,7 @@ def vacuum(location: str = "/lake/orders") -> VacuumFinished:
 
 
 def run_gate(settings: Settings, bus: MemoryBus) -> None:
-    loop = assemble("reader-gate", settings, bus)
+    loop = assemble("coordinator", settings, bus)
     assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
@@ -85,7 +85,7 @@ def cleaned(settings: Settings, bus: MemoryBus) -> list[CleaningRefused]:
 
 
 def test_the_gate_signs_and_the_cleaner_obeys_no_other_signer(tmp_path: Path) -> None:
-    bus, settings = memory_bus("reader-gate"), deployment(tmp_path, key=key_file(tmp_path))
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     bus.send([message(cleaning())])  # around the gate
     bus.send([signed(vacuum(), BEN), signed(release(7), BEN)])
 
@@ -94,7 +94,7 @@ def test_the_gate_signs_and_the_cleaner_obeys_no_other_signer(tmp_path: Path) ->
 
     assert (forged.reason, forged.signed_by) == ("not-signed", None)
     # this one was looked at: the table is just not there
-    assert (released.reason, released.signed_by) == ("outside-warehouse", "reader-gate")
+    assert (released.reason, released.signed_by) == ("outside-warehouse", "coordinator")
 
 
 def unsigned(event: Event) -> Message:
@@ -137,7 +137,7 @@ def test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed(
     releases: Callable[[Event], Message],
     reason: str,
 ) -> None:
-    bus, settings = memory_bus("reader-gate"), deployment(tmp_path, key=key_file(tmp_path))
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     bus.send([vacuums(vacuum()), releases(release(7))])
     run_gate(settings, bus)
 
@@ -150,7 +150,7 @@ def test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed(
 
 
 def test_aborted_writes_need_a_signature_too(tmp_path: Path) -> None:
-    bus, settings = memory_bus("reader-gate"), deployment(tmp_path, key=key_file(tmp_path))
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     aborted = WritesAborted(
         table="lake.sales.orders",
         location="/lake/orders",
@@ -169,13 +169,13 @@ def test_aborted_writes_need_a_signature_too(tmp_path: Path) -> None:
 
 
 def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
-    bus = memory_bus("savepoint-policy")
+    bus = memory_bus()
     values = {
         "security": {"sign_with": key_file(tmp_path)},
         "savepoints": [{"tables": "*", "when": "every_commit", "lifetime": "forever"}],
     }
     bus.send([message(commit(1))])
-    loop = assemble("savepoint-policy", Settings.model_validate(values), bus)
+    loop = assemble("coordinator", Settings.model_validate(values), bus)
     assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
@@ -184,12 +184,11 @@ def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
     assert SIGNATURE_HEADER in dict(request.headers)
 
 
-@pytest.mark.parametrize("service", ["reader-gate", "savepoint-policy"])
-def test_a_decider_without_a_key_does_not_start_where_signatures_are_required(
-    tmp_path: Path, service: str
+def test_a_coordinator_without_a_key_does_not_start_where_signatures_are_required(
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(ConfigError, match="this service has no key"):
-        assemble(service, deployment(tmp_path, key=None), memory_bus(service))
+        assemble("coordinator", deployment(tmp_path, key=None), memory_bus())
 
 
 def test_a_bridge_without_a_key_does_not_start_where_signatures_are_required(
@@ -200,14 +199,14 @@ def test_a_bridge_without_a_key_does_not_start_where_signatures_are_required(
     values["kafka"] = {"bootstrap.servers": "127.0.0.1:1"}
 
     with pytest.raises(ConfigError, match="this service has no key"):
-        metastore_bridge(Settings.model_validate(values), memory_bus("reader-gate"))
+        metastore_bridge(Settings.model_validate(values), memory_bus())
 
 
-def test_a_decider_whose_key_is_not_trusted_does_not_start(tmp_path: Path) -> None:
+def test_a_coordinator_whose_key_is_not_trusted_does_not_start(tmp_path: Path) -> None:
     settings = deployment(tmp_path, key=key_file(tmp_path, new_key()))
 
     with pytest.raises(ConfigError, match=r"is not in \[\[security.keys\]\]"):
-        assemble("reader-gate", settings, memory_bus("reader-gate"))
+        assemble("coordinator", settings, memory_bus())
 
 
 def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Pa
     assert (approved.state, "against mistakes" in approved.seen) == ("warn", True)
 
     signed = check_signatures(deployment(tmp_path, key=key_file(tmp_path)))
-    assert (signed.state, signed.seen) == ("ok", "required; 3 valid keys: bridge, eve, reader-gate")
+    assert (signed.state, signed.seen) == ("ok", "required; 3 valid keys: bridge, coordinator, eve")
 
 
 def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) -> None:

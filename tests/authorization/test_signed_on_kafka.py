@@ -105,7 +105,7 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
             ) as publisher:
                 publisher.publish(event)
 
-        place.run("reader-gate")
+        place.run("coordinator")
         place.run("cleaner")
         for signer in (None, "stranger"):
             publish(vacuum, signer)

@@ -26,7 +26,6 @@ from tidegate.cleaning import Cleaner, CleaningPlan
 from tidegate.cleaning.aborted import content_of
 from tidegate.cleaning.confirmation import Proof, Verdict
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import released_again
 from tidegate.cleaning.plan import Cleaning
 from tidegate.cleaning.quarantine_record import FOLDER
 from tidegate.cleaning.rules import CleaningRules
@@ -42,6 +41,7 @@ from tidegate.events import (
     Outcome,
     WritesAborted,
 )
+from tidegate.events.deferral import released_again
 from tidegate.events.reasons import Reason
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from tidegate.cli import progress
-from tidegate.cli.progress import Progress, say_until, under_way
+from tidegate.cli.progress import Progress
 
 
 def ticking(seconds: float) -> Iterator[float]:
@@ -46,35 +46,6 @@ def test_what_takes_longer_says_how_much_was_read(capsys: pytest.CaptureFixture[
 
 def test_an_hour_is_a_dozen_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines(1, 256 * 3600, capsys)) == 11
-
-
-def test_a_step_without_records_says_that_it_is_under_way(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    waited: list[float] = []
-
-    def wait(seconds: float) -> bool:
-        waited.append(seconds)
-        return len(waited) > 4
-
-    say_until("reading /lake/orders", wait)
-
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert waited == [2, 2, 4, 8, 16]
-    assert said.err.splitlines() == [
-        f"tidegate: reading /lake/orders, {seconds} s ..." for seconds in (2, 4, 8, 16)
-    ]
-
-
-def test_a_step_that_ends_at_once_says_nothing_and_leaves_no_thread(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(KeyError), under_way("reading"):
-        raise KeyError
-
-    assert not any("say_until" in thread.name for thread in threading.enumerate())
-    assert capsys.readouterr().err == ""
 
 
 @pytest.fixture

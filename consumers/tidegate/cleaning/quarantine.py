@@ -14,7 +14,6 @@ from itertools import groupby
 from operator import itemgetter
 
 from tidegate.bounded_json import MAX_SMALL
-from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.quarantine_record import (
@@ -28,7 +27,7 @@ from tidegate.cleaning.quarantine_record import (
     dump_undone,
     parse_undone,
 )
-from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
+from tidegate.cleaning.removal import NotRemoved, listed_files, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join

@@ -54,11 +54,6 @@ def write_error(line: str) -> None:
     typer.echo(f"tidegate: {visible(' '.join(line.split()))}", err=True)
 
 
-def write_ascii(lines: bytes) -> None:
-    """Print what is JSON already: ASCII, with every other character escaped."""
-    typer.echo(lines.decode("ascii"), nl=False)
-
-
 def write_json(value: object, indent: int | None = None) -> None:
     """Print JSON; it is ASCII, with every other character escaped."""
     typer.echo(json.dumps(value, indent=indent))

@@ -117,7 +117,6 @@ class ReaderGate:
     are remembered beyond that. Waiting vacuums are never forgotten.
     """
 
-    name: ClassVar[str] = SOURCE
     consumes: ClassVar[tuple[type[Event], ...]] = (
         VacuumFinished,
         LockReleased,

@@ -45,7 +45,7 @@ def of_table(own: int) -> AppliedPosition:
 
 def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
     """To which offset a group would go, and how many records it would read again."""
-    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: position}, target)
+    plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
     return (plan.resets[0].to_offset, plan.resets[0].again) if plan.resets else None
 
 
@@ -97,7 +97,7 @@ def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwar
     held = range(first, first + count)
     position = GroupPosition(held, committed, changelog=memory)
 
-    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: position}, target)
+    plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
 
     if not plan.resets:
         assert not position.fault
@@ -170,7 +170,7 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
         Partition("tidegate.locks", 1): GroupPosition(range(0), committed=0),
     }
 
-    plan = plan_group("reader-gate", "tidegate.reader-gate", positions, ToEarliest())
+    plan = plan_group("coordinator", "tidegate.coordinator", positions, ToEarliest())
 
     assert plan.resets == (
         OffsetReset(LOCKS_0, 9, 0, 9),
@@ -185,15 +185,13 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
     [
         ("1h", timedelta(hours=1)),
         ("1d2h3m4s", timedelta(days=1, hours=2, minutes=3, seconds=4)),
-        ("PT1H", timedelta(hours=1)),
-        ("P1DT12H", timedelta(days=1.5)),
     ],
 )
 def test_a_duration_is_read(text: str, expected: timedelta) -> None:
     assert duration(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "0s", "-PT1H", "1w", "h1"])
+@pytest.mark.parametrize("text", ["", "soon", "0s", "-1h", "PT1H", "h1"])
 def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         duration(text)
@@ -203,7 +201,7 @@ def test_a_time_before_kafka_s_first_is_the_first() -> None:
     first = datetime(1970, 1, 1, tzinfo=UTC)
 
     assert ago("900000d", NOON) == ToMoment(first)
-    assert ago("P9999Y", NOON) == ToMoment(first)
+    assert ago("999999d", NOON) == ToMoment(first)
     assert ago("1h", NOON) == ToMoment(NOON - timedelta(hours=1))
     assert moment("1969-12-31T23:59:59.999Z") == first
     assert moment("0001-01-01T00:00:00+05:00") == first

@@ -137,7 +137,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidegate.errors import ConfigError
 from tidegate.events.names import Name
@@ -218,8 +217,10 @@ class SparkSettings(Section, frozen=True):
         default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
     )
     """Table work with at least this many items runs on Spark; less is done in place."""
+    job_seconds: int = Field(default=3600, ge=1)
+    """A job that takes longer is cancelled, and the command is tried again later."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Spark's own settings: `spark.master` and others."""
+    """Spark's own settings: `spark.master`, or `spark.remote` for Spark Connect, and others."""
 
 
 class MonitoringSettings(Section, frozen=True):
@@ -234,6 +235,9 @@ class MonitoringSettings(Section, frozen=True):
     """The port; without one nothing listens. 0 lets the system choose."""
     tables: tuple[Name, ...] = ("*",)
     """Patterns by which `tidegate monitor` counts what waits: one time series each."""
+    notify: tuple[SecretStr, ...] = ()
+    """Where `tidegate monitor` sends messages that need a person, as addresses of apprise (the
+    extra `notify`): `slack://...`, `pagerduty://...`, `json://host/path` for any webhook."""
     traces: bool = False
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
@@ -247,16 +251,8 @@ class BridgesSettings(Section, frozen=True):
     """The Hudi tables to watch."""
 
 
-class Settings(BaseSettings):
+class Settings(Section, frozen=True):
     """All settings; see the module's example. Environment variables count in `load` only."""
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
 
     kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
     """librdkafka's own settings, by their names: `"bootstrap.servers" = "broker:9092"`."""
@@ -303,19 +299,6 @@ class Settings(BaseSettings):
         }
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What the constructor is given, and nothing else: `load` reads the environment."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
-
-    @classmethod
     def load(cls, file: Path | None = None) -> Self:
         """Read the file named here or in TIDEGATE_CONFIG, and the environment, which wins.
 
@@ -349,3 +332,17 @@ class Settings(BaseSettings):
         for name in _KEY_FILES & connection.keys():
             require_private(Path(str(connection[name])), f'the key of [kafka] "{name}"')
         return connection
+
+    def shown(self) -> dict[str, Any]:
+        """All settings for people, as JSON values: secrets hidden, durations as text."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        values["warehouse"]["storage"] = _hidden(values["warehouse"]["storage"])
+        values["spark"]["conf"] = _hidden(values["spark"]["conf"])
+        return values
+
+
+def _hidden(value: object) -> object:
+    """Options of other programs: any may be a secret, so their names alone are shown."""
+    if isinstance(value, dict):
+        return {name: _hidden(item) for name, item in value.items()}
+    return "**********"

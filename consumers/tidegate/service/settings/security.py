@@ -7,12 +7,13 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
+from tidegate.errors import validation
 from tidegate.events.names import Name
 from tidegate.events.roles import Role
 from tidegate.service.settings.section import Section
 from tidegate.storage import normalise
 
-Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^\x00-\x1f\x7f]+$")]
+Principal = Annotated[str, StringConstraints(pattern=validation.PRINCIPAL)]
 """Kafka's name of a principal: its type and its name, `User:CN=orders,OU=sales`."""
 
 
