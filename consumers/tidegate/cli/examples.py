@@ -66,7 +66,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "publish savepoint-removal": (
         "tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845",
         (
-            f"tidegate publish savepoint-removal {_TABLE} --instant 20261121041551845"
+            f"tidegate publish savepoint-removal {_TABLE} --savepoint 20261121041551845"
             " --reason 'no longer needed' --wait"
         ),
     ),
@@ -119,7 +119,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan clean": ("tidegate plan clean vacuum.json",),
     "replay group": (
         "tidegate replay group savepoint-policy --to-earliest",
-        "tidegate replay group reader-gate --by-duration 2d --table lake.sales.orders --execute",
+        "tidegate replay group reader-gate --since 2d --table lake.sales.orders --execute",
     ),
     "replay events": (
         "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",

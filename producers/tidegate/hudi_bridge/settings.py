@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from tidegate.events.names import Name
 
 
-class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid"):
     """Which Hudi tables are watched, and how."""
 
     tables: tuple[str, ...] = Field(min_length=1)

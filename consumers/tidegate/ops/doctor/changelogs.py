@@ -19,7 +19,6 @@ from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.topic_reader import Observer
 from tidegate.service.assembly import CONSUMED_EVENTS, subject_of
 from tidegate.service.settings import Settings
 
@@ -118,18 +117,15 @@ def _again(decider: str) -> str:
     return command_line("replay group", decider, to_earliest=True, execute=True)
 
 
-def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Finding:
-    """Restore a decider's changelog read-only: fence no decider, and write nothing.
-
-    The records pass through `progress`.
-    """
+def check_state(broker: Broker, decider: str) -> Finding:
+    """Restore a decider's changelog read-only: fence no decider, and write nothing."""
     check, prefix = f"state {decider}", broker.topics.prefix
     topic = changelog(decider).name(prefix)
     try:
         found = describe_topics(broker.admin, [topic], REQUEST_TIMEOUT).get(topic)
         if found is None:
             return Finding(check, Status.SKIPPED, f"topic {topic} does not exist")
-        summary = _read(broker, decider, found.partitions, progress)
+        summary = _read(broker, decider, found.partitions)
     except ConfigError as error:
         return not_permitted(check, error)
     except (FormatError, StopService) as error:
@@ -145,7 +141,7 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
     return summary.finding(decider, int(limit) if limit else None)
 
 
-def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> ChangelogSummary:
+def _read(broker: Broker, decider: str, partitions: int) -> ChangelogSummary:
     prefix, kind = broker.topics.prefix, subject_of(decider, Settings())
     topic = changelog(decider).name(prefix)
     inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
@@ -164,7 +160,7 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
         stores = {number: Store(kind.kinds) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
-        read = _restore(stores, progress(records), whole)
+        read = _restore(stores, records, whole)
         largest = max(read.values(), default=0)
         for number in numbers:
             store = stores.pop(number)
