@@ -22,7 +22,6 @@ from tidegate.events.verdict import Verdict
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.savepoints import SavepointWriter
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
 Tidegate = Callable[..., tuple[int, str, str]]
@@ -133,7 +132,7 @@ def test_a_vacuum_and_a_commit_are_published_from_options(
 
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
 
     code, out, _ = tidegate(*VACUUM, "--lock", "8:80:ana", "--lock", "9::bob", "-c", str(file))
     assert code == 0
@@ -271,7 +270,7 @@ def settings_file(
     )
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     return file
 
 
@@ -362,3 +361,16 @@ def test_waiting_prints_a_line_for_people_and_json_for_scripts(
     receipt, last = map(json.loads, out.splitlines())
     assert receipt["event_id"] == last["event_id"]
     assert last["verdict"] == "unanswered"
+
+
+def test_the_latest_commit_is_the_one_that_the_timeline_has(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "orders")
+    commit = ("publish", "commit", "-t", "lake.sales.orders", "--instant", "latest", "-l")
+
+    assert tidegate(*commit, place)[2] == (
+        f"tidegate: there is no Hudi table at {place}: it has no .hoodie/hoodie.properties\n"
+    )
+    four_commits(tmp_path / "orders", 9)
+    assert "no broker answers" in tidegate(*commit, place)[2]

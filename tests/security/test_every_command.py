@@ -77,6 +77,7 @@ CASES = (
     Case("people", "outcomes", prints=ASIDE, times=8),
     Case("people", "outcomes", ("--since", "1h", "-t", ASIDE), prints=ASIDE, times=5),
     Case("people", "waiting", prints=ORDERS, times=5),
+    Case("people", "events tail", ("--topic", "commits", "--no-follow"), times=5),
     Case("people", "explain", (ORDERS,), prints="VacuumFinished", times=5),
     Case("people", "undo", (ASIDE, "--reason", "x", "--wait"), 3, "UndoRefused", times=6),
     Case("people", "simulate", prints=POLICED, times=5),
@@ -132,7 +133,7 @@ CASES = (
         "operators",
         "skip",
         (
-            *("--service", "reader-gate", "--topic", "vacuums", "--partition", "0"),
+            *("--service", "coordinator", "--topic", "vacuums", "--partition", "0"),
             *("--offset", "0", "--reason", "x", "--execute"),
         ),
         prefix=STOPPED,
@@ -141,9 +142,9 @@ CASES = (
     Case(
         "operators",
         "replay group",
-        ("reader-gate", "--to-earliest", "--execute"),
+        ("coordinator", "--to-earliest", "--execute"),
         prefix=STOPPED,
-        prints="reader-gate",
+        prints="coordinator",
         times=2,
     ),
     Case(

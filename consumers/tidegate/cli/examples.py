@@ -25,6 +25,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused",
         "tidegate outcomes --follow --json | jq .reason",
     ),
+    "events tail": (
+        "tidegate events tail --topic commits",
+        "tidegate events tail -t lake.sales.orders --no-follow --json | jq .event",
+    ),
     "waiting": (
         "tidegate waiting --older-than 1h --check",
         "tidegate waiting --table lake.sales.orders",
@@ -58,6 +62,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
             " --reason 'asked twice by mistake'"
         ),
     ),
+    "spark-archive": ("tidegate spark-archive tidegate-env.tar.gz",),
     "demo": ("tidegate demo", "tidegate demo ./my-demo"),
     "publish savepoint": (
         f"tidegate publish savepoint {_TABLE} --reason 'before the migration' --wait",
@@ -118,8 +123,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "plan clean": ("tidegate plan clean vacuum.json",),
     "replay group": (
-        "tidegate replay group savepoint-policy --to-earliest",
-        "tidegate replay group reader-gate --since 2d --table lake.sales.orders --execute",
+        "tidegate replay group coordinator --to-earliest",
+        "tidegate replay group coordinator --since 2d --table lake.sales.orders --execute",
     ),
     "replay events": (
         "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",

@@ -18,6 +18,7 @@ from tidegate.errors.validation import validation_message
 _REQUIREMENT: Final = re.compile(r"""^([A-Za-z0-9._-]+).*extra\s*==\s*["']([A-Za-z0-9_-]+)["']""")
 _OF_MODULE: Final = {
     "py4j": "pyspark",
+    "venv_pack": "venv-pack",
     "puresasl": "pure-sasl",
     "opentelemetry": "opentelemetry-api",
 }

@@ -30,6 +30,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "status": Entry("look.status", "What needs a person, services, and what waits."),
         "explain": Entry("look.explain", "The history of a table or event, and next steps."),
         "outcomes": Entry("look.outcomes", "What was done or refused, why, and for whom."),
+        "events": Entry("look.events", "Follow the events of a topic, decoded."),
         "waiting": Entry("look.waiting", "Vacuums that wait, and for which readers."),
         "doctor": Entry("look.doctor", "Check a deployment, with advice for every fault."),
     },
@@ -56,6 +57,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "bridge": Entry("setup.bridge", "Publish for writers that cannot do it."),
         "monitor": Entry("setup.services", "Export the metrics of the deployment."),
         "broker": Entry("setup.services", "Run a local Kafka broker, without Docker."),
+        "spark-archive": Entry(
+            "setup.spark_archive", "Pack a store's client for Spark's executors."
+        ),
         "demo": Entry("setup.services", "Run the complete story on real parts."),
         "schemas": Entry("setup.schemas", "Avro schemas of the events, and examples."),
         "asyncapi": Entry("setup.schemas", "Print the AsyncAPI document."),

@@ -25,7 +25,7 @@ from tidegate.events import (
 )
 from tidegate.events.durations import span
 
-SOURCE: Final = "reader-gate"
+SOURCE: Final = "coordinator"
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""
@@ -214,6 +214,7 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
         flag=flag,
         locks=locks[:_SHOWN],
         transactions=transactions[:_SHOWN],
+        metastore=event.metastore,
         message=message,
         occurred_at=at,
         source=SOURCE,

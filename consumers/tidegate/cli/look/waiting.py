@@ -53,7 +53,7 @@ def waiting(
     With --json they come in the order in which they are stored.
 
     Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
-    The list comes from the reader gate's stored state; events that the gate has not read yet are
+    The list comes from the coordinator's rows; events that it has not read yet are
     missing (see `tidegate status` for its lag).
     """
     latest = (

@@ -22,7 +22,7 @@ replay = typer.Typer(
 WithRestores = Annotated[
     bool, typer.Option("--with-restores", help="Also replay restore requests.")
 ]
-Service = Annotated[str, typer.Argument(help="The service, e.g. reader-gate; stop it first.")]
+Service = Annotated[str, typer.Argument(help="The service, e.g. coordinator; stop it first.")]
 StartOffset = Annotated[int | None, typer.Option(min=0, help="Start at this offset.")]
 StartEarliest = Annotated[bool, typer.Option("--to-earliest", help="Start at the earliest.")]
 InputTopic = Annotated[str | None, typer.Option(help="Only this input topic, e.g. locks.")]
@@ -41,7 +41,7 @@ ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, ex
 
 Listed = Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")]
 _LISTED: Final = 5
-_DECIDER: Final = "harmless, because the decider skips what it has applied to them"
+_COORDINATOR: Final = "harmless, because the coordinator skips what it has applied to them"
 _EXECUTOR: Final = "harmless, because a command that has its outcome is not carried out again"
 
 
@@ -61,9 +61,9 @@ def group(
 ) -> None:
     """Reset a stopped service's group, so that it reads records again.
 
-    Offsets only go back: nothing is ever skipped. A decider keeps its state, so what was done is
-    not done again. Offsets belong to partitions: with --table, other tables on the same partition
-    are read again too, and reported separately.
+    Offsets only go back: nothing is ever skipped. The coordinator keeps its rows, so what was done
+    is not done again. Offsets belong to partitions: with --table, other tables on the same
+    partition are read again too, and reported separately.
     """
     if service == "metastore-bridge":
         raise ConfigError(
@@ -201,7 +201,7 @@ def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
         tables = _count(len(_other_tables(plan)), "other table")
         yield (
             f"{_count(others, 'record')} of {tables} on the same partition would be read again too:"
-            f" {_DECIDER if _is_of_decider(plan) else _EXECUTOR}"
+            f" {_COORDINATOR if _is_of_coordinator(plan) else _EXECUTOR}"
         )
     if plan.tables is not None:
         for reset in plan.resets:
@@ -235,7 +235,7 @@ def _other_tables(plan: GroupReplay) -> set[str]:
     return {table for reset in plan.resets if reset.counts for table in reset.counts.other_tables}
 
 
-def _is_of_decider(plan: GroupReplay) -> bool:
+def _is_of_coordinator(plan: GroupReplay) -> bool:
     return any(reset.applied is not None for reset in plan.resets)
 
 

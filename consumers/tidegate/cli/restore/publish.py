@@ -56,7 +56,12 @@ class CommitAction(StrEnum):
 @publish.command()
 def commit(
     table: TableName,
-    instant: Annotated[str, typer.Option(help="The completed instant.")],
+    instant: Annotated[
+        str,
+        typer.Option(
+            help="The completed instant; or latest: the one that the timeline completed last."
+        ),
+    ],
     action: Annotated[
         CommitAction, typer.Option(help="The action of the instant.")
     ] = CommitAction.COMMIT,
@@ -73,12 +78,19 @@ def commit(
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
-    """Publish that a commit was completed on a Hudi table."""
+    """Publish that a commit was completed on a Hudi table.
+
+    With --instant latest, all but the table's name is read off its timeline.
+    """
     with publisher_of(config, source) as publisher:
+        location = publisher.located(table, location)
+        if instant == "latest":
+            print_receipt(publisher.commit_latest(table=table, location=location))
+            return
         print_receipt(
             publisher.commit(
                 table=table,
-                location=publisher.located(table, location),
+                location=location,
                 instant=instant,
                 action=action.value,
                 operation=operation,

@@ -115,6 +115,7 @@ def _accepted(settings: Settings, plan: Acceptance, by: str, why: str, *, releas
         prefix=settings.topics.prefix,
         config=settings.connection(),
         registry=settings.registry,
+        sign_with=settings.security.sign_with,
     ) as publisher:
         return accept(settings, plan, by=by, why=why, release=release, publisher=publisher)
 

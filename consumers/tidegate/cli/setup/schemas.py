@@ -53,8 +53,9 @@ def example(
 
 def asyncapi(config: ConfigFile = None) -> None:
     """Print the AsyncAPI 3.0 document of this deployment."""
-    topics = Settings.load(config).topics
-    document = document_of(
-        version("tidegate"), topics.prefix, topics.partitions, topics.replication
-    )
-    write_json(document, indent=2)
+    settings = Settings.load(config)
+    topics, kafka = settings.topics, settings.kafka
+    is_secure = "SSL" in str(kafka.get("security.protocol", "")).upper()
+    brokers = f"{'ssl://' if is_secure else ''}{kafka.get('bootstrap.servers', '')}"
+    sizes = topics.partitions, topics.replication
+    write_json(document_of(version("tidegate"), topics.prefix, *sizes, brokers), indent=2)

@@ -10,7 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.cli.options import ConfigFile, LogFormatName, Verbose, configure_log
-from tidegate.cli.output import write_json
+from tidegate.cli.output import is_terminal, write, write_json
+from tidegate.errors.commands import command_line
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 
@@ -40,7 +41,14 @@ def broker(
 
     stop = threading.Event()
     with stop_on_signals(stop), EmbeddedBroker(folder, port=port) as kafka:
-        write_json({"bootstrap.servers": kafka.bootstrap_servers})
+        servers = kafka.bootstrap_servers
+        if is_terminal():
+            write(f"Kafka is ready on {servers}, its data is in {folder.resolve()}")
+            write("Ctrl-C stops it. In another shell:")
+            write(f"  export KAFKA_BOOTSTRAP_SERVERS={servers}")
+            write(f"  {command_line('topics create')}")
+        else:
+            write_json({"bootstrap.servers": servers})
         stop.wait()
 
 

