@@ -81,7 +81,7 @@ def _compose_services() -> str:
 
 
 def _kubernetes() -> str:
-    """A StatefulSet for every service and bridge: its pods keep their names, so their partitions."""
+    """A StatefulSet for every service and bridge: its pods, and so their partitions, stay."""
     running = {name: ("run", name) for name in catalogue.CONSUMED_EVENTS}
     running["bridge-metastore"] = ("bridge", "metastore")
     sets = [_stateful_set(name, command) for name, command in running.items()]
