@@ -65,7 +65,7 @@ def test_the_document_is_what_the_official_schema_wants(document: Json, official
     [
         pytest.param(lambda it: it.pop("asyncapi"), id="no version"),
         pytest.param(
-            lambda it: it["operations"]["reader-gate.receive.locks"].update(action="listen"),
+            lambda it: it["operations"]["coordinator.receive.locks"].update(action="listen"),
             id="an unknown action",
         ),
         pytest.param(
@@ -130,12 +130,12 @@ def test_every_role_sends_and_receives_what_the_topics_say(document: Json) -> No
     assert vacuums == [
         "upstream-writers.send.vacuums",
         "bridges.send.vacuums",
-        "reader-gate.receive.vacuums",
+        "coordinator.receive.vacuums",
         "bridges.receive.vacuums",
         "people.receive.vacuums",
     ]
-    group = document["operations"]["reader-gate.receive.vacuums"]["bindings"]["kafka"]["groupId"]
-    assert group == {"type": "string", "const": "lake.reader-gate"}
+    group = document["operations"]["coordinator.receive.vacuums"]["bindings"]["kafka"]["groupId"]
+    assert group == {"type": "string", "const": "lake.coordinator"}
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)

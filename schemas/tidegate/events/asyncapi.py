@@ -2,7 +2,7 @@
 
 Every topic is a channel; every role that writes or reads it has an operation; every event is a
 message with its Avro schema, the CloudEvents headers and an example. The codes of
-refusals are in `components.x-reasons`. Changelogs are left out: only their decider uses them.
+refusals are in `components.x-reasons`. The changelog is left out: only the coordinator writes it.
 """
 
 from __future__ import annotations
