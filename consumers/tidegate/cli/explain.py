@@ -17,7 +17,6 @@ from tidegate.service.settings import Settings
 if TYPE_CHECKING:
     from tidegate.hive_bridge.settings import BridgeSettings
     from tidegate.ops.explain import Story
-    from tidegate.ops.explain.policy import PolicyStory
 
 _COMMITS: Final = 10
 
@@ -56,7 +55,7 @@ def explain(
                 "dead_letters": [
                     dead_letter_row(dead_letter) for dead_letter in story.dead_letters
                 ],
-                "savepoint_policy": policy.as_json() if policy else None,
+                "savepoint_policy": policy,
                 "next": story.next_steps(),
             }
         )
@@ -68,27 +67,19 @@ def explain(
         write(f"  {line_of(event)}")
     _show_state(story, settings.bridge.metastore)
     if policy is not None:
-        _show_policy(policy)
+        write(f"savepoint policy: {policy}")
     write("next:")
     for step in story.next_steps():
         write(f"  {step}")
 
 
-def _policy(settings: Settings, story: Story) -> PolicyStory | None:
-    """What the savepoint policy means for the story's table; None where there is no commit."""
-    from tidegate.ops.explain.policy import policy_story  # noqa: PLC0415 - heavy
+def _policy(settings: Settings, story: Story) -> str | None:
+    """The savepoint rule of the story's table; None where there is no commit."""
+    from tidegate.ops.explain.policy import described_rule  # noqa: PLC0415 - heavy
     from tidegate.service.assembly import savepoint_policy  # noqa: PLC0415
 
     table = story.table_of_commits
-    return policy_story(savepoint_policy(settings), table, story.events) if table else None
-
-
-def _show_policy(policy: PolicyStory) -> None:
-    write(f"savepoint policy: {policy.rule}")
-    for commit in policy.commits[-_COMMITS:]:
-        write(f"  {commit}")
-    if len(policy.commits) > _COMMITS:
-        write(f"  ... and of {len(policy.commits) - _COMMITS} older commits; --json lists all")
+    return described_rule(savepoint_policy(settings), table) if table else None
 
 
 def _show_state(story: Story, watched: BridgeSettings | None) -> None:

@@ -35,6 +35,7 @@ def list_savepoints(
     """List the savepoints of a table, oldest first, with requester, time and reason.
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
+    Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over.
     """
     from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - needs fsspec
     from tidegate.service.assembly import savepoint_policy, table_work  # noqa: PLC0415
@@ -53,6 +54,7 @@ def list_savepoints(
             "age": age_of(now - listed.at) if listed.at else None,
             "policy": listed.mark.policy if listed.mark else None,
             "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
+            "unowned": listed.is_unowned(rule) if name else None,
             "expires": expires.isoformat(timespec="seconds") if expires else None,
             "files": listed.files,
         }

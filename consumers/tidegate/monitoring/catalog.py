@@ -297,14 +297,14 @@ HELD: Final = Metric(
 PINNED: Final = Metric(
     "tidegate_savepoint_pinned_bytes",
     Kind.GAUGE,
-    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], by the"
-    " last daily review of each table since the monitor started.",
+    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], as"
+    " last measured (once a day) for each table since the monitor started.",
     ("tables",),
 )
 PINNED_SINCE: Final = Metric(
     "tidegate_oldest_savepoint_timestamp_seconds",
     Kind.GAUGE,
-    "When the oldest savepoint of those reviews was made, in seconds since the epoch.",
+    "When the oldest savepoint of those tables was made, in seconds since the epoch.",
     ("tables",),
 )
 MONITOR_LAST_POLL: Final = Metric(

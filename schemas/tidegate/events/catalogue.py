@@ -20,7 +20,12 @@ from tidegate.events.approvals import (
 )
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Event
-from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
+from tidegate.events.commands import (
+    CleaningReleased,
+    RestoreRequested,
+    SavepointRequested,
+    SavepointsCheckRequested,
+)
 from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
 from tidegate.events.holds import (
     CleaningDeferred,
@@ -43,6 +48,7 @@ from tidegate.events.outcomes import (
     RestoreStarted,
     SavepointCreated,
     SavepointRejected,
+    SavepointsChecked,
     VacuumFlagged,
 )
 from tidegate.events.quarantine import (
@@ -62,6 +68,7 @@ from tidegate.events.savepoint_removal import (
 COMMANDS: Final[tuple[type[Event], ...]] = (
     SavepointRequested,
     SavepointRemovalRequested,
+    SavepointsCheckRequested,
     RestoreRequested,
     RestoreApproved,
     CleaningReleased,
@@ -76,6 +83,7 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     SavepointRejected,
     SavepointRemoved,
     SavepointRemovalRejected,
+    SavepointsChecked,
     RestorePlanned,
     RestoreAwaitingApproval,
     RestoreApprovalRejected,

@@ -18,6 +18,7 @@ from tidegate.events.outcomes import (
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
+    SavepointsChecked,
 )
 from tidegate.events.quarantine import (
     CleaningUndone,
@@ -50,6 +51,7 @@ _FINAL: Final[dict[type[Outcome], Verdict]] = {
     SavepointRejected: Verdict.REFUSED,
     SavepointRemoved: Verdict.DONE,
     SavepointRemovalRejected: Verdict.REFUSED,
+    SavepointsChecked: Verdict.DONE,
     RestoreCompleted: Verdict.DONE,
     RestoreRejected: Verdict.REFUSED,
     RestoreFailed: Verdict.FAILED,
