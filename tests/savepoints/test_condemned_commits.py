@@ -72,9 +72,9 @@ class Coordinator:
         effects = self.subject.handle(event, self.rows, at)
         return [*effects.commands, *effects.outcomes]
 
-    def condemn(self, *there: str, **more: object) -> list[Event]:
+    def condemn(self, *there: str) -> list[Event]:
         """Condemn a commit of a table with these savepoints; what follows from the check."""
-        (check,) = self.take(condemned(**more))
+        (check,) = self.take(condemned())
         assert isinstance(check, SavepointsCheckRequested)
         return self.take(checked(check, *there))
 

@@ -460,11 +460,11 @@ def play(table: Table, steps: list[Step], rules_: list[PolicyRule]) -> Iterator[
             table.rule = chosen[number % len(chosen)]
         elif step.what not in {"again", "time"}:
             now = max(now, now if shift else times[-1])
-            for at in times:
-                if instant(at) not in known:
-                    known.add(instant(at))
+            for moment in times:
+                if instant(moment) not in known:
+                    known.add(instant(moment))
                     operation = "delete" if step.what == "delete" else "upsert"
-                    table.commits.append(Commit(instant(at), operation=operation))
+                    table.commits.append(Commit(instant(moment), operation=operation))
                     table.check(now)
         table.check(now)
         yield now

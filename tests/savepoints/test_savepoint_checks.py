@@ -42,7 +42,10 @@ class Checks:
 
     def command(self, **fields: object) -> SavepointsCheckRequested:
         self.made += 1
-        given = {"table": f"lake.sales.{self.table.path.name}", "location": self.table.location}
+        given: dict[str, object] = {
+            "table": f"lake.sales.{self.table.path.name}",
+            "location": self.table.location,
+        }
         given |= {"occurred_at": NOW + timedelta(hours=1), "source": "savepoint-policy"}
         given |= {"caused_by": "a commit", "attempt": self.made}
         return SavepointsCheckRequested.model_validate(given | fields)

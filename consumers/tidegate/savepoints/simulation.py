@@ -10,10 +10,11 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 
 from tidegate.events import CommitCompleted
+from tidegate.hudi.instant_time import instant_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
 
@@ -46,7 +47,9 @@ class _Table:
                 known = self.savepoints.get(due.instant)
                 tiers = (*(known.tiers if known else ()), *due.tiers)
                 since, name = (known.since if known else at), self.rule.name if self.rule else None
-                self.savepoints[due.instant] = Savepoint(due.instant, since, name, tiers)
+                self.savepoints[due.instant] = Savepoint(
+                    due.instant, since, name, tiers, made=instant_of(since, UTC)
+                )
         for removal in found.removable:
             self.removed.append((self.savepoints.pop(removal.instant), at))
         self.next_check = self._found(at).next_check
