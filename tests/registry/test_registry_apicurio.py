@@ -22,7 +22,7 @@ from support.registry import RunningRegistry
 from support.samples import commit, deserialized, release
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
-from tidegate.events import CommitCompleted, SavepointRequested
+from tidegate.events import CommitCompleted, SavepointsCheckRequested
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text

@@ -1,7 +1,8 @@
 """Savepoints as a subject: when to check which table's retention, and condemned commits.
 
-What is due and what may go is decided on the table's own timeline, by the savepoint writer. Here is
-only what that timeline can't show: when to check, and which savepoint a person may soon need.
+The savepoint writer decides on the table's own timeline which savepoints are due and which may go.
+Here is only the state that a timeline can't show: when to check, and which savepoint a person may
+soon need.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
 _SOURCE: Final = "savepoint-policy"
 _AT_ONCE: Final = 100
 _AGAIN_AFTER: Final = timedelta(minutes=1)
-"""A table that was checked is not due again at once, whatever the writer's clock says."""
+"""A table that was checked is not due again at once, however late the writer's clock is."""
 _WANTED_FOR: Final = timedelta(hours=24)
 _LONGEST_APPROVAL: Final = timedelta(days=21)
 """The settings' limit of `approve_within`; an outcome may have any time."""
@@ -209,7 +210,7 @@ class SavepointSubject:
     def _answer(
         self, bad: CommitCondemned, check: SavepointsChecked, table: _Table, at: datetime
     ) -> tuple[_Table, Effects]:
-        """Request the plan or the restore, or say what is in the way.
+        """Request the plan or the restore, or name the obstacle.
 
         The request covers no commit later than the newest one published when the commit was
         condemned (`seen_up_to`): the writer that condemned it could not have seen a later one.

@@ -136,7 +136,7 @@ class SavepointWriter:
             raise TransientError(f"{error} was removed while it was being read") from error
 
     def _check(self, command: SavepointsCheckRequested) -> Iterator[Outcome]:
-        """Make what is due, remove what may go, and report. Repeated, it finds nothing to do."""
+        """Make the savepoints that are due, remove those that may go, and report. Idempotent."""
         began = self.clock()
         # neither of two clocks that is ahead ends a lifetime early
         now = min(began, command.occurred_at)

@@ -102,7 +102,7 @@ def check(
     *,
     held: Mapping[str, datetime | None] | None = None,
 ) -> Check:
-    """Decide what is due and what may go.
+    """Decide which savepoints are due and which may go.
 
     Args:
         rule: The table's policy, if it has one.
@@ -272,7 +272,7 @@ class _Step:
         if commits and tier.tier is Tier.BEFORE:
             before = _before(commits, len(commits) - 1)
             newest = before.instant if before else newest
-        # what is older than all that the tier keeps would be removed at once
+        # a savepoint before all that the tier keeps would be removed at once
         counted = _of_tier(tier, own)[-(tier.keep or 0) :]
         oldest = min((savepoint.reach for savepoint in counted), default=newest)
         periodic = tier.tier in PERIODIC
@@ -347,7 +347,7 @@ def _moment(instant: str) -> datetime:
 def _within_maximum(
     rule: PolicyRule, own: Sequence[Savepoint], due: Sequence[Due], now: datetime
 ) -> tuple[tuple[Due, ...], tuple[Due, ...]]:
-    """What is due, and what is withheld: a maximum refuses new ones, it removes none."""
+    """The due and the withheld ones: a maximum refuses new ones, it removes none."""
     if rule.max_count is None:
         return tuple(due), ()
     made, withheld = list[Due](), list[Due]()
