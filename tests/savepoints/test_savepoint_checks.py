@@ -46,7 +46,7 @@ class Checks:
             "table": f"lake.sales.{self.table.path.name}",
             "location": self.table.location,
         }
-        given |= {"occurred_at": NOW + timedelta(hours=1), "source": "savepoint-policy"}
+        given |= {"occurred_at": NOW + timedelta(hours=1), "source": "coordinator"}
         given |= {"caused_by": "a commit", "attempt": self.made}
         return SavepointsCheckRequested.model_validate(given | fields)
 

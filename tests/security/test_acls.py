@@ -16,7 +16,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of
+from tidegate.events.topics import OUTCOME_TOPIC, TASK_TOPIC, TOPICS, topic_of
 from tidegate.ops.topics.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
@@ -36,7 +36,7 @@ def rights(role: str) -> set[str]:
 
 def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
     read = ("commits", "vacuums", "locks", "commands", "outcomes", "coordinator.changelog")
-    written = ("commands", "outcomes", "dead-letters", "coordinator.changelog")
+    written = ("commands", "tasks", "outcomes", "dead-letters", "coordinator.changelog")
 
     assert rights("coordinator") == {
         *(f"read topic t.{name}" for name in read),
@@ -51,11 +51,16 @@ def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_
 def test_an_executor_reads_commands_and_writes_outcomes() -> None:
     assert rights("cleaner") == {
         "read topic t.commands",
+        "read topic t.tasks",
         "write topic t.outcomes",
         "write topic t.dead-letters",
-        *(f"describe_configs topic t.{n}" for n in ("commands", "outcomes", "dead-letters")),
+        *(
+            f"describe_configs topic t.{n}"
+            for n in ("commands", "tasks", "outcomes", "dead-letters")
+        ),
         "read group t.cleaner",
         "describe group t.commands",
+        "describe group t.tasks",
     }
 
 
@@ -145,7 +150,10 @@ def test_only_operators_may_create_topics_or_add_partitions() -> None:
 def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
     consumed = {name: {*map(topic_of, kinds)} for name, kinds in CONSUMED_EVENTS.items()}
     consumed[Restorer.name] |= {OUTCOME_TOPIC}
-    declared = {name: {topic for topic in TOPICS if name in topic.read_by} for name in consumed}
+    declared = {
+        name: {topic for topic in TOPICS if name in topic.read_by and topic is not TASK_TOPIC}
+        for name in consumed
+    }
 
     assert consumed == declared
 
@@ -197,8 +205,8 @@ def test_rights_are_granted_to_the_principals_of_the_settings(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("principals", "reason"),
     [
-        pytest.param('people = ["CN=ana,OU=data"]', "should match pattern", id="no type"),
-        pytest.param('people = ["User:a\\nUser:b"]', "should match pattern", id="two lines"),
+        pytest.param('people = ["CN=ana,OU=data"]', "as Kafka does", id="no type"),
+        pytest.param('people = ["User:a\\nUser:b"]', "as Kafka does", id="two lines"),
         pytest.param('pepole = ["User:ana"]', "pepole", id="unknown role"),
     ],
 )

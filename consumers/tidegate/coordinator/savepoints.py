@@ -47,7 +47,7 @@ POLICY: Final = Kind(
 )
 SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
 """Actions whose commits may get a savepoint by policy."""
-_SOURCE: Final = "savepoint-policy"
+_SOURCE: Final = "coordinator"
 _AT_ONCE: Final = 100
 _AGAIN_AFTER: Final = timedelta(minutes=1)
 """A table that was checked is not due again at once, however late the writer's clock is."""

@@ -81,6 +81,13 @@ from tidegate.events.savepoint_removal import (
     SavepointRemovalRequested,
     SavepointRemoved,
 )
+from tidegate.events.tasks import (
+    OriginalHeader,
+    OriginalMessage,
+    TaskEnd,
+    TaskEnded,
+    TaskIssued,
+)
 
 __all__ = [
     "ANYWHERE",
@@ -114,6 +121,8 @@ __all__ = [
     "LockHold",
     "LockReleased",
     "LockType",
+    "OriginalHeader",
+    "OriginalMessage",
     "Outcome",
     "OutstandingReader",
     "QuarantineRemovalRequested",
@@ -142,6 +151,9 @@ __all__ = [
     "SavepointsChecked",
     "TableFormat",
     "TableType",
+    "TaskEnd",
+    "TaskEnded",
+    "TaskIssued",
     "UnknownTableReleased",
     "UnknownTableResolved",
     "VacuumFinished",

@@ -10,6 +10,7 @@ from tidegate.events.base import Request
 from tidegate.events.limits import Count, HudiInstant, Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
+from tidegate.events.verdict import Verdict
 
 
 class SavepointRemovalRequested(Request, frozen=True):
@@ -44,6 +45,7 @@ class SavepointRemoved(Answer, frozen=True):
     """
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")
+    means: ClassVar[Verdict] = Verdict.DONE
 
     instant: Text
     policy: Text | None = None
@@ -60,6 +62,7 @@ class SavepointRemovalRejected(Answer, frozen=True):
     """The savepoint was not removed. `reason` is a code of `Reason`."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     instant: Text
     reason: Text

@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.errors import FormatError
 from tidegate.events.aborted import WritesAborted
 from tidegate.events.base import Event
-from tidegate.events.catalogue import COMMANDS, OUTCOMES
+from tidegate.events.catalogue import COMMANDS, OUTCOMES, TASKS
 from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
 from tidegate.events.roles import SERVICES, Role
 
@@ -97,6 +97,14 @@ COMMAND_TOPIC: Final = Topic(
         Role.PEOPLE,
     ),
 )
+TASK_TOPIC: Final = Topic(
+    suffix="tasks",
+    purpose="what the workers are to do, one task at a time for a table",
+    events=TASKS,
+    retention=timedelta(days=30),
+    written_by=(Role.COORDINATOR,),
+    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER, Role.PEOPLE),
+)
 OUTCOME_TOPIC: Final = Topic(
     suffix="outcomes",
     purpose="what was done or refused, and why: the audit trail",
@@ -140,7 +148,7 @@ CHANGELOG: Final = Topic(
     max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
 )
 
-TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, TASK_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
 """The topics of messages."""
 ALL_TOPICS: Final = (*TOPICS, CHANGELOG)
 

@@ -14,7 +14,7 @@ from tidegate.coordinator.store import AHEAD, Position, Store, row_key
 from tidegate.errors import ConfigError
 from tidegate.events.keys import murmur2, partition_of
 from tidegate.events.message import event_of
-from tidegate.ops.doctor.partitioner import MURMUR2
+from tidegate.ops.doctor.placement import MURMUR2
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.changelogs import reset_records, reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts

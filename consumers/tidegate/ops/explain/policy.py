@@ -5,7 +5,7 @@ The rules come from the caller's settings. A service with other settings decides
 
 from __future__ import annotations
 
-from tidegate.coordinator.alarms import span
+from tidegate.events.durations import span
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 
 
