@@ -50,7 +50,6 @@ from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
-    SavepointPolicyService,
     SavepointWriter,
     Tier,
     TierRule,
@@ -121,7 +120,8 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
         pattern=rule.tables,
         tiers=tuple(_tier_rule(name, tier) for name, tier in tiers.items()),
         min_gap=rule.min_gap or timedelta(0),
-        max_count=rule.maximum() if tiers else None,
+        max_count=rule.max_count,
+        adopts=rule.adopts,
     )
 
 
@@ -276,7 +276,9 @@ def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | 
     def writer(
         warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
     ) -> SavepointWriter:
-        return SavepointWriter(warehouse, files, clock, partial(most_derived, settings))
+        return SavepointWriter(
+            warehouse, files, clock, partial(most_derived, settings), savepoint_policy(settings)
+        )
 
     return _executor(writer, settings, bus, observed)
 
@@ -343,8 +345,8 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
 
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
-    policy = SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
-    return Subjects(ReaderGate(alarms=alarms(settings)), SavepointSubject(policy))
+    savepoints = SavepointSubject(savepoint_policy(settings), condemned_rules(settings))
+    return Subjects(ReaderGate(alarms=alarms(settings)), savepoints)
 
 
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
