@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -110,3 +111,20 @@ def test_every_listener_has_a_security_protocol(kafka: dict[str, Any]) -> None:
     protocols = settings["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(",")
 
     assert {protocol.split(":")[0] for protocol in protocols} == listeners
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((COMPOSE.parent / "kubernetes.yaml").read_text()))
+
+
+def test_the_manifests_are_valid_kubernetes() -> None:
+    for manifest in manifests():
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
+
+
+def test_a_manifest_with_a_misspelt_field_is_not_valid() -> None:
+    [first, *_] = manifests()
+    first["spec"]["replica"] = 2
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(first, "1.31", strict=True)

@@ -23,7 +23,7 @@ from tidegate.events import (
 from tidegate.events.message import Message
 from tidegate.events.signature import SIGNATURE_HEADER
 from tidegate.ops.doctor.finding import Check
-from tidegate.ops.doctor.signatures import check_signatures
+from tidegate.ops.doctor.local import check_signatures
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import assemble

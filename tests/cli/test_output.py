@@ -7,7 +7,6 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -144,28 +143,3 @@ def test_every_command_prints_through_the_one_module_that_escapes(module: str) -
     }
     printing = {"print", "typer.echo", "typer.secho", "click.echo", "sys.stdout", "sys.stderr"}
     assert not names & (printing | {"Console", "typer.echo_via_pager"})
-
-
-def test_the_parts_of_a_json_object_are_printed_as_they_come(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    printed = list[str]()
-
-    def items() -> Iterator[object]:
-        for number in range(3):
-            printed.append(capsys.readouterr().out)
-            yield {"n": number}
-
-    fields = {"one": 1, "several": items(), "none": iter(()), "list": [1, 2], "nothing": None}
-    output.write_json_parts(fields)
-    text = "".join(printed) + capsys.readouterr().out
-
-    assert json.loads(text) == {
-        "one": 1,
-        "several": [{"n": 0}, {"n": 1}, {"n": 2}],
-        "none": [],
-        "list": [1, 2],
-        "nothing": None,
-    }
-    assert text.count("\n") == 1
-    assert '{"n": 1}' in printed[2]

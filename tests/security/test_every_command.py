@@ -150,7 +150,7 @@ CASES = (
     Case(
         "operators",
         "replay events",
-        ("--topic", "commits", "--from-time", "2026-01-01T00:00:00Z", "--execute"),
+        ("--topic", "commits", "--since", "2026-01-01T00:00:00Z", "--execute"),
         prefix=STOPPED,
         prints=ORDERS,
         times=2,

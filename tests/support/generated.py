@@ -44,6 +44,7 @@ def generated() -> dict[str, str]:
         "compose/prometheus/alerts.yaml": f"# {_MADE}\n{_yaml(rules())}",
         "compose/grafana/tidegate.json": json.dumps(dashboard(), indent=2) + "\n",
         "compose/services.yaml": _compose_services(),
+        "compose/kubernetes.yaml": _kubernetes(),
         "docs/metrics.md": _metrics_page(),
         "docs/settings.md": _settings_page(),
         "docs/events.md": _events_page(),
@@ -77,6 +78,81 @@ def _compose_services() -> str:
             found[name]["networks"] = {"default": {"aliases": ["tidegate-services"]}}
     made = "made by `make docs` from the list of services; don't edit"
     return f"# {made}\n{_yaml({'services': found})}"
+
+
+def _kubernetes() -> str:
+    """A StatefulSet for every service and bridge: its pods, and so their partitions, stay."""
+    running = {name: ("run", name) for name in catalogue.CONSUMED_EVENTS}
+    running["bridge-metastore"] = ("bridge", "metastore")
+    sets = [_stateful_set(name, command) for name, command in running.items()]
+    made = (
+        "made by `make docs` from the list of services; don't edit. See README.md for what it needs"
+    )
+    return f"# {made}\n" + "---\n".join(map(_yaml, sets))
+
+
+def _stateful_set(name: str, command: tuple[str, ...]) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "tidegate", "app.kubernetes.io/component": name}
+    mounts = [
+        {"name": "settings", "mountPath": "/etc/tidegate", "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of its container
+    ]
+    volumes: list[dict[str, Any]] = [
+        {"name": "settings", "configMap": {"name": "tidegate"}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    if name in catalogue.EXECUTORS:
+        mounts.append({"name": "lake", "mountPath": "/lake"})
+        volumes.append({"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}})
+    probe = {"port": "metrics", "scheme": "HTTP"}
+    container = {
+        "name": "tidegate",
+        "image": "tidegate",
+        "args": list(command),
+        "env": [
+            {
+                "name": "TIDEGATE_SERVICES__INSTANCE_ID",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+            }
+        ],
+        # credentials, as the settings name them
+        "envFrom": [{"secretRef": {"name": "tidegate", "optional": True}}],
+        "ports": [{"name": "metrics", "containerPort": 9464}],
+        "livenessProbe": {"httpGet": {"path": "/livez", **probe}, "initialDelaySeconds": 30},
+        "readinessProbe": {"httpGet": {"path": "/readyz", **probe}},
+        "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+    pod = {
+        # more than [services] stop_seconds: running work is finished first
+        "terminationGracePeriodSeconds": 60,
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "runAsGroup": 10001,
+            "fsGroup": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": volumes,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": f"tidegate-{name}", "labels": dict(labels)},
+        "spec": {
+            "replicas": 1,
+            "serviceName": f"tidegate-{name}",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+        },
+    }
 
 
 def _container(kind: str, *command: str) -> dict[str, Any]:

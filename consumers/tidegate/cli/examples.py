@@ -71,7 +71,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "publish savepoint-removal": (
         "tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845",
         (
-            f"tidegate publish savepoint-removal {_TABLE} --instant 20261121041551845"
+            f"tidegate publish savepoint-removal {_TABLE} --savepoint 20261121041551845"
             " --reason 'no longer needed' --wait"
         ),
     ),
@@ -124,7 +124,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan clean": ("tidegate plan clean vacuum.json",),
     "replay group": (
         "tidegate replay group coordinator --to-earliest",
-        "tidegate replay group coordinator --by-duration 2d --table lake.sales.orders --execute",
+        "tidegate replay group coordinator --since 2d --table lake.sales.orders --execute",
     ),
     "replay events": (
         "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",

@@ -1,14 +1,9 @@
-"""The progress of a command, on standard error, once it takes longer than two seconds.
-
-On a terminal every command prints at least that it is under way (`add_progress`). Commands that
-count records or wait for outcomes print more.
-"""
+"""A sign of life on standard error: lines while a command runs, a bar while one waits."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from types import MappingProxyType
@@ -38,40 +33,10 @@ WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
 FIRST_SECONDS: Final = 2.0
 _WIDTH: Final = 24
 """Characters of a bar that is text."""
-_EVERY: Final = 256
-"""Records between two checks of the clock."""
-
-
-class Progress:
-    """Counts the records that a command reads, and says so after 2, 4, 8, ... seconds.
-
-    So a command of an hour prints a dozen lines, whether into a terminal or a log.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start the clock."""
-        self._clock, self._started = clock, clock()
-        self._wait, self._count = FIRST_SECONDS, 0
-
-    def __call__(self, records: Iterable[T]) -> Iterator[T]:
-        """The same records, counted as they are taken; several calls are counted together."""
-        for record in records:
-            self._count += 1
-            if self._count % _EVERY == 0:
-                self._look()
-            yield record
-
-    def _look(self) -> None:
-        took = self._clock() - self._started
-        if took < self._wait:
-            return
-        while self._wait <= took:
-            self._wait *= 2
-        _say(f"{self._count} records read in {took:.0f} s ...")
 
 
 def add_progress(app: typer.Typer, path: str = "") -> None:
-    """Let every command below say that it is under way, unless it has said more by itself.
+    """Let every command below say after 2, 4, 8, ... seconds that it is under way.
 
     Only to a person: nothing if standard error is not a terminal, the output is JSON, or the
     command waits for new events (--follow).
@@ -96,7 +61,7 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
             return command(*args, **values)
         done = threading.Event()
         arguments = (f"{name} is under way", done.wait)
-        thread = threading.Thread(target=say_unless_said, args=arguments, daemon=True)
+        thread = threading.Thread(target=say_until, args=arguments, daemon=True)
         thread.start()
         try:
             return command(*args, **values)
@@ -108,28 +73,13 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
     return call
 
 
-def say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
-    """Print progress after every `wait`, until it is true; not if other progress was printed."""
-    took, pause, seen = 0.0, FIRST_SECONDS, _said.count
+def say_until(what: str, wait: Callable[[float], bool]) -> None:
+    """Print a line after 2, 4, 8, ... seconds, until `wait` returns true."""
+    took, pause = 0.0, FIRST_SECONDS
     while not wait(pause):
         took += pause
-        if _said.count == seen:
-            _say(f"{what}, {took:.0f} s ...")
-        pause, seen = took, _said.count
-
-
-class _Said:
-    """The number of progress lines that this module has printed."""
-
-    count = 0
-
-
-_said: Final = _Said()
-
-
-def _say(line: str) -> None:
-    _said.count += 1
-    write_error(line)
+        write_error(f"{what}, {took:.0f} s ...")
+        pause = took
 
 
 class Share(NamedTuple):

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_LONG: Final = 1000
+"""Longer than the first sentence of any command."""
+
+
 class Entry(NamedTuple):
     """A command, or a group of commands, of the first level."""
 
@@ -91,12 +95,26 @@ def _imported(name: str, entry: Entry) -> Any:  # noqa: ANN401 - typer's own cli
     command = getattr(module, name.replace("-", "_"))
     root = typer.Typer(rich_markup_mode=None)
     if isinstance(command, typer.Typer):
-        root.add_typer(command, name=name)
+        root.add_typer(command, name=name, cls=CommandGroup)
     else:
         root.command(name)(command)
     add_examples(root)
     add_progress(root)
     return typer.main.get_group(root).commands[name]
+
+
+class CommandGroup(TyperGroup):
+    """A group that lists its commands with their complete first sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - click's
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(_LONG))
+                    for name, command in self.commands.items()
+                ]
+            )
 
 
 class CommandTree(TyperGroup):

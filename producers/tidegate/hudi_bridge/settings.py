@@ -10,7 +10,7 @@ from tidegate.errors import validation
 from tidegate.events.names import Name
 
 
-class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid"):
     """Which Hudi tables are watched, and how."""
 
     tables: tuple[str, ...] = Field(min_length=1)

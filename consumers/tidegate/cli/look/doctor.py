@@ -10,7 +10,6 @@ import typer
 
 from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write_json, write_styled
-from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError
 from tidegate.ops.doctor import Extras, Finding, Status, examine
 from tidegate.service.assembly import SERVICES
@@ -38,7 +37,7 @@ def doctor(
         raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
     settings = Settings.load(config)
     extras = Extras(write=write, spark=spark)
-    found = examine(settings, services or list(SERVICES), extras, Progress())
+    found = examine(settings, services or list(SERVICES), extras)
     seen = list(_written(found) if as_json else _shown(found))
     raise typer.Exit(1 if any(finding.state is Status.FAIL for finding in seen) else 0)
 

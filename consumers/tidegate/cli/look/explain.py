@@ -9,7 +9,7 @@ import typer
 
 from tidegate.cli.look.waiting import show_vacuums
 from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
-from tidegate.cli.output import write, write_json_parts
+from tidegate.cli.output import write, write_json
 from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
 from tidegate.hive_bridge.settings import BridgeSettings
@@ -44,13 +44,13 @@ def explain(
     story = gather(settings, subject, since_of(since), limit)
     policy = _policy(settings, story)
     if as_json:
-        write_json_parts(
+        write_json(
             {
                 "subject": story.subject,
-                "events": map(row_of, story.events),
+                "events": [row_of(event) for event in story.events],
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
-                "waiting": (vacuum.as_json() for vacuum in story.waiting),
+                "waiting": [vacuum.as_json() for vacuum in story.waiting],
                 "dead_letters": [
                     dead_letter_row(dead_letter) for dead_letter in story.dead_letters
                 ],

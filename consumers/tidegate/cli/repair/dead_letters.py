@@ -28,7 +28,6 @@ from tidegate.cli.options import (
     table_of,
 )
 from tidegate.cli.output import write, write_error, write_json, write_json_lines, write_table
-from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import Event
@@ -116,7 +115,7 @@ def list_dead_letters(
 ) -> None:
     """List open dead letters, newest first."""
     wanted = filters.selection()
-    with DeadLetterBox(reachable(config), Progress()) as box:
+    with DeadLetterBox(reachable(config)) as box:
         found = box.list(wanted, include_resolved=include_resolved)
         rows = map(row_of, islice(found, limit))
         if as_json:
@@ -154,7 +153,7 @@ def show(
     config: ConfigFile = None,
 ) -> None:
     """Show a dead letter: headers, key, value, and the event if it can be decoded."""
-    with DeadLetterBox(reachable(config), Progress()) as box:
+    with DeadLetterBox(reachable(config)) as box:
         wanted = DeadLetterFilter(ids=(dead_letter_id,))
         found = list(box.list(wanted, include_resolved=True))
         if len(found) != 1:
@@ -202,7 +201,7 @@ def redrive(
     """
     wanted = selected.required()
     destructive_ones, undecodable = Counter[str](), list[DeadLetter]()
-    with DeadLetterBox(reachable(config), Progress()) as box:
+    with DeadLetterBox(reachable(config)) as box:
 
         def examined(
             batch: Sequence[ListedDeadLetter],
@@ -242,7 +241,7 @@ def discard(
 ) -> None:
     """Mark messages as not needed. They stay on the topic but are no longer listed."""
     wanted = selected.required()
-    with DeadLetterBox(reachable(config), Progress()) as box:
+    with DeadLetterBox(reachable(config)) as box:
         chosen = _Chosen(box, wanted)
         chosen.examine(limit)
         if execute:

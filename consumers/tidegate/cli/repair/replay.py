@@ -9,12 +9,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import AsJson, ConfigFile, Execute, table_of
+from tidegate.cli.options import AsJson, ConfigFile, Execute, Since, since_of, table_of
 from tidegate.cli.output import write, write_json, write_table
-from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
-from tidegate.ops.moments import moment
 from tidegate.ops.replay import EventReplay, GroupReplay, OffsetReset, Replays, Selection, targets
 
 replay = typer.Typer(
@@ -26,12 +24,7 @@ WithRestores = Annotated[
 ]
 Service = Annotated[str, typer.Argument(help="The service, e.g. coordinator; stop it first.")]
 StartOffset = Annotated[int | None, typer.Option(min=0, help="Start at this offset.")]
-StartTime = Annotated[
-    str | None, typer.Option(help="Start at this time, e.g. 2026-11-21T07:00:00Z.")
-]
-StartAgo = Annotated[str | None, typer.Option(help="Start this far back, e.g. 1h.")]
 StartEarliest = Annotated[bool, typer.Option("--to-earliest", help="Start at the earliest.")]
-ShiftBy = Annotated[int | None, typer.Option(help="Go back this many records, e.g. -10.")]
 InputTopic = Annotated[str | None, typer.Option(help="Only this input topic, e.g. locks.")]
 InPartition = Annotated[int | None, typer.Option(min=0, help="Only this partition.")]
 OnlyTables = Annotated[
@@ -45,8 +38,6 @@ EventIds = Annotated[
 ]
 FromOffset = Annotated[int | None, typer.Option(min=0, help="From this offset.")]
 ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, exclusive.")]
-FromTime = Annotated[str | None, typer.Option(help="Appended at this time or later.")]
-ToTime = Annotated[str | None, typer.Option(help="Appended before this time.")]
 
 Listed = Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")]
 _LISTED: Final = 5
@@ -58,10 +49,8 @@ _EXECUTOR: Final = "harmless, because a command that has its outcome is not carr
 def group(
     service: Service,
     to_offset: StartOffset = None,
-    to_time: StartTime = None,
-    by_duration: StartAgo = None,
+    since: Since = None,
     to_earliest: StartEarliest = False,
-    shift_by: ShiftBy = None,
     topic: InputTopic = None,
     partition: InPartition = None,
     table: OnlyTables = None,
@@ -82,8 +71,8 @@ def group(
             " to change what it has stored of its Metastore, see:"
             f" {command_line('bridge accept-metastore', help=True)}"
         )
-    target = _target(to_offset, to_time, by_duration, to_earliest, shift_by)
-    with Replays(reachable(config), Progress()) as replays:
+    target = _target(to_offset, since, to_earliest)
+    with Replays(reachable(config)) as replays:
         plan = replays.plan_reset(
             service, target, topic=topic, partition=partition, tables=table or ()
         )
@@ -102,8 +91,7 @@ def events(
     partition: InPartition = None,
     from_offset: FromOffset = None,
     to_offset: ToOffset = None,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
+    since: Since = None,
     limit: Listed = 100,
     with_restores: WithRestores = False,
     execute: Execute = False,
@@ -114,7 +102,7 @@ def events(
 
     Records that can't be decoded are reported and left out.
     """
-    given = (table, event_id, partition, from_offset, to_offset, from_time, to_time)
+    given = (table, event_id, partition, from_offset, to_offset, since)
     if all(option is None for option in given):
         raise ConfigError("no events selected: add a filter, or --from-offset 0 for all of them")
     selection = Selection(
@@ -123,10 +111,9 @@ def events(
         partition=partition,
         from_offset=from_offset or 0,
         to_offset=to_offset,
-        from_time=moment(from_time) if from_time else None,
-        to_time=moment(to_time) if to_time else None,
+        from_time=since_of(since),
     )
-    with Replays(reachable(config), Progress()) as replays:
+    with Replays(reachable(config)) as replays:
         plan = replays.plan_events(topic, selection, limit)
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
@@ -139,28 +126,18 @@ def events(
 
 def _target(
     to_offset: int | None,
-    to_time: str | None,
-    by_duration: str | None,
+    since: str | None,
     to_earliest: bool,  # noqa: FBT001 - the option itself
-    shift_by: int | None,
 ) -> targets.Target:
-
-    given = (to_offset, to_time, by_duration, to_earliest or None, shift_by)
-    if sum(option is not None for option in given) != 1:
-        raise ConfigError(
-            "give exactly one of --to-offset, --to-time, --by-duration, --to-earliest or --shift-by"
-        )
+    if sum(option is not None for option in (to_offset, since, to_earliest or None)) != 1:
+        raise ConfigError("give exactly one of --since, --to-offset or --to-earliest")
     if to_offset is not None:
         return targets.ToOffset(to_offset)
-    if to_time is not None:
-        return targets.since(to_time, datetime.now(UTC))
-    if by_duration is not None:
-        return targets.ago(by_duration, datetime.now(UTC))
-    if shift_by is None:
+    if (moment := since_of(since)) is None:
         return targets.ToEarliest()
-    if shift_by >= 0:
-        raise ConfigError("--shift-by must be negative, e.g. -10: a replay only goes back")
-    return targets.RecordsBack(-shift_by)
+    if moment > datetime.now(UTC):
+        raise ConfigError(f"{since} is in the future: a replay starts from a time in the past")
+    return targets.ToMoment(moment)
 
 
 def _check_restores(restores: int, *, allowed: bool) -> None:

@@ -82,7 +82,7 @@ def restore(
         ):
             write(line)
         if not plan.is_empty:
-            write(f"To do it: {_request(plan, out and out.name)}")
+            write(f"To do it: {_request(plan, out.name if out else None)}")
         return
     fields = plan.model_dump(include={"savepoint", "plan_id", "instants", "files", "bytes"})
     fields |= {"resumes": plan.resumes, "locks_looked_at": liveness.checked_locks}
@@ -132,7 +132,8 @@ def _commits(
         else:
             commit = table.read_commit(instant)
             parts.append((commit.operation or target.action).lower())
-            parts.append(counted(sum(write.records for write in commit.writes), "row"))
+            if rows := sum(write.records for write in commit.writes):
+                parts.append(counted(rows, "row"))
         if stamp in publishers:
             parts.append(f"by {publishers[stamp]}")
         yield f"{', '.join(parts)} ({stamp})"
@@ -221,8 +222,8 @@ def clean(
 
 def _show(fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        text = size(shown) if name.endswith("bytes") else "-" if shown in (None, "") else shown
+        text = ", ".join(value) if isinstance(value, list) else value
+        text = size(value) if name.endswith("bytes") else "-" if text in {None, ""} else text
         write(f"{name.replace('_', ' ')}: {text}")
 
 

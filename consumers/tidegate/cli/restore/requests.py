@@ -66,7 +66,9 @@ def savepoint(
 def savepoint_removal(
     sending: Sending,
     table: TableName,
-    instant: Annotated[str, typer.Option(help="Instant of the savepoint.")],
+    savepoint: Annotated[
+        str, typer.Option("--savepoint", "--instant", help="Instant of the savepoint.")
+    ],
     reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
     location: Location = None,
     requested_by: RequestedBy = None,
@@ -80,7 +82,7 @@ def savepoint_removal(
         return publisher.request_savepoint_removal(
             table=table,
             location=found,
-            instant=instant,
+            instant=savepoint,
             reason=reason,
             requested_by=requested_by or getpass.getuser(),
             request_id=request_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Annotated, Final
@@ -133,9 +133,11 @@ def _text(values: Mapping[str, object], name: str) -> str:
 
 def _flat(value: object, path: str = "") -> dict[str, object]:
     """Every setting by its full name."""
-    if not isinstance(value, dict):
+    parts: Iterable[tuple[str, object]]
+    if isinstance(value, dict):
+        parts = ((f"{path}.{name}" if path else name, item) for name, item in value.items())
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        parts = ((f"{path}[{number}]", item) for number, item in enumerate(value))
+    else:
         return {path: value}
-    found: dict[str, object] = {}
-    for name, item in value.items():
-        found |= _flat(item, f"{path}.{name}" if path else name)
-    return found
+    return {name: item for part, inner in parts for name, item in _flat(inner, part).items()}

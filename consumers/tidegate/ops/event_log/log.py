@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import chain
@@ -15,10 +17,7 @@ from tidegate.events.holds import ANYWHERE
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS, Topic
 from tidegate.events.wire import Wire
-from tidegate.ops.event_log.joining import JoinedLog
-from tidegate.ops.event_log.logged import LoggedEvent
-from tidegate.ops.event_log.newest import NewestEvents
-from tidegate.ops.event_log.selection import EventFilter
+from tidegate.ops.event_log.logged import EventFilter, JoinedLog, LoggedEvent
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import translate_kafka_errors
@@ -39,6 +38,23 @@ _LOCATIONS: Final = 5
 ALL: Final = EventFilter()
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
 """The topics whose events name tables."""
+
+
+class NewestEvents(deque[LoggedEvent]):
+    """The newest events up to a limit, oldest first, without the bytes of their records."""
+
+    def __init__(self, limit: int, events: Iterable[LoggedEvent] = ()) -> None:
+        """Take events, and retain the last `limit` ones."""
+        super().__init__(maxlen=limit)
+        self.dropped = 0
+        """The number of older events that were dropped."""
+        for event in events:
+            self.add(event)
+
+    def add(self, logged: LoggedEvent) -> None:
+        """Take the next event."""
+        self.dropped += len(self) == self.maxlen
+        self.append(replace(logged, record=logged.record._replace(value=None, headers=())))
 
 
 class EventLog:
@@ -141,8 +157,8 @@ class EventLog:
     def _unknown(self, table: str, otherwise: str) -> ConfigError:
         names = {name for topic in TOPICS for name in self.tables(topic)}
         near = " or ".join(get_close_matches(table, names))
-        meant = f"; did you mean {near}?" if near else ";"
-        return ConfigError(f"no event names the table {table}{meant} {otherwise}")
+        meant = f"; did you mean {near}?" if near else ""
+        return ConfigError(f"no event names the table {table}{meant} ({otherwise})")
 
     def _wanted(
         self, records: Iterable[Record], wanted: EventFilter, joined: JoinedLog

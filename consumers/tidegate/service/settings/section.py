@@ -37,6 +37,5 @@ class Section(
     extra="forbid",
     hide_input_in_errors=True,
     populate_by_name=True,
-    use_attribute_docstrings=True,
 ):
     """A section of the settings. Unknown names are errors, and no error quotes a value."""

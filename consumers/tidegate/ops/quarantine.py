@@ -16,7 +16,7 @@ from tidegate.events import (
     table_identity,
 )
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.event_log.selection import EventFilter
+from tidegate.ops.event_log.logged import EventFilter
 from tidegate.service.settings import Settings
 
 _KINDS = frozenset({"CleaningStarted", "DirectoriesCleaned", "CleaningUndone", "QuarantineRemoved"})
