@@ -36,7 +36,7 @@ def restore(
     config: ConfigFile = None,
 ) -> None:
     """Show what a restore would delete. Exit code 1 if it would be refused."""
-    from tidegate.restores import plan_restore  # noqa: PLC0415 - needs fsspec
+    from tidegate.restores import plan_restore  # noqa: PLC0415 - reads tables
     from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415
     from tidegate.service.restore_rules import restore_settings, restored_by_hudi  # noqa: PLC0415
@@ -89,7 +89,7 @@ def savepoint_removal(
 
     The files stay until Hudi's own cleaner removes them.
     """
-    from tidegate.savepoints.freeing import plan_freeing  # noqa: PLC0415 - needs fsspec
+    from tidegate.savepoints.freeing import plan_freeing  # noqa: PLC0415 - reads tables
     from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def clean(
     config: ConfigFile = None,
 ) -> None:
     """Show what would be removed once a vacuum's holds are gone. Exit code 1 if refused."""
-    from tidegate.cleaning import Cleaner  # noqa: PLC0415 - needs fsspec
+    from tidegate.cleaning import Cleaner  # noqa: PLC0415 - reads tables
     from tidegate.coordinator.readers import command_for  # noqa: PLC0415
     from tidegate.events import VacuumFinished  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415

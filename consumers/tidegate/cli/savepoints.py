@@ -36,7 +36,7 @@ def list_savepoints(
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
     """
-    from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - needs fsspec
+    from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - reads tables
     from tidegate.service.assembly import savepoint_policy, table_work  # noqa: PLC0415
 
     settings = Settings.load(config)

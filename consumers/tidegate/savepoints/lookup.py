@@ -70,7 +70,7 @@ def read_commits(
         FormatError: a commit can't be read.
         NotFound: a commit was removed meanwhile.
     """
-    start, ahead, waits = 0, 1, "://" in table.location
+    start, ahead, waits = 0, 1, table.storage.can(table.location).is_remote
     before = _waited()
     read_commit = partial(HudiTable.read_commit, table.without_timeline())
     while start < len(commits):

@@ -39,7 +39,7 @@ def metastore_bridge(
     publisher = Publisher(
         source=SOURCE, prefix=prefix, config=connection, registry=settings.registry
     )
-    storage = Storage(settings.warehouse.storage)
+    storage = Storage(settings.warehouse.options)
     observer: Observer = UNOBSERVED
     if monitoring is not None:
         observer = BridgeMetrics(monitoring.metrics)

@@ -243,13 +243,31 @@ def _file_infos(parent: str, entries: Iterable[os.DirEntry[str]]) -> list[FileIn
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        mode, name = status.st_mode, entry.name
-        modified_ms = status.st_mtime_ns // _NANOSECONDS_PER_MS
-        is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
-        found.append(
-            FileInfo(name, f"{parent}/{name}", is_dir, status.st_size, modified_ms, is_link)
-        )
+        found.append(_file_info(entry.name, f"{parent}/{entry.name}", status))
     return found
+
+
+def _file_info(name: str, path: str, status: os.stat_result) -> FileInfo:
+    mode, modified_ms = status.st_mode, status.st_mtime_ns // _NANOSECONDS_PER_MS
+    is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
+    version = (status.st_ino, status.st_ctime_ns)
+    return FileInfo(name, path, is_dir, status.st_size, modified_ms, is_link, version)
+
+
+def entry_of(path: LocalPath) -> FileInfo:
+    """A file or directory as its parent's listing shows it. Raises as `opened_directory`."""
+    with located(path), opened_directory(path.parent) as directory:
+        return entry_in(directory, path)
+
+
+def entry_in(directory: int, path: LocalPath) -> FileInfo:
+    """The same, in the open directory of its parent.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+    """
+    status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+    return _file_info(path.name, str(path), status)
 
 
 def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:
@@ -280,20 +298,22 @@ def read_end(path: LocalPath, count: int) -> bytes:
     with located(path), opened_directory(path.parent) as directory:
         file = _open_file(directory, path, follow=False)
         try:
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode):
-                raise FormatError(f"{path} is not a regular file")
-            return os.pread(file, count, max(0, found.st_size - count))
+            return os.pread(file, count, max(0, _regular(file, path).st_size - count))
         finally:
             os.close(file)
 
 
-def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
+def _regular(file: int, path: LocalPath) -> os.stat_result:
     found = os.fstat(file)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(found.st_mode):
         raise FormatError(f"{path} is not a regular file")
+    return found
+
+
+def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
+    found = _regular(file, path)
     if found.st_size <= limit:
         with open(file, "rb", closefd=False) as content:
             # read() allocates its size, so read only what fstat reported, and more if it has grown
