@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Version = str | tuple[int, int] | None
+Version = str | int | None
 """Distinguishes a file from another one that took its name: inode and change time of a local file,
 ETag of an object. None: the store has none."""
 

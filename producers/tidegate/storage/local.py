@@ -25,6 +25,7 @@ _IS_DIR: Final = attrgetter("is_dir")
 MAX_DEPTH: Final = 100
 """Directories nested deeper than this below a root are refused: no table format needs them."""
 _NANOSECONDS_PER_MS: Final = 1_000_000
+_TIME_BITS: Final = 64
 
 
 class TooDeep(FormatError):  # noqa: N818 - states a finding
@@ -243,15 +244,14 @@ def _file_infos(parent: str, entries: Iterable[os.DirEntry[str]]) -> list[FileIn
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        found.append(_file_info(entry.name, f"{parent}/{entry.name}", status))
+        # inline: a call for every entry costs a tenth of the listing
+        mode, name = status.st_mode, entry.name
+        modified_ms = status.st_mtime_ns // _NANOSECONDS_PER_MS
+        is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
+        version = status.st_ino << _TIME_BITS | status.st_ctime_ns
+        path = f"{parent}/{name}"
+        found.append(FileInfo(name, path, is_dir, status.st_size, modified_ms, is_link, version))
     return found
-
-
-def _file_info(name: str, path: str, status: os.stat_result) -> FileInfo:
-    mode, modified_ms = status.st_mode, status.st_mtime_ns // _NANOSECONDS_PER_MS
-    is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
-    version = (status.st_ino, status.st_ctime_ns)
-    return FileInfo(name, path, is_dir, status.st_size, modified_ms, is_link, version)
 
 
 def entry_of(path: LocalPath) -> FileInfo:
@@ -266,8 +266,16 @@ def entry_in(directory: int, path: LocalPath) -> FileInfo:
     Raises:
         FileNotFoundError: it does not exist.
     """
-    status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
-    return _file_info(path.name, str(path), status)
+    found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+    return FileInfo(
+        path.name,
+        str(path),
+        stat.S_ISDIR(found.st_mode),
+        found.st_size,
+        found.st_mtime_ns // _NANOSECONDS_PER_MS,
+        stat.S_ISLNK(found.st_mode),
+        found.st_ino << _TIME_BITS | found.st_ctime_ns,
+    )
 
 
 def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
@@ -16,6 +15,22 @@ from tidegate.storage.store import MAX_READ, Capabilities, Store
 
 class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
     """Nothing exists at this location. The catcher treats it as absent."""
+
+
+class _MissingAt:
+    """Makes the errors of a store for a missing file NotFound. A class: it is entered often."""
+
+    __slots__ = ("location",)
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    def __enter__(self) -> None:
+        """Nothing is to be done."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+            raise NotFound(self.location) from error
 
 
 class Storage:
@@ -58,7 +73,8 @@ class Storage:
             FormatError: an object store has a key with an empty name there (`a//b`).
             PermanentError: the bucket of an object store does not exist.
         """
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             return sorted(store.children(where))  # names come first in the tuples
 
     def names(self, location: str) -> Sequence[str]:
@@ -66,7 +82,8 @@ class Storage:
 
         Raises: as `list`.
         """
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             return store.names(where)
 
     def kinds(self, location: str) -> Sequence[NamedEntry]:
@@ -76,7 +93,8 @@ class Storage:
 
         Raises: as `list`.
         """
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             return sorted(store.kinds(where))
 
     def entry(self, location: str) -> FileInfo | None:
@@ -85,7 +103,8 @@ class Storage:
         Raises: as `list`.
         """
         try:
-            with self._at_confined(location) as (store, where):
+            with _MissingAt(location):
+                store, where = self._confined(location)
                 return store.entry(where)
         except NotFound:
             return None
@@ -98,7 +117,8 @@ class Storage:
             TooDeep: directories are nested deeper than MAX_DEPTH.
             ReachedByLink, ConfinementError: as in `list`.
         """
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             yield from store.tree(where)
 
     def walk_each(
@@ -113,7 +133,8 @@ class Storage:
         """
         if any("/" in name or name in {"", ".", ".."} for name in names):
             raise ConfinementError(f"some are not names of directories in {location}: {names[:3]}")
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             return store.trees(where, names, parallel_map)
 
     def read(self, location: str, limit: int = MAX_READ) -> bytes:
@@ -129,24 +150,22 @@ class Storage:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the directories that this reader is confined to.
         """
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             return store.read(where, limit)
 
     def read_end(self, location: str, count: int) -> bytes:
         """Read the last bytes of a file, or all of a smaller one; raises as `read`."""
-        with self._at_confined(location) as (store, where):
+        with _MissingAt(location):
+            store, where = self._confined(location)
             return store.read_end(where, count)
 
-    @contextmanager
-    def _at_confined(self, location: str) -> Generator[tuple[Store, str]]:
-        """The store of a location, normalised and confined. What its calls miss is NotFound."""
+    def _confined(self, location: str) -> tuple[Store, str]:
+        """The store of a location that is in the directories of this reader; both normalised."""
         where, roots = normalise(location), self.confined_to
         if roots and not any(where == root or is_below(where, root) for root in roots):
             raise ConfinementError(f"{location} is outside the warehouse roots {roots}")
-        try:
-            yield self._at(where), where
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise NotFound(location) from error
+        return self._at(where), where
 
     def _at(self, location: str) -> Store:
         """The store of a normalised location.
