@@ -38,7 +38,7 @@ class Client(NamedTuple):
     """How a client lists the files of the folder, and removes them."""
 
     names: Callable[[], list[str]]
-    remove: Callable[[list[str]], object]
+    remove: Callable[[], object]
 
 
 def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
@@ -49,7 +49,7 @@ def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
         "tidegate",
         Client(
             lambda: [file.path for file in warehouse.walk(location)],
-            lambda _: warehouse.remove_tree(location),
+            lambda: warehouse.remove_tree(location),
         ),
     )
     objects, boto = clients_of(BUCKET, S3Options(**server.options()[f"s3://{BUCKET}"]))
@@ -58,13 +58,14 @@ def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
         pages = obstore.list(objects, FOLDER, chunk_size=PAGE)
         return [entry["path"] for page in pages for entry in page]
 
-    yield "obstore", Client(bare, lambda names: (obstore.delete(objects, names), bare()))
+    yield "obstore", Client(bare, lambda: (obstore.delete(objects, bare()), bare()))
 
     def by_boto() -> list[str]:
         pages = boto.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=FOLDER)
         return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
-    def remove_by_boto(names: list[str]) -> None:
+    def remove_by_boto() -> None:
+        names = by_boto()
         for start in range(0, len(names), PAGE):
             keys = [{"Key": name} for name in names[start : start + PAGE]]
             boto.delete_objects(Bucket=BUCKET, Delete={"Objects": keys, "Quiet": True})
@@ -79,7 +80,7 @@ def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
         def find() -> list[str]:
             return list(fs.find(f"{BUCKET}/{FOLDER}"))
 
-        yield "s3fs", Client(find, lambda names: (fs.rm(names), find()))
+        yield "s3fs", Client(find, lambda: (fs.rm(find()), find()))
 
 
 def cost_of(act: Callable[[], object]) -> Cost:
@@ -101,7 +102,7 @@ def measure(server: S3Server, files: int) -> dict[str, tuple[Cost, Cost]]:
         if len(listed) != files:
             raise SystemExit(f"{name} lists {len(listed)} of {files} files")
         listing = min(cost_of(client.names) for _ in range(3))
-        found[name] = listing, cost_of(lambda: client.remove(listed))  # noqa: B023 - called at once
+        found[name] = listing, cost_of(client.remove)
         if left := server.all_keys():
             raise SystemExit(f"{name} left {len(left)} files")
     return found

@@ -25,6 +25,7 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
         "publish condemned": "its output is JSON",
         "publish lock-released": "its output is JSON",
         "config init": "its output is a settings file",
+        "spark-archive": "its output is settings",
         "run": "a service: its log is JSON where it is not a terminal",
         "monitor": "a service",
         "bridge metastore": "a service",
@@ -94,7 +95,7 @@ def test_exit_codes_are_in_the_help_of_what_exits_by_them(name: str) -> None:
 ROW: Final = {
     "id": "518e8f86-1234-5678-9abc-def012345678",
     "at": "2026-11-21T04:15:51.845Z",
-    "service": "savepoint-policy",
+    "service": "coordinator",
     "origin": "tidegate.commits/3/471123",
     "table": "lake.sales.orders_of_the_last_century",
     "state": "open",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.dashboard import PANELS, PROBLEMS
 from support.deployment import Deployment, end
 from support.waiting import wait_for
 from support.watching import (
@@ -45,8 +47,8 @@ class Watched:
     """A gate, the monitor and a Prometheus that scrapes both."""
 
     def __init__(self, place: Deployment, stack: ExitStack) -> None:
-        self.place, self.group = place, f"{place.prefix}.reader-gate"
-        self.gate = place.run("reader-gate")
+        self.place, self.group = place, f"{place.prefix}.coordinator"
+        self.gate = place.run("coordinator")
         self.monitor = run_monitor(place.settings_file("monitor", {}), place.folder)
         stack.callback(end, self.monitor)
         self.ports = {"tidegate": port_of(self.gate), "tidegate-monitor": port_of(self.monitor)}
@@ -59,7 +61,7 @@ class Watched:
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)
         seen = read_snapshot(settings, now - timedelta(hours=1), now)
-        return next(service for service in seen.services if service.name == "reader-gate")
+        return next(service for service in seen.services if service.name == "coordinator")
 
     def logged(self, text: str, child: Child | None = None) -> int:
         """How many lines of a log, by default the gate's, have this text."""
@@ -72,9 +74,20 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
+def problems(prometheus: Prometheus) -> int:
+    """What the dashboard's first tile shows."""
+    [series] = prometheus.query(PROBLEMS)
+    return int(series["value"][1])
+
+
 def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
     watched = Watched(place, stack)
     prometheus = watched.prometheus
+    queries = [query for panel in PANELS for query, _ in panel.queries]
+    unknown = [it for it in queries if not prometheus.answers(re.sub(r"\$__\w+", "1m", it))]
+    assert unknown == []
+    # the three services that this deployment does not start
+    wait_for("the first tile", lambda: problems(prometheus) == 3)
     assert not prometheus.would_alert("TidegateProcessDown")
     assert not prometheus.would_alert("TidegateServiceWithoutMembers", consumergroup=watched.group)
 
@@ -88,7 +101,9 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
         ),
     )
     assert watched.status().problem == "it is not running"
-    again = place.run("reader-gate", "again")
+    # its process, its group, and the three from before
+    wait_for("the first tile", lambda: problems(prometheus) == 5)
+    again = place.run("coordinator", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))
 

@@ -26,8 +26,7 @@ from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.dead_letter import read_dead_letter
-from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.ops.replay.events import SelectedEvent, Selection, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -168,7 +167,7 @@ def test_before_the_body_stands_the_id_even_where_there_is_a_guid(
 def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
-    bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
+    bus, recorder, wire = memory_bus(), Recorder(), Wire(schemas)
     bus.send([wire.serialize(commit(number), TOPIC) for number in range(3)])
     decider = CoordinatorLoop(EveryThird(), bus, wire=wire)
     while decider.step(0):

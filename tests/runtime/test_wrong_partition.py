@@ -14,8 +14,7 @@ from support.samples import (
 )
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.events.keys import partition_of
-from tidegate.ops.dead_letters.dead_letter import read_dead_letter
-from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.runtime.executor.loop import ExecutorLoop
 
 TABLE = "lake.sales.orders"
@@ -25,7 +24,7 @@ DEAD = "tidegate.dead-letters"
 
 
 def test_a_deciders_event_on_the_wrong_partition_is_dead_lettered_with_the_right_one() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     bus.send([message(commit(n))._replace(partition=WRONG) for n in range(3)])
     loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):

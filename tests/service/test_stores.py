@@ -12,7 +12,8 @@ from support.s3 import S3Server
 from support.samples import memory_bus
 from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine
 from tidegate.errors import ConfigError
-from tidegate.service.assembly import DECIDERS, EXECUTORS, assemble, second_source, table_work
+from tidegate.service.assembly import assemble, second_source, table_work
+from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import remote
 
@@ -26,13 +27,13 @@ def settings(*roots: str, stores: dict[str, Any] | None = None, **cleaning: obje
 @pytest.mark.parametrize("root", ["gs://lake/x", "hdfs://name/x", "viewfs://x/y", "nothing://x/y"])
 def test_no_executor_starts_where_no_table_can_be_changed(name: str, root: str) -> None:
     with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*file systems and on S3"):
-        assemble(name, settings("/lake", root), memory_bus(*DECIDERS, partitions=1))
+        assemble(name, settings("/lake", root), memory_bus(partitions=1))
 
 
 def test_a_cleaner_starts_on_s3(s3: S3Server) -> None:
     cleaning = {"after_expiry": "delete", "confirm_with": "nothing"}
     accepted = settings("s3a://lake/x", stores=s3.settings("lake"), **cleaning)
-    loop = assemble("cleaner", accepted, memory_bus(*DECIDERS, partitions=1))
+    loop = assemble("cleaner", accepted, memory_bus(partitions=1))
     loop.close()
 
 
@@ -40,7 +41,7 @@ def test_a_cleaner_starts_on_s3(s3: S3Server) -> None:
 def test_no_executor_starts_on_a_bucket_that_does_not_exist(name: str, s3: S3Server) -> None:
     gone = settings("/lake", "s3://gone/x", stores=s3.settings("gone"), after_expiry="delete")
     with pytest.raises(ConfigError, match=r"warehouse root s3://gone/x: .*: NoSuchBucket"):
-        assemble(name, gone, memory_bus(*DECIDERS, partitions=1))
+        assemble(name, gone, memory_bus(partitions=1))
 
 
 def test_an_executor_starts_while_a_store_is_away(s3: S3Server) -> None:
@@ -58,7 +59,7 @@ def test_no_executor_starts_on_s3_without_its_clients(monkeypatch: pytest.Monkey
 def test_a_cleaner_on_an_object_store_without_a_metastore_starts_only_if_that_is_accepted(
     s3: S3Server,
 ) -> None:
-    bus = memory_bus(*DECIDERS, partitions=1)
+    bus = memory_bus(partitions=1)
     unsaid = settings("s3://lake/x", stores=s3.settings("lake"), after_expiry="delete")
     with pytest.raises(ConfigError, match="nothing would confirm what the"):
         assemble("cleaner", unsaid, bus)
@@ -87,7 +88,7 @@ def test_what_confirms_a_removal_is_the_metastore_where_there_is_one_else_quaran
 def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
     cleaning: dict[str, object], s3: S3Server
 ) -> None:
-    bus, stores = memory_bus(*DECIDERS, partitions=1), s3.settings("lake")
+    bus, stores = memory_bus(partitions=1), s3.settings("lake")
     with pytest.raises(ConfigError, match=r"no atomic rename: s3://lake/x\."):
         assemble("cleaner", settings("s3://lake/x", "/lake", stores=stores, **cleaning), bus)
 

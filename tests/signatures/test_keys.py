@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from tidegate.cli import main
 from tidegate.errors import ConfigError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
-from tidegate.service.assembly import authorizer, subject_of
+from tidegate.service.assembly import authorizer
 from tidegate.service.settings import InvalidSettingsError, Settings
 from tidegate.signatures import PublicKey, SigningKey
 from tidegate.signatures.keys import exposure
@@ -132,7 +133,6 @@ def test_keys_of_openssl_are_keys() -> None:
     key = ed25519.Ed25519PrivateKey.generate()
 
     assert SigningKey(pem(key)).key_id != EVE.key_id
-    assert subject_of("reader-gate", settings(entry())).name == "reader-gate"
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:
@@ -215,3 +215,11 @@ def test_a_key_of_the_metastores_tls_that_others_may_read_is_refused(tmp_path: P
 
     with pytest.raises(ConfigError, match=f"chmod 600 {key}"):
         MetastoreClient(MetastoreSettings(uri="thrift://127.0.0.1:1", tls=tls)).snapshot()
+
+
+def test_a_pipe_is_not_a_private_key_and_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "ana.pem"
+    os.mkfifo(pipe, 0o600)
+
+    with pytest.raises(ConfigError, match="is not a file"):
+        SigningKey.read(pipe)

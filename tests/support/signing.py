@@ -15,6 +15,7 @@ from tidegate.events import (
     Answer,
     CleaningReleased,
     Command,
+    Event,
     Outcome,
     RestoreFailed,
     RestoreRejected,
@@ -71,7 +72,7 @@ def cleaning() -> CleaningReleased:
     return CleaningReleased(
         table="lake.sales.orders",
         location="/lake/orders",
-        source="reader-gate",
+        source="coordinator",
         caused_by="vacuum-1",
         occurred_at=NOON,
         kind=VacuumKind.MAJOR,
@@ -83,13 +84,13 @@ def cleaning() -> CleaningReleased:
 
 
 def signed(
-    command: Command,
+    command: Event,
     key: SigningKey = ANA,
     *,
     ago: timedelta = timedelta(),
     prefix: str = "tidegate",
 ) -> Message:
-    """The message of a command, signed `ago` before now."""
+    """The message of an event, signed `ago` before now."""
     signer = Signer(key, clock=lambda: datetime.now(UTC) - ago)
     return signer.sign(command, message(command, prefix))
 

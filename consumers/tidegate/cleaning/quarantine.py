@@ -8,13 +8,12 @@ removed one is never put back.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
 from tidegate.bounded_json import MAX_SMALL
-from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.quarantine_record import (
@@ -28,7 +27,7 @@ from tidegate.cleaning.quarantine_record import (
     dump_undone,
     parse_undone,
 )
-from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
+from tidegate.cleaning.removal import NotRemoved, listed_files, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
@@ -45,6 +44,8 @@ class MoveAside:
     warehouse: Warehouse
     location: str
     record: QuarantineRecord
+    go_on: Callable[[], None] = lambda: None
+    """Called before each directory; what it raises ends the moves."""
     _entry: str | None = None
 
     def __call__(self, plan: CleaningPlan) -> list[NotRemoved]:
@@ -75,7 +76,10 @@ class MoveAside:
     ) -> list[NotRemoved]:
         warehouse, location = self.warehouse, self.location
         with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
-            answers = [_moved(moves, folder, directory, products) for directory in phase]
+            answers: list[NotRemoved | None] = []
+            for directory in phase:
+                self.go_on()
+                answers.append(_moved(moves, folder, directory, products))
         if markers := [directory.marker_path for directory in phase if directory.has_marker]:
             warehouse.remove_files(markers)
         return [answer for answer in answers if answer is not None]

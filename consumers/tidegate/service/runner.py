@@ -20,13 +20,12 @@ from confluent_kafka import KafkaException
 from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.events.roles import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import (
-    DECIDERS,
-    EXECUTORS,
     SERVICES,
     Loop,
     assemble,
@@ -34,6 +33,7 @@ from tidegate.service.assembly import (
     instance_ids,
 )
 from tidegate.service.bridge_assembly import metastore_bridge
+from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics
@@ -126,16 +126,14 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
     bus = KafkaBus(settings.connection(), session, instance_ids(settings, names))
     if any(name in SERVICES for name in names):  # others are refused by their assembly
         bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)
+    require_declared_topics(settings.connection(), settings.topics, names)
     with ExitStack() as stack:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None or wanted.traces:
             monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces)
         if monitoring and wanted.port is not None:
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
-        loops = _assemble_all(names, settings, bus, monitoring)
-        # the rest of the time is for the end of the interpreter
-        _run_loops(loops, bus, stop, 0.9 * settings.services.stop_seconds)
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
+        _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop, settings)
 
 
 def _run_bridge(settings: Settings, stop: threading.Event) -> None:
@@ -144,29 +142,38 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None:
             monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         loop = metastore_bridge(settings, bus, monitoring)
-        _run_loops({METASTORE_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+        _run_loops({METASTORE_BRIDGE: loop}, bus, stop, settings)
 
 
 def _run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
     bus = _bus_of_bridges(settings)
     loop = hudi_bridge(settings, bus)
-    _run_loops({HUDI_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+    _run_loops({HUDI_BRIDGE: loop}, bus, stop, settings)
 
 
 def _bus_of_bridges(settings: Settings) -> KafkaBus:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session)
     bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
+    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES])
     return bus
 
 
 def _run_loops(
-    loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event, stop_seconds: float
+    loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event, settings: Settings
 ) -> None:
-    log.info("tidegate %s runs %s", version("tidegate"), ", ".join(loops))
+    # the rest of the time is for the end of the interpreter
+    stop_seconds = 0.9 * settings.services.stop_seconds
+    log.info(
+        "tidegate %s runs %s on %s, topics %s.*; SIGTERM or Ctrl-C stops it. Next: %s",
+        version("tidegate"),
+        ", ".join(loops),
+        settings.connection()["bootstrap.servers"],
+        settings.topics.prefix,
+        command_line("status"),
+    )
     faults: SimpleQueue[BaseException] = SimpleQueue()
     threads = [
         threading.Thread(target=_run, args=(name, loop, stop, faults), name=name, daemon=True)

@@ -8,10 +8,15 @@ from support.samples import NOON, commit, message
 from tidegate.errors import PermanentError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
-from tidegate.ops.dead_letters.origin import difference, is_destructive
-from tidegate.ops.dead_letters.resolution import discarded_event, redriven_message
-from tidegate.ops.dead_letters.selection import DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import (
+    DeadLetter,
+    DeadLetterFilter,
+    difference,
+    discarded_event,
+    is_destructive,
+    read_dead_letter,
+    redriven_message,
+)
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter, uncopied, without_value
@@ -25,7 +30,7 @@ def original(sent: Message, offset: int = 7) -> Record:
 
 
 def set_aside(
-    sent: Message, offset: int = 7, service: str = "savepoint-policy", error: str = "no luck"
+    sent: Message, offset: int = 7, service: str = "coordinator", error: str = "no luck"
 ) -> DeadLetter:
     """The dead listed of a message, as it is read from its topic."""
     record = original(sent, offset)
@@ -43,7 +48,7 @@ def test_a_dead_letter_has_its_message_its_origin_and_its_reason() -> None:
 
     listed = set_aside(sent)
 
-    assert listed.service == "savepoint-policy"
+    assert listed.service == "coordinator"
     assert (listed.origin, listed.origin_offset) == (COMMITS_2, 7)
     assert listed.error == "no luck"
     assert listed.table == "lake.sales.orders"

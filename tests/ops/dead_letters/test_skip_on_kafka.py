@@ -16,14 +16,14 @@ from tidegate.events import DeadLetterDiscarded
 from tidegate.ops.groups import GroupInUseError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-SERVICE = "savepoint-policy"
+SERVICE = "coordinator"
 
 
 def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: str) -> Any:  # noqa: ANN401
     number, offset = map(str, at)
     file = str(place.folder / "tidegate.toml")
     where = ("--topic", topic, "--partition", number, "--offset", offset)
-    why = ("--because", "it crashes the client", "--requested-by", "ana", "--json", "-c", file)
+    why = ("--reason", "it crashes the client", "--requested-by", "ana", "--json", "-c", file)
     answer = CliRunner().invoke(app, ["skip", "--service", service, *where, *why, *options])
     if answer.exception and not isinstance(answer.exception, SystemExit):
         raise answer.exception

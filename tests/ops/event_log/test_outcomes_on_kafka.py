@@ -38,7 +38,6 @@ from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.records import BATCH
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -80,7 +79,7 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> P
         f'[topics]\nprefix = "{prefix}"\npartitions = 3\n'
     )
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     place = Place(bootstrap_servers, prefix, file)
     one, two = restore_request("restore-1"), restore_request("restore-2", CUSTOMERS)
     publish(
@@ -146,7 +145,7 @@ def test_for_people_an_outcome_is_one_line(place: Place) -> None:
     [line] = place.call("-t", ORDERS, "--kind", "RestoreCompleted").splitlines()
 
     assert f"  {ORDERS}  RestoreCompleted  to 20261121041551845: 1 instant rolled back" in line
-    assert line.endswith("3 files deleted; requested by ana (a bad load); took 1.5 s")
+    assert line.endswith("3 files deleted; requested by ana, unsigned (a bad load); took 1.5 s")
 
 
 def test_of_a_table_named_exactly_only_its_partition_is_read(

@@ -15,7 +15,7 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import NOON, commit, release
-from tidegate.cli.status import _show as show
+from tidegate.cli.look.status import _show as show
 from tidegate.events import (
     Event,
     SavepointCreated,
@@ -33,7 +33,7 @@ from tidegate.runtime.bus import Partition, Record
 if TYPE_CHECKING:
     import pytest
 
-GATE: dict[str, Any] = {"source": "reader-gate", "occurred_at": NOON}
+GATE: dict[str, Any] = {"source": "coordinator", "occurred_at": NOON}
 
 
 def after(*events: Event | None) -> Recent:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 import tidegate.service.settings
 from tidegate.errors import ConfigError
+from tidegate.errors.validation import FORMS
+from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.restores import LivenessSettings
 from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings
@@ -172,14 +175,14 @@ def test_a_variable_of_the_environment_wins_over_the_file(
     monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "environment")
     monkeypatch.setenv("TIDEGATE_WAREHOUSE__ROOTS", '["/lake"]')
     monkeypatch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", "environment:1")
-    monkeypatch.setenv("TIDEGATE_SERVICES__READER_GATE__RETRIES__ATTEMPTS", "7")
+    monkeypatch.setenv("TIDEGATE_SERVICES__COORDINATOR__RETRIES__ATTEMPTS", "7")
 
     settings = Settings.load(file)
 
     assert (settings.topics.prefix, settings.topics.partitions) == ("environment", 3)
     assert settings.warehouse.roots == ("/lake",)
     assert settings.connection() == {"client.id": "file", "bootstrap.servers": "environment:1"}
-    assert settings.services.limits_of("reader-gate").retries.attempts == 7
+    assert settings.services.limits_of("coordinator").retries.attempts == 7
 
 
 def test_a_variable_wins_over_a_setting_under_its_old_name(
@@ -299,3 +302,19 @@ def test_settings_that_are_nested_without_end_are_an_error_of_one_line(file: Pat
 
     with pytest.raises(ConfigError, match="nested too deep"):
         Settings.load(file)
+
+
+@pytest.mark.parametrize("model", [Settings, *EVENT_TYPES.values()])
+def test_every_pattern_that_people_can_miss_is_explained_in_words(model: type[BaseModel]) -> None:
+    assert set(patterns(model.model_json_schema())) <= FORMS.keys()
+
+
+def patterns(schema: object) -> Iterator[str]:
+    """The regular expressions in a JSON schema."""
+    if isinstance(schema, dict):
+        if isinstance(found := schema.get("pattern"), str):
+            yield found
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from patterns(part)

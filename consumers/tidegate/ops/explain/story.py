@@ -30,7 +30,7 @@ from tidegate.events import (
     UnknownTableResolved,
     VacuumFinished,
 )
-from tidegate.events.verdict import Verdict, answered_by, verdict_of
+from tidegate.events.verdict import Verdict, answered_by
 from tidegate.ops.dead_letters import ListedDeadLetter
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.waiting import PendingVacuum
@@ -43,8 +43,8 @@ _SERVICES: Mapping[type[Command], str] = {
     AbortedCleaningReleased: "the cleaner",
     CleaningUndoRequested: "the cleaner",
     QuarantineRemovalRequested: "the cleaner",
-    CleaningHoldRequested: "the reader gate",
-    CleaningHoldRemovalRequested: "the reader gate",
+    CleaningHoldRequested: "the coordinator",
+    CleaningHoldRemovalRequested: "the coordinator",
 }
 
 
@@ -116,7 +116,7 @@ class Story:
         for event_id in vacuums:
             if event_id not in known | released:
                 yield (
-                    f"vacuum {event_id} is neither waiting nor released: the reader gate has"
+                    f"vacuum {event_id} is neither waiting nor released: the coordinator has"
                     " not read it yet, or its release is older than the shown events; see:"
                     f" {command_line('status')}"
                 )
@@ -151,7 +151,7 @@ class _Answers:
 
     def add(self, outcome: Outcome) -> None:
         """Take the next outcome."""
-        self.verdicts.add(verdict_of(outcome))
+        self.verdicts.add(outcome.verdict)
         self.last = type(outcome).__name__
         self.waits = None
         if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
@@ -200,7 +200,7 @@ def _step(command: Command, answers: _Answers) -> str | None:
 
 
 def _remove_hold(table: str) -> str:
-    return command_line("hold remove", table, because="no longer needed")
+    return command_line("hold remove", table, reason="no longer needed")
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:

@@ -33,8 +33,8 @@ from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
-from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
+from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 
 _BATCH: Final = 500
@@ -45,12 +45,12 @@ LISTED: Final = 100
 class Replays:
     """The operations of `tidegate replay`. Plans only read; `reset` and `publish` execute them."""
 
-    def __init__(self, settings: Settings, progress: Observer = iter) -> None:
-        """Connect to the cluster of the settings; records that are read pass through `progress`."""
+    def __init__(self, settings: Settings) -> None:
+        """Connect to the cluster of the settings."""
         connection = settings.connection()
         prefix = self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus, progress)
+        self._log = TopicReader(connection, self._bus)
         admin = AdminClient({**connection, "log_level": 0})
         self._groups = Groups(admin, KafkaMetadata(connection))
         self._positions = GroupPositions(self._bus, self._log, self._groups, prefix)
@@ -101,7 +101,7 @@ class Replays:
         return replace(plan, restores=self._restores(plan))
 
     def reset(self, plan: GroupReplay) -> None:
-        """Reset a group: a decider's changelog first, then the offsets.
+        """Reset a group: the coordinator's changelog first, then the offsets.
 
         Raises:
             GroupInUseError: the service was started meanwhile; its offsets are unchanged.
@@ -110,7 +110,7 @@ class Replays:
         if not plan.resets:
             return
         self._groups.check_unused(plan.group)
-        if plan.service in DECIDERS:
+        if plan.service == COORDINATOR:
             reset_state(self._bus, self._prefix, plan)
         self._groups.set_offsets(
             plan.group, {reset.partition: reset.to_offset for reset in plan.resets}

@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
+from tidegate.errors import validation
 from tidegate.events.roles import SERVICES
 from tidegate.service.settings.section import Section
 
@@ -16,8 +17,8 @@ _WINDOW: Final = 100
 class RetrySettings(Section, frozen=True):
     """How transient faults are retried; each service has its own defaults.
 
-    After the last attempt an executor dead-letters the command; a decider, which depends on nothing
-    but the broker, stops.
+    After the last attempt an executor dead-letters the command; the coordinator, which depends on
+    nothing but the broker, stops.
     """
 
     attempts: int | None = Field(default=None, ge=1)
@@ -47,7 +48,7 @@ class DeadLetterSettings(Section, frozen=True):
 
 def _instance_id() -> str | None:
     """A field for a process's name among those of a service."""
-    field: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9._-]{1,100}$")
+    field: str | None = Field(default=None, pattern=validation.HEADER)
     return field
 
 
@@ -113,10 +114,9 @@ class ServiceSettings(Section, frozen=True):
     """
     retries: RetrySettings = RetrySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
-    savepoint_policy: Limits = _limits_of("savepoint-policy")
+    coordinator: Limits = Limits()
     savepoint_writer: Limits = _limits_of("savepoint-writer")
     restorer: Limits = Limits()
-    reader_gate: Limits = _limits_of("reader-gate")
     cleaner: Limits = Limits()
 
     @model_validator(mode="after")
