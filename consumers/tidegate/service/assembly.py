@@ -69,12 +69,7 @@ from tidegate.service.settings.savepoints import (
     SavepointRule,
     TierSettings,
 )
-from tidegate.service.stores import (
-    require_drivers,
-    require_renames,
-    require_tested_stores,
-    untested,
-)
+from tidegate.service.stores import remote, require_places, require_renames, require_stores
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
 from tidegate.storage import Storage
@@ -97,15 +92,15 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
     """What an executor works with: the tables it may change, and where it processes many files.
 
     Raises:
-        ConfigError: no warehouse root is configured, or one is on a store that was never tested.
+        ConfigError: no warehouse root is configured, or one is where no table can be changed.
     """
-    warehouse = settings.warehouse
-    roots = WarehouseRoots.of(*warehouse.roots)
-    require_tested_stores(warehouse.roots, allow_untested=warehouse.allow_untested_stores)
-    require_drivers(warehouse.roots)
+    roots = WarehouseRoots.of(*settings.warehouse.roots)
+    require_stores(roots.roots)
+    warehouse = Warehouse(roots, settings.warehouse.options)
+    require_places(warehouse)
     spark = SparkMap(lazy_session(settings.spark.conf), deadline=settings.spark.job_seconds)
     parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
-    return Warehouse(roots, warehouse.storage), parallel_map
+    return warehouse, parallel_map
 
 
 def savepoint_policy(settings: Settings) -> SavepointPolicy:
@@ -181,7 +176,7 @@ def second_source(settings: Settings) -> SecondSource:
         return MetastoreSource(
             watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
         )
-    if found := untested(roots):
+    if found := remote(roots):
         raise ConfigError(
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
             f" object stores have no quarantine: {', '.join(found)}. Set uri in"
@@ -443,7 +438,7 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
             bus,
             prefix,
             settings=watched,
-            storage=Storage(settings.warehouse.storage),
+            storage=Storage(settings.warehouse.options),
             publish=lambda events: publisher.publish(*events),
             make_reader=make_reader,
             connection=connection,

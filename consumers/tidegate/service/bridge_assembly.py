@@ -46,7 +46,7 @@ def metastore_bridge(
         registry=settings.registry,
         sign_with=settings.security.sign_with,
     )
-    storage = Storage(settings.warehouse.storage)
+    storage = Storage(settings.warehouse.options)
     observer: Observer = UNOBSERVED
     if monitoring is not None:
         observer = BridgeMetrics(monitoring.metrics)

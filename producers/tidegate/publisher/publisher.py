@@ -155,8 +155,8 @@ class Publisher:
 
         Args:
             table: The table as catalog.database.table.
-            location: Absolute path or URI of its root directory. A remote one needs fsspec and the
-                package of the file system (s3fs, gcsfs).
+            location: Absolute path or URI of its root directory. S3 needs the extra `[s3]`, another
+                remote one fsspec and the package of the file system (gcsfs).
 
         Raises:
             NoSuchTable: there is no Hudi table.
