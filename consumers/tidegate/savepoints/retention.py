@@ -162,7 +162,7 @@ def kept_until(rule: PolicyRule | None, savepoint: Savepoint) -> datetime | None
 def _serves(tier: TierRule, savepoint: Savepoint) -> bool:
     """Whether a savepoint of the policy counts for a tier.
 
-    Any does for a period and for every commit. For the others its mark says what it was made for.
+    Any does for a period and for every commit. For the others its mark names its purposes.
     """
     return tier.tier in PERIODIC or tier.tier is Tier.EVERY_COMMIT or tier.tier in savepoint.tiers
 
