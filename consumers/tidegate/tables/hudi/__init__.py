@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from tidegate.tables.hudi.opening import open_table
 from tidegate.tables.hudi.outcome_store import OutcomeStore, remove_before
-from tidegate.tables.hudi.timeline_writer import TimelineWriter, with_checksum
+from tidegate.tables.hudi.timeline_writer import TimelineWriter
 
 __all__ = [
     "OutcomeStore",
     "TimelineWriter",
     "open_table",
     "remove_before",
-    "with_checksum",
 ]
