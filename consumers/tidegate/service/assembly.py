@@ -34,7 +34,7 @@ from tidegate.events import CleaningMode
 from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
-from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
@@ -50,7 +50,6 @@ from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
-    SavepointPolicyService,
     SavepointWriter,
     Tier,
     TierRule,
@@ -116,7 +115,8 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
         pattern=rule.tables,
         tiers=tuple(_tier_rule(name, tier) for name, tier in tiers.items()),
         min_gap=rule.min_gap or timedelta(0),
-        max_count=rule.maximum() if tiers else None,
+        max_count=rule.max_count,
+        adopts=rule.adopts,
     )
 
 
@@ -240,7 +240,7 @@ def _executor(
     warehouse, parallel_map = table_work(settings)
     executor = kind(warehouse, parallel_map, _now)
     if observed:
-        executor, bus = measured_executor(executor, observed), ObservedBus(bus, observed)
+        executor, bus = measured_executor(executor, observed), observed_bus(bus, observed)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
     return ExecutorLoop(
         executor,
@@ -271,7 +271,9 @@ def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | 
     def writer(
         warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
     ) -> SavepointWriter:
-        return SavepointWriter(warehouse, files, clock, partial(most_derived, settings))
+        return SavepointWriter(
+            warehouse, files, clock, partial(most_derived, settings), savepoint_policy(settings)
+        )
 
     return _executor(writer, settings, bus, observed)
 
@@ -338,14 +340,14 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
 
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
-    policy = SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
-    return Subjects(ReaderGate(alarms=alarms(settings)), SavepointSubject(policy))
+    savepoints = SavepointSubject(savepoint_policy(settings), condemned_rules(settings))
+    return Subjects(ReaderGate(alarms=alarms(settings)), savepoints)
 
 
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     subject: Subject = subjects(settings)
     if observed:
-        subject, bus = measured_subject(subject, observed), ObservedBus(bus, observed)
+        subject, bus = measured_subject(subject, observed), observed_bus(bus, observed)
     retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     sign = _signer(settings)
