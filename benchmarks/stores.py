@@ -127,7 +127,7 @@ def lines(found: dict[str, tuple[Cost, Cost]], files: int) -> Iterator[Line]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--server", choices=["minio", "versitygw", "moto"], default="versitygw")
     parser.add_argument("--json", action="store_true")

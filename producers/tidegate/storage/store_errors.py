@@ -23,52 +23,24 @@ def _gone(message: str) -> Exception:
     return FileNotFoundError(errno.ENOENT, message)
 
 
-_OF_CODES: Final[tuple[tuple[Callable[[str], Exception], frozenset[str]], ...]] = (
+_OF_CODES: Final[tuple[tuple[Callable[[str], Exception], str], ...]] = (
+    # 400 without a name is that of a HEAD request with credentials that have expired
     (
         _denied,
-        frozenset(
-            [
-                "400",  # without a name, so of a HEAD request: of credentials that expired
-                "401",
-                "403",
-                "AccessDenied",
-                "AccountProblem",
-                "AllAccessDisabled",
-                "ExpiredToken",
-                "Forbidden",
-                "InvalidAccessKeyId",
-                "InvalidToken",
-                "RequestTimeTooSkewed",
-                "SignatureDoesNotMatch",
-            ]
+        (
+            "400|401|403|AccessDenied|AccountProblem|AllAccessDisabled|ExpiredToken|Forbidden"
+            "|InvalidAccessKeyId|InvalidToken|RequestTimeTooSkewed|SignatureDoesNotMatch"
         ),
     ),
     (
         TransientError,
-        frozenset(
-            [
-                "409",
-                "429",
-                "500",
-                "502",
-                "503",
-                "504",
-                "ConditionalRequestConflict",
-                "InternalError",
-                "OperationAborted",
-                "RequestTimeout",
-                "ServiceUnavailable",
-                "SlowDown",
-                "Throttling",
-                "ThrottlingException",
-            ]
+        (
+            "409|429|5..|ConditionalRequestConflict|InternalError|OperationAborted|RequestTimeout"
+            "|ServiceUnavailable|SlowDown|Throttling|ThrottlingException"
         ),
     ),
-    (_gone, frozenset(["404", "NoSuchKey", "NoSuchVersion", "NotFound"])),
-    (
-        PermanentError,
-        frozenset(["301", "InvalidBucketName", "NoSuchBucket", "PermanentRedirect"]),
-    ),
+    (_gone, "404|NoSuchKey|NoSuchVersion|NotFound"),
+    (PermanentError, "301|InvalidBucketName|NoSuchBucket|PermanentRedirect"),
 )
 """The codes of S3's answers, by their meaning."""
 
@@ -118,7 +90,7 @@ def store_errors(location: str) -> Generator[None]:
 
 def error_of(code: str, message: str) -> Exception | None:
     """The error for a code of a store's answer; None for an unknown code."""
-    return next((kind(message) for kind, codes in _OF_CODES if code in codes), None)
+    return next((kind(message) for kind, named in _OF_CODES if re.fullmatch(named, code)), None)
 
 
 def _translated(error: Exception, location: str) -> Exception | None:
