@@ -66,7 +66,7 @@ def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:
 
 
 def test_the_topics_of_others_that_it_may_not_see_are_a_warning(kafka: SecureKafka) -> None:
-    found = look(kafka, kafka.login("coordinator"), "coordinator")
+    found = look(kafka, kafka.login("cleaner"), "cleaner")
 
     assert found["topics"].state is Status.WARN
     assert found["topics"].seen.startswith("unknown: topic lake.commits: ")
