@@ -1,4 +1,4 @@
-"""All five services on one bus: bad input gets a clear answer of its own and changes nothing."""
+"""All services on one bus: bad input gets a clear answer of its own and changes nothing."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class DemoEnvironment:
             self._prepare_broker()
         self._prepare_spark()
         bridge = " and the bridge to the Metastore" if BRIDGE in self.names else ""
-        with self._report.step(f"Start the five services{bridge}, each a process of its own"):
+        with self._report.step(f"Start the four services{bridge}, each a process of its own"):
             self.start_services()
         return self
 

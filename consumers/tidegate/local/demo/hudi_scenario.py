@@ -96,7 +96,7 @@ def _bad_commits(
         environment.wait_until_idle()
     doubled = [row for row in table.rows() if row[3] == 3]  # noqa: PLR2004 - the bad version
     report.check("the bad rows are in the table", met=len(doubled) == len(_orders(3)))
-    with report.step("Kill all five services (SIGKILL) and start them again"):
+    with report.step("Kill all four services (SIGKILL) and start them again"):
         environment.kill_services()
         environment.start_services()
 
