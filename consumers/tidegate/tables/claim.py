@@ -82,8 +82,24 @@ class Task:
     """The id of the Kafka cluster and the prefix of the topics."""
 
 
+class Unclaimed:
+    """The claim of a caller that is the only worker at a location, such as a test."""
+
+    def check(self) -> None:
+        """Never raise."""
+
+    check_if_old = check
+
+    def planned(self, plan: str) -> str:
+        """The plan."""
+        return plan
+
+
+NO_CLAIM: Final = Unclaimed()
+
+
 @dataclass(slots=True)
-class Claim:
+class Claim(Unclaimed):
     """The claim of one attempt at a task. Picklable, so that Spark's tasks can check it.
 
     Order of calls: `take`, before anything is changed; `check`, right before each irreversible
