@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -196,10 +197,17 @@ def remove_for_good(
     """
     for entry in entries:
         claim.check()
-        leaving = [*entry.leaving, *_set_apart(warehouse, entry)]
-        parallel_map.map(warehouse.remove_tree, [join(entry.path, name) for name in leaving])
+        leaving = [*entry.leaving, *_set_apart(warehouse, entry, claim)]
+        remove = partial(_remove_tree, warehouse, claim)
+        parallel_map.map(remove, [join(entry.path, name) for name in leaving])
+        claim.check()
         warehouse.remove_files([join(entry.path, UNDONE), join(entry.path, RECORD)])
     _sweep(warehouse, join(location, FOLDER))
+
+
+def _remove_tree(warehouse: Warehouse, claim: Unclaimed, path: str) -> None:
+    claim.check_if_old()
+    warehouse.remove_tree(path)
 
 
 def _sweep(warehouse: Warehouse, folder: str) -> None:
@@ -214,11 +222,12 @@ def _sweep(warehouse: Warehouse, folder: str) -> None:
     warehouse.remove_if_empty(folder)
 
 
-def _set_apart(warehouse: Warehouse, entry: Entry) -> Iterator[str]:
+def _set_apart(warehouse: Warehouse, entry: Entry, claim: Unclaimed) -> Iterator[str]:
     """Rename the directories to remove, so that no undo puts them back; yield the new names."""
     try:
         with warehouse.moving(entry.path, entry.path) as moves:
             for name in entry.quarantined:
+                claim.check_if_old()
                 if moves.move_if(name, _always, as_name=LEAVING + name):
                     yield LEAVING + name
     except NotFound:  # another process removed it

@@ -191,6 +191,7 @@ class RestoreRun:
         claim.check()
         self._writer.remove(f for f in files if f.state is not InstantState.COMPLETED)
         for step in steps:
+            claim.check_if_old()
             markers = join(self.table.location, MARKERS, step.target.timestamp)
             self.context.warehouse.remove_tree(markers)
         took_ms = max(0, int((self.context.clock() - began).total_seconds() * 1000))
@@ -345,7 +346,8 @@ class RestoreRun:
         trim(self._writer, self.plan.savepoint, metadata)
 
     def _reload(self) -> HudiTable:
-        """The current table; raises if another process has completed the restore."""
+        """The current table; raises if another task has the table, or completed the restore."""
+        self.context.claim.check()
         now = self.table.reloaded()
         if all(i.timestamp != self.instant.timestamp for i in now.timeline.pending_restores):
             raise TransientError(f"restore {self.instant.timestamp} is no longer pending")

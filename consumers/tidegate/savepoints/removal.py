@@ -124,9 +124,8 @@ class SavepointRemover:
             raise TransientError(f"savepoint {command.instant} was written again meanwhile")
         return kept
 
-    @staticmethod
     def _unpublish(
-        writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
+        self, writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
     ) -> tuple[str, bytes] | None:
         """Turn a completed savepoint into a pending one."""
         if plan.content is None:
@@ -139,6 +138,7 @@ class SavepointRemover:
             if writer.table.read(plan.instant) != plan.content:
                 # in layout 1 a new savepoint of the same commit has the same file name
                 raise TransientError(f"savepoint {plan.instant.timestamp} was made anew meanwhile")
+        self.claim.check()
         writer.remove([plan.instant])
         return kept
 

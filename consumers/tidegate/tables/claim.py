@@ -134,6 +134,8 @@ class Claim(Unclaimed):
             ):  # an earlier attempt, another worker of this task, or another task
                 if claim._read("") != task.id:
                     raise NumberTaken(task.number) from None
+            if (task.number, ".done") in claim._newest():
+                raise AlreadyDone(claim._outcomes())
             claim.check()
         except (ConfinementError, FormatError) as error:
             raise refusal_of(error) from error
@@ -146,14 +148,17 @@ class Claim(Unclaimed):
 
         Raises:
             Overtaken, AlreadyDone: end the task, without a further step.
-            TransientError: the claim is gone: the next attempt claims again.
-            FormatError, ConfinementError: the claims can't be read: the next attempt is refused.
+            TransientError: the claim is gone or can't be read: the next attempt claims again.
         """
-        found, number = self._newest(), self.task.number
+        number = self.task.number
+        try:
+            found = self._newest()
+            if (number, ".done") in found:
+                raise AlreadyDone(self._outcomes())
+        except (ConfinementError, FormatError) as error:
+            raise TransientError(f"the claims can't be read: {error}") from error
         if (number, "") not in found:
             raise TransientError(f"{self._path()} is gone")
-        if (number, ".done") in found:
-            raise AlreadyDone(self._outcomes())
         self._checked_at = time.clock_gettime(_CLOCK)
 
     def check_if_old(self) -> None:
