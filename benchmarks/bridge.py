@@ -185,7 +185,7 @@ def removals(engine: HiveEngine, folder: Path, rounds: int, interval_ms: int) ->
         Deployment(broker.bootstrap_servers, "bench", warehouse, settings=settings) as deployment,
     ):
         deployment.run("metastore", "bridge", command="bridge")
-        deployment.run("reader-gate")
+        deployment.run("coordinator")
         deployment.run("cleaner")
         each_round = (removal(engine, deployment, interval_ms, n) for n in range(rounds))
         took = sorted(1000 * seconds for seconds in each_round)

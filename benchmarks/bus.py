@@ -40,14 +40,13 @@ from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, Vacuu
 from tidegate.events.codec import encode
 from tidegate.events.message import event_of, headers_of
 from tidegate.events.schema import schema_of
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.local.embedded import bootstrap
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import TopicSettings
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -129,7 +128,7 @@ class Bench:
         """Fresh topics, a bus and a publisher."""
         prefix = f"bench-{uuid.uuid4().hex[:6]}"
         config = {"bootstrap.servers": self.servers}
-        create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), DECIDERS)
+        create_topics(config, TopicSettings(prefix=prefix, partitions=partitions))
         bus = KafkaBus(config)
         with Publisher(self.servers, source="bench", prefix=prefix) as publisher:
             yield prefix, bus, publisher
@@ -225,7 +224,7 @@ class Bench:
             gate.handle(event, store, NOW)
             store.commit()
         with self.deployment() as (prefix, bus, _):
-            topic, entries = changelog("reader-gate").name(prefix), store.batch()
+            topic, entries = CHANGELOG.name(prefix), store.batch()
             written = bus.changelog(topic)
             list(written.acquire([0]))
             for start in range(0, len(entries), 1000):  # what comes before the last has no end mark

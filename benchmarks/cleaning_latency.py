@@ -27,7 +27,6 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import TopicSettings
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -62,7 +61,7 @@ def latencies(folder: Path, count: int) -> Iterator[Line]:
 def _services(servers: str, folder: Path) -> Generator[Publisher]:
     """The gate and the cleaner on topics of their own, each on a thread; who publishes to them."""
     prefix, config = f"bench-{uuid.uuid4().hex[:6]}", {"bootstrap.servers": servers}
-    create_topics(config, TopicSettings(prefix=prefix, partitions=1), DECIDERS)
+    create_topics(config, TopicSettings(prefix=prefix, partitions=1))
     warehouse = Warehouse(WarehouseRoots.of(str(folder)))
     buses = KafkaBus(config), KafkaBus(config)
     holds = HoldLookup(buses[1], Wire(), prefix)  # as the service has it: it asks the broker

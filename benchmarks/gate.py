@@ -26,7 +26,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import Store
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
-from tidegate.events.topics import TOPICS, changelog, topic_of
+from tidegate.events.topics import ALL_TOPICS, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.memory.bus import MemoryBus
 
@@ -36,7 +36,7 @@ SUBJECT: Final[dict[str, Any]] = {
     "occurred_at": datetime(2026, 11, 21, tzinfo=UTC),
     "source": "bench",
 }
-CHANGELOG: Final = changelog(ReaderGate.name).name()
+CHANGELOG: Final = "tidegate.coordinator.changelog"
 NOT_COUNTED: Final = ("/memory/", "/publisher/", "events/keys.py", "/lib/")
 """The bus in memory, what it calls, and the functions of the interpreter and of libraries."""
 
@@ -90,7 +90,7 @@ def written(bus: MemoryBus, start: int) -> list[int]:
 
 def measure(vacuums: int, holds: int) -> Iterator[Line]:
     """Run all; a line each."""
-    topics = [*(topic.name() for topic in TOPICS), CHANGELOG]
+    topics = [topic.name() for topic in ALL_TOPICS]
     bus = MemoryBus(topics, 1)
     loop = CoordinatorLoop(ReaderGate(), bus)
     loop.step(0)
@@ -146,7 +146,7 @@ def calls_per_event(bus: MemoryBus, loop: CoordinatorLoop, events: list[Event]) 
 
 def measure_calls() -> Iterator[Line]:
     """Count the calls of a gate that has seen its table; a line for each kind of event."""
-    bus = MemoryBus([*(topic.name() for topic in TOPICS), CHANGELOG], 1)
+    bus = MemoryBus([topic.name() for topic in ALL_TOPICS], 1)
     loop = CoordinatorLoop(ReaderGate(), bus)
     loop.step(0)
     numbers = range(100, 500)

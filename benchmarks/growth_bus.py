@@ -30,7 +30,7 @@ from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, RestoreRequested
 from tidegate.events.keys import partition_of
 from tidegate.events.parts import split_by_names
-from tidegate.events.topics import DEAD_LETTERS, LOCKS, OUTCOME_TOPIC, VACUUMS, changelog
+from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.events.wire import Wire
 from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE
 from tidegate.ops.doctor.broker import Broker
@@ -45,7 +45,6 @@ from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.records import BATCH
-from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import Settings
 
 PARTITIONS: Final = 6
@@ -78,7 +77,7 @@ class Deployment:
         self.settings = Settings.load(self.file)
         self.prefix = self.settings.topics.prefix
         if is_new:
-            create_topics(self.config, self.settings.topics, DECIDERS)
+            create_topics(self.config, self.settings.topics)
 
     @contextmanager
     def bus(self) -> Iterator[KafkaBus]:
@@ -395,7 +394,7 @@ def measure_large_state(folder: Path, size: int) -> Timing:
     found = measure_doctor(folder, size)
     deployment = Deployment(folder)
     with deployment.bus() as bus:
-        spans = deployment.whole(changelog(ReaderGate.name).suffix, bus)
+        spans = deployment.whole(CHANGELOG.suffix, bus)
         state = sum(len(record.value or b"") for record in bus.read(spans))
     return replace(found, counts={"MB of state": state / MEGA})
 
@@ -417,12 +416,12 @@ def measure_doctor(folder: Path, _: int) -> Timing:
     """The doctor's reading of a decider's state, beside a bare consumer of its changelog."""
     deployment = Deployment(folder)
     with deployment.bus() as bus:
-        spans = deployment.whole(changelog(ReaderGate.name).suffix, bus)
+        spans = deployment.whole(CHANGELOG.suffix, bus)
         count = sum(1 for _ in bus.read(spans))
     broker = Broker(deployment.settings)
     floor = timed(lambda: deployment.bare_consume(spans, count))
     findings: list[str] = []
-    ours = timed(lambda: findings.append(check_state(broker, ReaderGate.name).state))
+    ours = timed(lambda: findings.append(check_state(broker).state))
     if findings != ["ok"]:
         raise SystemExit(f"the doctor found {findings}")
     return Timing(ours, floor)
@@ -574,7 +573,7 @@ def measure_stream(folder: Path, size: int) -> Timing:
 
         ours = timed(consume)
         loop.close()
-        topic = changelog(ReaderGate.name).suffix
+        topic = CHANGELOG.suffix
         records: Sequence[Record] = list(bus.read(deployment.whole(topic, bus)))
     written = sum(len(record.key or b"") + len(record.value or b"") for record in records)
     counts = {"changelog bytes an event": written / size, "MB in all": written / MEGA}

@@ -22,7 +22,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import DirectoriesCleaned
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import OUTCOME_TOPIC, changelog
+from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC
 from tidegate.events.wire import Wire
 
 HOLDS: Final = 20
@@ -47,7 +47,7 @@ def measure_waiting(folder: Path, _: int) -> Timing:
     """`tidegate waiting`, beside a bare consumer of the changelog."""
     deployment = Deployment(folder)
     with deployment.bus() as bus:
-        spans = deployment.whole(changelog(ReaderGate.name).suffix, bus)
+        spans = deployment.whole(CHANGELOG.suffix, bus)
         count = sum(1 for _ in bus.read(spans))
     floor = timed(lambda: deployment.bare_consume(spans, count))
     ours = timed(lambda: deployment.command("waiting"))

@@ -177,7 +177,7 @@ def deployment(servers: str, partitions: int) -> Iterator[tuple[str, Publisher]]
     """Fresh topics, and a publisher."""
     prefix = f"bench-{uuid.uuid4().hex[:6]}"
     config = {"bootstrap.servers": servers}
-    create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), (ReaderGate.name,))
+    create_topics(config, TopicSettings(prefix=prefix, partitions=partitions))
     with Publisher(servers, source="bench", prefix=prefix) as publisher:
         yield prefix, publisher
 
@@ -269,7 +269,7 @@ def kills(servers: str, count: int, folder: Path) -> Iterator[Line]:
 
 def _start(settings: Path, folder: Path) -> Child:
     command = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable]
-    command += ["-m", "tidegate.cli", "run", "reader-gate", "-c", str(settings)]
+    command += ["-m", "tidegate.cli", "run", "coordinator", "-c", str(settings)]
     return Child(command, folder / "gate.log")
 
 

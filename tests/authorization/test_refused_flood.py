@@ -68,7 +68,7 @@ def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
     table: str,
     limit: int,
 ) -> None:
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(request_(number, table.format(number))) for number in range(FLOOD)])
 
     run(bus)

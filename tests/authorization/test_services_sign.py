@@ -25,7 +25,7 @@ def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Sett
     security = {
         "require_signatures": required,
         "sign_with": key,
-        "keys": [entry(ANA, "reader-gate", commands=["CleaningReleased"])],
+        "keys": [entry(ANA, "coordinator", commands=["CleaningReleased"])],
     }
     return Settings.model_validate({"security": security, "warehouse": {"roots": [str(folder)]}})
 
@@ -47,7 +47,7 @@ def vacuum() -> VacuumFinished:
 
 
 def run_gate(settings: Settings, bus: MemoryBus) -> None:
-    loop = assemble("reader-gate", settings, bus)
+    loop = assemble("coordinator", settings, bus)
     assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
@@ -64,7 +64,7 @@ def cleaned(settings: Settings, bus: MemoryBus) -> list[CleaningRefused]:
 
 
 def test_the_gate_signs_and_the_cleaner_obeys_no_other_signer(tmp_path: Path) -> None:
-    bus, settings = memory_bus("reader-gate"), deployment(tmp_path, key=key_file(tmp_path))
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     bus.send([message(cleaning())])  # around the gate
     bus.send([message(vacuum()), message(release(7))])
 
@@ -73,17 +73,17 @@ def test_the_gate_signs_and_the_cleaner_obeys_no_other_signer(tmp_path: Path) ->
 
     assert (forged.reason, forged.signed_by) == ("not-signed", None)
     # this one was looked at: the table is just not there
-    assert (released.reason, released.signed_by) == ("outside-warehouse", "reader-gate")
+    assert (released.reason, released.signed_by) == ("outside-warehouse", "coordinator")
 
 
 def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
-    bus = memory_bus("savepoint-policy")
+    bus = memory_bus()
     values = {
         "security": {"sign_with": key_file(tmp_path)},
         "savepoints": [{"tables": "*", "when": "every_commit", "lifetime": "forever"}],
     }
     bus.send([message(commit(1))])
-    loop = assemble("savepoint-policy", Settings.model_validate(values), bus)
+    loop = assemble("coordinator", Settings.model_validate(values), bus)
     assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
@@ -92,19 +92,18 @@ def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
     assert SIGNATURE_HEADER in dict(request.headers)
 
 
-@pytest.mark.parametrize("service", ["reader-gate", "savepoint-policy"])
-def test_a_decider_without_a_key_does_not_start_where_signatures_are_required(
-    tmp_path: Path, service: str
+def test_a_coordinator_without_a_key_does_not_start_where_signatures_are_required(
+    tmp_path: Path,
 ) -> None:
     with pytest.raises(ConfigError, match="this service has no key"):
-        assemble(service, deployment(tmp_path, key=None), memory_bus(service))
+        assemble("coordinator", deployment(tmp_path, key=None), memory_bus())
 
 
-def test_a_decider_whose_key_is_not_trusted_does_not_start(tmp_path: Path) -> None:
+def test_a_coordinator_whose_key_is_not_trusted_does_not_start(tmp_path: Path) -> None:
     settings = deployment(tmp_path, key=key_file(tmp_path, EVE))
 
     with pytest.raises(ConfigError, match=r"is not in \[\[security.keys\]\]"):
-        assemble("reader-gate", settings, memory_bus("reader-gate"))
+        assemble("coordinator", settings, memory_bus())
 
 
 def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Pa
     assert (approved.state, "against mistakes" in approved.seen) == ("warn", True)
 
     signed = check_signatures(deployment(tmp_path, key=key_file(tmp_path)))
-    assert (signed.state, signed.seen) == ("ok", "required; 1 valid keys: reader-gate")
+    assert (signed.state, signed.seen) == ("ok", "required; 1 valid keys: coordinator")
 
 
 def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_what_was_cleaned_is_marked_in_the_queue_though_the_bridge_was_killed_me
         exit_code(first)
         engine.unlock(held)
         bridged.bridge("second")
-        deployment.run("reader-gate", "gate")
+        deployment.run("coordinator", "gate")
         deployment.run("cleaner", "cleaner")
 
         def states() -> list[str]:
@@ -276,7 +276,7 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             assert exit_code(again, 120) == 1
             assert held not in {release.lock_id for release in bridged.releases()}
 
-            deployment.run("reader-gate", "gate")
+            deployment.run("coordinator", "gate")
             settings = str(deployment.settings_file("people", {}))
             command = ("bridge", "accept-metastore", "--why", "all engines stopped", "-c", settings)
 

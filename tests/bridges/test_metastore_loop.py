@@ -47,7 +47,7 @@ def test_no_garbage_collection_falls_into_a_look() -> None:
     stop = threading.Event()
     bridge = Looked(stop)
     loop = MetastoreBridgeLoop(
-        memory_bus("reader-gate"),
+        memory_bus(),
         "tidegate",
         lambda _: cast("MetastoreBridge", bridge),
         lambda *_: cast("FactsReader", NothingThere()),

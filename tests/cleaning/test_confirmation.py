@@ -182,7 +182,7 @@ def test_aborted_writes_are_confirmed_without_any_compaction_or_wait_for_readers
     command = AbortedCleaningReleased(
         table=COMMAND.table,
         location="/wh/t",
-        source="reader-gate",
+        source="coordinator",
         occurred_at=COMMAND.occurred_at,
         caused_by="aborted-1",
         valid_write_ids=f"{DB}.{NAME}:1:{NOTHING_OPEN}::1",

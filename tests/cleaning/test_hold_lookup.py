@@ -48,7 +48,7 @@ class Signed:
 
 @pytest.fixture
 def bus() -> MemoryBus:
-    bus = memory_bus("reader-gate")
+    bus = memory_bus()
     bus.now_ms = lambda: round(NOON.timestamp() * 1000)
     return bus
 
@@ -153,7 +153,7 @@ def test_a_hold_whose_removal_is_gone_by_retention_is_forgotten_too() -> None:
 
 def test_of_a_topic_that_was_created_again_everything_is_read() -> None:
     """It may have as many records as the old one had: only the broker's id tells them apart."""
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     bus.now_ms = lambda: round(NOON.timestamp() * 1000)
     holds = lookup(bus)
     bus.send([message(hold("zoe")), message(removal("zoe"))])

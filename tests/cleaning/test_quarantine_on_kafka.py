@@ -70,7 +70,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     monkeypatch.setenv("TIDEGATE_CONFIG", str(config))
     long, short = build(tmp_path / "long", AFTER_MINOR), build(tmp_path / "short", AFTER_MINOR)
     publisher = deployment.publisher()
-    deployment.run("reader-gate")
+    deployment.run("coordinator")
     deployment.run("cleaner")
 
     why = ("--because", "a report is stuck", "--requested-by", "mara")

@@ -14,10 +14,9 @@ from support.replays import Place
 from support.waiting import wait_for
 from tidegate.errors import MessageTooLargeError
 from tidegate.events import DirectoriesCleaned, LockReleased
-from tidegate.events.topics import DEAD_LETTERS, VACUUMS, changelog
+from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, VACUUMS
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 LOCKS: Final = 80_000
@@ -33,7 +32,7 @@ def place(
     made = Place(tmp_path, bootstrap_servers, topic_prefix)
     build(made.lake / "visits", dict.fromkeys((PRODUCT, *INPUTS), 9))
     settings = made.settings("")
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     return made
 
 
@@ -78,8 +77,8 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
         ]
         for start in range(0, LOCKS - 1, 10_000):
             publisher.publish(*ends[start : min(start + 10_000, LOCKS - 1)])
-        with place.running("reader-gate", "cleaner", rules=""):
-            place.wait_until_idle("reader-gate")
+        with place.running("coordinator", "cleaner", rules=""):
+            place.wait_until_idle("coordinator")
             assert all((place.lake / "visits" / name).is_dir() for name in INPUTS)
             publisher.publish(ends[-1])
             wait_for("the cleaning", lambda: _cleaned(place), seconds=120)
@@ -88,7 +87,7 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
     assert sizes(place, DEAD_LETTERS.name(place.prefix)) == []
     [largest] = sizes(place, VACUUMS.name(place.prefix))
     assert largest > 2 * 2**20
-    assert max(sizes(place, changelog("reader-gate").name(place.prefix))) < 1_000_000
+    assert max(sizes(place, CHANGELOG.name(place.prefix))) < 1_000_000
 
 
 def _cleaned(place: Place) -> bool:

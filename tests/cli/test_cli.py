@@ -19,9 +19,8 @@ from confluent_kafka.admin import AdminClient
 
 from support.kafka import create_topic
 from tidegate.cli import main
-from tidegate.events.topics import TOPICS
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.runtime.kafka import metadata
-from tidegate.service.assembly import DECIDERS
 
 CLOSED = "127.0.0.1:9"
 INSTANT = "20260301100000001"
@@ -221,8 +220,7 @@ def test_topics_are_created_once(
     tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     file = config(tmp_path, bootstrap_servers, topic_prefix, partitions=2)
-    names = [topic.name(topic_prefix) for topic in TOPICS]
-    names += [f"{topic_prefix}.{decider}.changelog" for decider in DECIDERS]
+    names = [topic.name(topic_prefix) for topic in ALL_TOPICS]
 
     first = tidegate("topics", "create", "-c", file)
     assert first == Answer(0, "".join(f"{name}: created\n" for name in names), "")
@@ -273,7 +271,7 @@ def test_running_an_unknown_service_is_wrong_and_the_known_ones_are_named(
     tidegate("topics", "create", "-c", file)
 
     answer = tidegate("run", "cleaner", "nonsense", "-c", file)
-    answer.refuses(2, "unknown service 'nonsense': choose from savepoint-policy")
+    answer.refuses(2, "unknown service 'nonsense': choose from coordinator")
 
 
 @pytest.mark.kafka
@@ -303,14 +301,14 @@ def test_a_signal_stops_the_services_cleanly(
         assert running.stderr is not None
         watchdog = threading.Timer(30, running.kill)  # a line that never comes must not wait
         watchdog.start()
-        assert any("reader-gate owns partitions" in line for line in running.stderr)
+        assert any("coordinator owns partitions" in line for line in running.stderr)
         watchdog.cancel()
         running.send_signal(number)
         _, shown = running.communicate(timeout=120)
 
     assert running.returncode == 0
     assert "Traceback" not in shown
-    assert shown.count("has left its group") == 5
+    assert shown.count("has left its group") == 4
 
 
 def test_the_version_is_the_installed_one(tidegate: Tidegate) -> None:

@@ -21,7 +21,6 @@ from tidegate.events.verdict import Verdict
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.savepoints import SavepointWriter
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
 Tidegate = Callable[..., tuple[int, str, str]]
@@ -132,7 +131,7 @@ def test_a_vacuum_and_a_commit_are_published_from_options(
 
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
 
     code, out, _ = tidegate(*VACUUM, "--lock", "8:80:ana", "--lock", "9::bob", "-c", str(file))
     assert code == 0
@@ -270,7 +269,7 @@ def settings_file(
     )
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     return file
 
 

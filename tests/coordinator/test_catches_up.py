@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from support.acid import TABLE
@@ -10,14 +12,30 @@ from support.samples import NOON, events_on, memory_bus, message, release
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CHUNK, CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.events import Event, VacuumFinished, VacuumFlag, VacuumFlagged
+from tidegate.events import (
+    CleaningHeld,
+    CleaningHoldRequested,
+    Event,
+    VacuumFinished,
+    VacuumFlag,
+    VacuumFlagged,
+)
 from tidegate.events.message import event_of
 from tidegate.ops.topics import create_topics
-from tidegate.runtime.bus import Partition
+from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.settings import TopicSettings
 
+HOLD = CleaningHoldRequested(
+    table=TABLE,
+    location="/wh/t",
+    occurred_at=NOON,
+    source="ana",
+    event_id="hold-1",
+    requested_by="ana",
+    reason="an audit",
+)
 FORGETFUL = ReaderGate(remember_most=CHUNK)
 BACKLOG = 10 * CHUNK
 
@@ -62,7 +80,7 @@ def flags(bus: MemoryBus) -> list[VacuumFlagged]:
 
 
 def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases() -> None:
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     run_gate(bus)
     waiting = [vacuum(n) for n in range(CHUNK, CHUNK + 30)]
     send(bus, *waiting, *(release(n, TABLE) for n in range(BACKLOG)))
@@ -73,19 +91,19 @@ def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases(
 
 
 def test_the_other_inputs_go_on_once_the_first_has_caught_up() -> None:
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     send(bus, vacuum(1), *(release(n, TABLE) for n in range(2 * CHUNK)))
     run_gate(bus)
     send(bus, vacuum(5_001), release(5_001, TABLE))
     run_gate(bus)
 
-    ends = {part: len(bus.log(part)) for part in bus.committed["tidegate.reader-gate"]}
-    assert ends == bus.committed["tidegate.reader-gate"]
+    ends = {part: len(bus.log(part)) for part in bus.committed["tidegate.coordinator"]}
+    assert ends == bus.committed["tidegate.coordinator"]
     assert len(released(bus)) == 2
 
 
 def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     send(bus, vacuum(2 * CHUNK - 1), *(release(n, TABLE) for n in range(2 * CHUNK)))
     with marker_behind("tidegate.vacuums"):
         loop = CoordinatorLoop(FORGETFUL, bus)
@@ -93,13 +111,13 @@ def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
             loop.step(0)
 
     assert len(released(bus)) == 1
-    committed = bus.committed["tidegate.reader-gate"]
+    committed = bus.committed["tidegate.coordinator"]
     assert committed[Partition("tidegate.locks", 0)] == 2 * CHUNK
     assert committed[Partition("tidegate.vacuums", 0)] == 2
 
 
 def test_a_release_that_was_forgotten_all_the_same_heals_when_it_is_published_again() -> None:
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     send(bus, *(release(n, TABLE) for n in range(BACKLOG)))
     run_gate(bus)
     late = vacuum(7, 20_000)
@@ -114,12 +132,52 @@ def test_a_release_that_was_forgotten_all_the_same_heals_when_it_is_published_ag
     assert released(bus) == [late.event_id]
 
 
+def test_a_hold_of_yesterday_comes_before_a_release_of_today() -> None:
+    bus = memory_bus(partitions=1)
+    send(bus, vacuum(1), release(1, TABLE), HOLD)  # by topic, the hold would come last
+    run_gate(bus)
+
+    assert released(bus) == [None]  # the hold itself: no cleaning was released
+    assert [type(item) for item in events_on(bus, "tidegate.outcomes")] == [CleaningHeld]
+
+
+@pytest.mark.kafka
+def test_on_a_real_broker_too_a_hold_comes_before_the_first_event(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    connection = {"bootstrap.servers": bootstrap_servers}
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1))
+    bus = KafkaBus(connection)
+    bus.send([message(event, topic_prefix) for event in (vacuum(1), release(1, TABLE), HOLD)])
+    loop, done = CoordinatorLoop(FORGETFUL, bus, topic_prefix), [0]
+    polled: list[str] = []
+    poll = loop._subscription.poll
+
+    def watched(limit: int, timeout: float) -> Sequence[Record]:
+        records = poll(limit, timeout)
+        polled.extend(record.partition.topic for record in records)
+        return records
+
+    loop._subscription.poll = watched  # type: ignore[method-assign]
+
+    def all_read() -> bool:
+        done[0] += loop.step(0.2)
+        return done[0] >= 3
+
+    wait_for("all events", all_read)
+    loop.close()
+    commands = list(bus.log(Partition(f"{topic_prefix}.commands", 0)))
+    bus.close()
+    assert len(commands) == 1
+    assert polled[0] == f"{topic_prefix}.commands"
+
+
 @pytest.mark.kafka
 def test_on_a_real_broker_the_other_inputs_go_on_too(
     bootstrap_servers: str, topic_prefix: str
 ) -> None:
     connection = {"bootstrap.servers": bootstrap_servers}
-    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), ["reader-gate"])
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1))
     bus = KafkaBus(connection)
     events = [vacuum(2 * CHUNK), *(release(n, TABLE) for n in range(2 * CHUNK + 1))]
     bus.send([message(event, topic_prefix) for event in events])

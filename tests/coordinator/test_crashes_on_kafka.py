@@ -11,7 +11,7 @@ from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import POSITION_KEY, row_key
 from tidegate.events.message import event_of
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
@@ -38,7 +38,7 @@ class DyingBus(KafkaBus):
 @pytest.fixture
 def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
     connection = {"bootstrap.servers": bootstrap_servers}
-    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), [EveryThird.name])
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1))
     return topic_prefix
 
 
@@ -56,7 +56,7 @@ def test_what_was_remembered_and_not_published_is_published_by_the_successor(
     dying = CoordinatorLoop(EveryThird(), DyingBus(config, QUICK), prefix)
     with pytest.raises(Killed):
         wait_for("its death", lambda: dying.step(0.2) and False)
-    changes = bus.log(Partition(changelog(EveryThird.name).name(prefix), 0))
+    changes = bus.log(Partition(CHANGELOG.name(prefix), 0))
     assert row_key("", "outbox", 1) in [record.key for record in changes], "remembered first"
     assert causes(bus, prefix) == []
     dying.close()
@@ -74,7 +74,7 @@ def test_what_was_remembered_and_not_published_is_published_by_the_successor(
 
 def test_half_a_batch_does_not_count(bootstrap_servers: str, prefix: str) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers}, QUICK)
-    topic = changelog(EveryThird.name).name(prefix)
+    topic = CHANGELOG.name(prefix)
     bus.send([message(commit(0), prefix)])
     first = CoordinatorLoop(EveryThird(), bus, prefix)
     wait_for("the first event", lambda: first.step(0.2))

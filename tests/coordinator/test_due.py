@@ -66,7 +66,7 @@ def asked(bus: MemoryBus) -> list[str]:
 
 
 def test_a_table_that_is_due_decides_without_an_event() -> None:
-    bus, time = memory_bus(HourLater.name), Passing()
+    bus, time = memory_bus(), Passing()
     loop = CoordinatorLoop(
         HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60), tick_seconds=0
     )
@@ -83,7 +83,7 @@ def test_a_table_that_is_due_decides_without_an_event() -> None:
 
 
 def test_what_is_due_outlives_a_restart_and_is_done_once() -> None:
-    bus, time = memory_bus(HourLater.name), Passing()
+    bus, time = memory_bus(), Passing()
     loop = CoordinatorLoop(
         HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60), tick_seconds=0
     )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from support.samples import EveryThird, commit, counted_of, events_on, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import TransientError
-from tidegate.events.topics import changelog
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.retry import RetryPolicy
@@ -18,7 +17,7 @@ from tidegate.runtime.retry import RetryPolicy
 if TYPE_CHECKING:
     import pytest
 
-CHANGELOG = changelog(EveryThird.name).name()
+CHANGELOG = "tidegate.coordinator.changelog"
 TABLES = [f"lake.sales.t{n}" for n in range(24)]
 
 
@@ -26,7 +25,7 @@ class CountingBus(MemoryBus):
     """Counts how often each partition of a changelog is read, and with how many records."""
 
     def __init__(self, partitions: int = 6) -> None:
-        topics = {log.topic for log in memory_bus(EveryThird.name)._logs}
+        topics = {log.topic for log in memory_bus()._logs}
         super().__init__(topics, partitions)
         self.reads: Counter[int] = Counter()
         self.faults: list[TransientError] = []
@@ -102,10 +101,10 @@ def test_a_kept_partition_that_another_process_has_written_to_is_read_again() ->
     first.revoked(())
     between = CoordinatorLoop(EveryThird(), bus)
     bus.send([message(commit(1, "lake.sales.orders"))])
-    bus._members["tidegate.every-third"].remove(first._subscription)  # type: ignore[arg-type]
-    bus._rebalance("tidegate.every-third")
+    bus._members["tidegate.coordinator"].remove(first._subscription)  # type: ignore[arg-type]
+    bus._rebalance("tidegate.coordinator")
     step_all(between)
-    starts = dict(bus.committed["tidegate.every-third"])
+    starts = dict(bus.committed["tidegate.coordinator"])
     bus.reads.clear()
     first.assigned(starts)
 
@@ -125,7 +124,7 @@ def test_what_was_lost_with_work_pending_is_not_kept(monkeypatch: pytest.MonkeyP
     assert counts(loop) == {"lake.sales.orders": 2}  # applied, and written nowhere
     assert isinstance(loop._subscription, MemorySubscription)
     loop.lost(())
-    loop.assigned(dict(bus.committed["tidegate.every-third"]))
+    loop.assigned(dict(bus.committed["tidegate.coordinator"]))
 
     assert counts(loop) == {"lake.sales.orders": 1}
 
@@ -185,7 +184,7 @@ def test_state_that_another_has_changed_is_not_kept_over_a_fault_after_it_was_re
     assert isinstance(changelog_of, MemoryChangelog)
     with_fault = FaultAtTheEnd(changelog_of)
     first._owned._changelog = with_fault
-    first.assigned(dict(bus.committed["tidegate.every-third"]))
+    first.assigned(dict(bus.committed["tidegate.coordinator"]))
 
     assert with_fault.calls == 2
     assert counts(first) == dict.fromkeys(TABLES, 2)

@@ -38,7 +38,6 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import Event, SavepointRejected, SavepointRequested, VacuumFinished
-from tidegate.events.topics import changelog
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
     NO_METADATA,
@@ -55,7 +54,7 @@ from tidegate.runtime.retry import RetryPolicy
 
 COMMANDS = "tidegate.commands"
 DEAD = "tidegate.dead-letters"
-CHANGELOG = changelog(EveryThird.name).name()
+CHANGELOG = "tidegate.coordinator.changelog"
 ORDERS = row_key("lake.sales.orders", "counted")
 
 
@@ -96,7 +95,7 @@ class DyingSubscription(MemorySubscription):
 
 
 def dying_bus() -> DyingBus:
-    plain = memory_bus(EveryThird.name, partitions=1)
+    plain = memory_bus(partitions=1)
     return DyingBus({log.topic for log in plain._logs}, partitions=1)
 
 
@@ -110,7 +109,7 @@ def commands(bus: MemoryBus) -> list[str | None]:
 
 
 def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     bus.send([message(commit(n)) for n in range(4)])
     loop = CoordinatorLoop(EveryThird(), bus)
     work_off(loop)
@@ -127,7 +126,7 @@ class Auditor(EveryThird):
         effects = super().handle(event, rows, at)
         effects.outcomes += [
             SavepointRejected.about(
-                command, reason="no-such-commit", message="why", source=self.name, occurred_at=at
+                command, reason="no-such-commit", message="why", source="auditor", occurred_at=at
             )
             for command in effects.commands
         ]
@@ -153,7 +152,7 @@ def test_rule_2_rows_are_remembered_before_commands_and_outcomes_are_published(
 
 
 def test_rule_1_a_new_process_restores_the_state_before_its_first_event() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     bus.send([message(commit(0)), message(commit(1))])
     first = CoordinatorLoop(EveryThird(), bus)
     work_off(first)
@@ -186,7 +185,7 @@ def applied_and_gone(bus: MemoryBus, count: int) -> None:
 
 
 def test_rule_7_a_topic_that_was_created_again_is_neither_skipped_nor_read_as_the_old_one() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     applied_and_gone(bus, 2)
     commits = bus.log(Partition("tidegate.commits", 0))
     commits.clear()
@@ -199,7 +198,7 @@ def test_rule_7_a_topic_that_was_created_again_is_neither_skipped_nor_read_as_th
 
 
 def test_rule_7_a_topic_shorter_than_what_was_applied_of_it_stops_the_service() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     applied_and_gone(bus, 2)
     del bus.log(Partition("tidegate.commits", 0))[1:]
 
@@ -213,7 +212,7 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
             found = super().watermarks(partitions)
             return {p: replace(item, first=len(self.log(p))) for p, item in found.items()}
 
-    plain = memory_bus(EveryThird.name, partitions=1)
+    plain = memory_bus(partitions=1)
     bus = Retained({log.topic for log in plain._logs}, partitions=1)
     applied_and_gone(bus, 2)
     bus.send([message(commit(2))])
@@ -294,7 +293,7 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
     fuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
-    bus = DyingBus({log.topic for log in memory_bus(ReaderGate.name)._logs}, partitions=1)
+    bus = DyingBus({log.topic for log in memory_bus()._logs}, partitions=1)
     waves = [gate_events(), [message(release(9))], [message(vacuum_of("lake.sales.orders", 3, 4))]]
     left = fuse
     while waves:
@@ -322,12 +321,12 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
 
 
 def test_rule_1_state_made_for_another_number_of_partitions_is_refused() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     loop = CoordinatorLoop(EveryThird(), bus)
     work_off(loop)
     loop.close()
-    grown = memory_bus(EveryThird.name, partitions=2)
+    grown = memory_bus(partitions=2)
     grown._logs |= bus._logs
     grown.committed = bus.committed
 
@@ -351,7 +350,7 @@ def at_the_second_chunk(monkeypatch: pytest.MonkeyPatch, act: Callable[[], objec
 def test_rule_2_what_a_step_began_is_finished_before_its_partitions_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(n)) for n in range(5)])
     loop = CoordinatorLoop(EveryThird(), bus)
     at_the_second_chunk(monkeypatch, lambda: CoordinatorLoop(EveryThird(), bus))
@@ -364,7 +363,7 @@ def test_rule_2_what_a_step_began_is_finished_before_its_partitions_go(
 def test_rule_4_what_a_step_began_on_a_partition_that_was_lost_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(n)) for n in range(5)])
     loop = CoordinatorLoop(EveryThird(), bus)
     assert isinstance(loop._subscription, MemorySubscription)
@@ -372,7 +371,7 @@ def test_rule_4_what_a_step_began_on_a_partition_that_was_lost_is_forgotten(
 
     assert loop.step(0) == 2
     assert bus.records(CHANGELOG) == []
-    assert bus.committed["tidegate.every-third"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
 
 
 def test_rule_2_after_a_fault_nothing_is_remembered_any_more(
@@ -381,7 +380,7 @@ def test_rule_2_after_a_fault_nothing_is_remembered_any_more(
     def refuse(changelog: MemoryChangelog, entries: Sequence[object]) -> None:
         raise StopService(f"no room in {changelog} for {len(entries)}")
 
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(n)) for n in range(3)])
     loop = CoordinatorLoop(EveryThird(), bus)
     with monkeypatch.context() as full:
@@ -391,7 +390,7 @@ def test_rule_2_after_a_fault_nothing_is_remembered_any_more(
     loop.close()
 
     assert bus.records(CHANGELOG) == []
-    assert bus.committed["tidegate.every-third"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
 
 
 def test_rule_2_a_write_that_is_tried_again_has_the_tables_and_not_only_the_positions(
@@ -405,7 +404,7 @@ def test_rule_2_a_write_that_is_tried_again_has_the_tables_and_not_only_the_posi
         write(log, entries)
 
     monkeypatch.setattr(MemoryChangelog, "write", write_later)
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     work_off(CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001)))
 
@@ -425,14 +424,14 @@ class NoCommands(MemoryBus):
 
 
 def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged() -> None:
-    bus = NoCommands({log.topic for log in memory_bus(EveryThird.name)._logs}, partitions=1)
+    bus = NoCommands({log.topic for log in memory_bus()._logs}, partitions=1)
     bus.send([message(commit(n)) for n in range(3)])
     loop = CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001))
 
     with pytest.raises(DeliveryError):
         work_off(loop)
     loop.close()
-    assert bus.committed["tidegate.every-third"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
 
     bus._members.clear()
     bus.is_away = False
@@ -452,7 +451,7 @@ def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged
 
 
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     bus.send([message(commit(n)) for n in range(3)])
     for _ in range(2):  # the second process finds neither state nor offset of the first
         loop = CoordinatorLoop(EveryThird(), bus)
@@ -468,7 +467,7 @@ def test_rule_3_a_repeated_command_has_the_same_id() -> None:
 
 
 def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successors_state() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     zombie = CoordinatorLoop(EveryThird(), bus)
     work_off(zombie)
@@ -491,7 +490,7 @@ def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successo
 
 
 def test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     poison = Message("tidegate.commits", b"lake.sales.orders", b"not avro", (("own", b"header"),))
     bus.send([message(commit(0)), poison, message(commit(1)), message(commit(2))])
     work_off(CoordinatorLoop(EveryThird(), bus))
@@ -508,7 +507,7 @@ def test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on()
 
 
 def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     stray = message(savepoint_request(0))
     bus.send([Message("tidegate.commits", stray.key, stray.value)])
     work_off(CoordinatorLoop(EveryThird(), bus))
@@ -526,14 +525,14 @@ class Broken(EveryThird):
 
 
 def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(n, f"lake.a.t{n % 60}")) for n in range(200)])
     loop = CoordinatorLoop(Broken(), bus)
 
     with pytest.raises(DeadLetterFlood):
         work_off(loop)
     assert len(bus.records(DEAD)) == 50
-    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 50}
+    assert bus.committed["tidegate.coordinator"] == {Partition("tidegate.commits", 0): 50}
     loop.close()
 
     with pytest.raises(DeadLetterFlood):
@@ -542,7 +541,7 @@ def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
 
 
 def test_what_was_published_is_removed_from_the_changelog_with_the_next_batch() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     bus.send([message(commit(n)) for n in range(3)])
     loop = CoordinatorLoop(EveryThird(), bus)
     work_off(loop)
@@ -565,7 +564,7 @@ class Picky(EveryThird):
 
 
 def test_an_exception_rolls_one_event_back_and_the_others_of_the_batch_stay() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(n)) for n in range(5)])  # 0, 2 and 4 count
     loop = CoordinatorLoop(Picky(), bus)
     work_off(loop)
@@ -582,7 +581,7 @@ def records_of(bus: MemoryBus) -> list[ChangelogRecord]:
 @pytest.mark.parametrize("cut", range(5))
 def test_half_a_batch_does_not_count(cut: int) -> None:
     """A process that dies within a write leaves records without an end mark behind them."""
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(n)) for n in range(2)])
     first = CoordinatorLoop(EveryThird(), bus)
     work_off(first)
@@ -596,7 +595,7 @@ def test_half_a_batch_does_not_count(cut: int) -> None:
     assert len(log) == 6, "the second batch has four records"
     del log[2 + cut :]
     commits = Partition("tidegate.commits", 0)
-    bus.committed["tidegate.every-third"][commits] = 2
+    bus.committed["tidegate.coordinator"][commits] = 2
     bus.log(Partition(COMMANDS, 0)).clear()
 
     third = CoordinatorLoop(EveryThird(), bus)
@@ -610,7 +609,7 @@ def test_half_a_batch_does_not_count(cut: int) -> None:
 
 
 def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     one, other = CoordinatorLoop(EveryThird(), bus), CoordinatorLoop(EveryThird(), bus)
     tables = [f"lake.sales.t{n}" for n in range(12)]
     bus.send([message(commit(n, table)) for table in tables for n in range(3)])
@@ -624,7 +623,7 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
 
 @pytest.mark.parametrize("key", [POSITION_KEY, ORDERS])
 def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     OpenPartition(bus, CHANGELOG).write([(key, b"[half"), (POSITION_KEY, b"{}")])
     bus.send([message(commit(0))])
 
@@ -635,7 +634,7 @@ def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
 
 
 def test_rule_1_a_changelog_that_was_lost_is_noticed() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0)), message(commit(1))])
     first = CoordinatorLoop(EveryThird(), bus)
     work_off(first)
@@ -649,19 +648,19 @@ def test_rule_1_a_changelog_that_was_lost_is_noticed() -> None:
 
 
 def test_an_error_without_valid_text_is_a_dead_letter_too() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     (record,) = bus.records("tidegate.commits")
-    dead_letter_ = dead_letter(record, "every-third", OSError("gone: \udcff"), DEAD)
+    dead_letter_ = dead_letter(record, "coordinator", OSError("gone: \udcff"), DEAD)
 
     assert dict(dead_letter_.headers)["x-exception-message"] == b"gone: \\udcff"
 
 
 def test_a_reason_of_any_length_leaves_a_dead_letter_that_its_topic_takes() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     (record,) = bus.records("tidegate.commits")
-    dead_letter_ = dead_letter(record, "every-third", ValueError("no " * 10**6), DEAD)
+    dead_letter_ = dead_letter(record, "coordinator", ValueError("no " * 10**6), DEAD)
 
     assert sum(len(content or b"") for _, content in dead_letter_.headers) < 50_000
     reported = dict(dead_letter_.headers)["x-exception-message"] or b""
@@ -678,7 +677,7 @@ class SmallBus(MemoryBus):
 
 
 def test_rule_6_a_dead_letter_that_is_too_large_is_written_without_its_value() -> None:
-    topics = {log.topic for log in memory_bus(EveryThird.name)._logs}
+    topics = {log.topic for log in memory_bus()._logs}
     bus = SmallBus(topics, partitions=1)
     poison = Message("tidegate.commits", b"k", b"?" * 101)
     bus.send([poison, message(commit(0))])
@@ -688,4 +687,4 @@ def test_rule_6_a_dead_letter_that_is_too_large_is_written_without_its_value() -
     assert (dead_letter_.key, dead_letter_.value) == (b"k", None)
     assert dict(dead_letter_.headers)["tidegate-value-left-out"] == b"101"
     assert dict(dead_letter_.headers)["x-original-offset"] == b"0"
-    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 2}
+    assert bus.committed["tidegate.coordinator"] == {Partition("tidegate.commits", 0): 2}

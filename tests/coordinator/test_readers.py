@@ -80,7 +80,7 @@ def test_the_command_carries_the_vacuums_own_words_and_the_releases_time() -> No
         CleaningReleased.about(
             vacuum(1),
             occurred_at=later,
-            source="reader-gate",
+            source="coordinator",
             kind="minor",
             directories=(MINOR_3,),
             min_write_id=1,

@@ -31,7 +31,7 @@ class Broker:
     """A bus in memory whose clock is set by the test."""
 
     def __init__(self, bus: MemoryBus | None = None) -> None:
-        self.bus = bus or memory_bus("reader-gate", partitions=1)
+        self.bus = bus or memory_bus(partitions=1)
         self.at = 1_800_000_000_000
         self.bus.now_ms = lambda: self.at
         self.clock = BrokerTime(lambda: self.at / 1000, lambda: self.at / 1000)
@@ -136,7 +136,7 @@ class DyingBus(MemoryBus):
 
 
 def test_a_crash_before_it_is_remembered_publishes_it_once() -> None:
-    topics = {log.topic for log in memory_bus("reader-gate")._logs}
+    topics = {log.topic for log in memory_bus()._logs}
     bus = DyingBus(topics, partitions=1)
     broker = Broker(bus)
     broker.send(vacuum(7))
@@ -175,7 +175,7 @@ class AwayBus(MemoryBus):
 
 
 def test_a_broker_that_does_not_answer_is_asked_again_later() -> None:
-    bus = AwayBus({log.topic for log in memory_bus("reader-gate")._logs}, partitions=1)
+    bus = AwayBus({log.topic for log in memory_bus()._logs}, partitions=1)
     broker = Broker(bus)
     broker.send(vacuum(7))
     gate = broker.gate()
@@ -206,7 +206,7 @@ def test_more_than_are_decided_at_once_are_decided_at_the_next_steps() -> None:
 
 def test_a_measured_subject_is_a_timed_one_too() -> None:
     broker = Broker()
-    service = ProcessMonitoring(["reader-gate"]).service("reader-gate")
+    service = ProcessMonitoring(["coordinator"]).service("coordinator")
     gate = CoordinatorLoop(
         measured_subject(GATE, service),
         ObservedBus(broker.bus, service),

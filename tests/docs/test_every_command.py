@@ -94,7 +94,7 @@ def test_exit_codes_are_in_the_help_of_what_exits_by_them(name: str) -> None:
 ROW: Final = {
     "id": "518e8f86-1234-5678-9abc-def012345678",
     "at": "2026-11-21T04:15:51.845Z",
-    "service": "savepoint-policy",
+    "service": "coordinator",
     "origin": "tidegate.commits/3/471123",
     "table": "lake.sales.orders_of_the_last_century",
     "state": "open",

@@ -20,7 +20,7 @@ from tidegate.events.schema import schema_of, schema_text
 from tidegate.events.topics import TOPICS, topic_of
 from tidegate.events.wire import Wire
 
-PLAIN = {str: "string", int: "long", bool: "boolean"}
+PLAIN = {str: "string", bytes: "bytes", int: "long", bool: "boolean"}
 every_event = pytest.mark.parametrize("kind", EVENT_TYPES.values(), ids=lambda kind: kind.__name__)
 
 

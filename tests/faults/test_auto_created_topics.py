@@ -12,11 +12,10 @@ from confluent_kafka.admin import AdminClient
 from support.samples import commit
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, DeliveryError
-from tidegate.events.topics import TOPICS
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.runner import run_services
 from tidegate.service.settings import Settings
 
@@ -50,12 +49,11 @@ def test_no_client_of_ours_makes_the_broker_create_a_topic(servers: str) -> None
     assert {topic for topic in topics(servers) if topic.startswith("ours")} == set()
 
 
-@pytest.mark.parametrize("service", ["reader-gate", "cleaner"])
+@pytest.mark.parametrize("service", ["coordinator", "cleaner"])
 def test_a_service_refuses_topics_that_the_broker_created_by_itself(
     servers: str, service: str
 ) -> None:
-    names = {topic.name("theirs") for topic in TOPICS}
-    names |= {f"theirs.{name}.changelog" for name in DECIDERS}
+    names = {topic.name("theirs") for topic in ALL_TOPICS}
     foreign = Producer({"bootstrap.servers": servers, "log_level": 0})
     for name in names:
         foreign.produce(name, b"")

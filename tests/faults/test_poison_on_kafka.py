@@ -17,7 +17,7 @@ from tidegate.bridges.callbacks import KafkaCallbacks
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import StopService
 from tidegate.events import Event
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
@@ -42,7 +42,7 @@ CALLBACK = b'{"commitTime": "20261121120000001", "basePath": "/lake/sales/orders
 @pytest.fixture
 def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
     topics = TopicSettings(prefix=topic_prefix, partitions=1)
-    create_topics({"bootstrap.servers": bootstrap_servers}, topics, [EveryThird.name])
+    create_topics({"bootstrap.servers": bootstrap_servers}, topics)
     return topic_prefix
 
 
@@ -184,7 +184,7 @@ def test_a_changelog_that_can_not_be_read_stops_its_service(
     bootstrap_servers: str, prefix: str
 ) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    topic = changelog(EveryThird.name).name(prefix)
+    topic = CHANGELOG.name(prefix)
     produce(bootstrap_servers, topic, 0, bomb(GIB))
 
     with pytest.raises(StopService, match="Invalid compressed data"):

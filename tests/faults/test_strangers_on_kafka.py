@@ -192,7 +192,7 @@ def test_garbage_on_every_input_stops_no_service_now_or_at_its_next_start(
 @pytest.fixture
 def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
     topics = TopicSettings(prefix=topic_prefix, partitions=1)
-    create_topics({"bootstrap.servers": bootstrap_servers}, topics, [EveryThird.name])
+    create_topics({"bootstrap.servers": bootstrap_servers}, topics)
     return topic_prefix
 
 
@@ -319,18 +319,18 @@ def test_what_a_killed_process_has_recorded_its_successor_writes(
         gates = [
             service
             for service in read_snapshot(settings, now, now).services
-            if service.name == "reader-gate"
+            if service.name == "coordinator"
         ]
         return gates[0].lag == 0
 
-    gate = deployment.run("reader-gate")
+    gate = deployment.run("coordinator")
     bus.send([Message(f"{deployment.prefix}.locks", b"lake.a.b", b"junk") for _ in range(sent)])
     wait_for("dead letters", lambda: deployment.records("dead-letters"))
     wait_for("everything is read", is_read)
     gate.end(signal.SIGKILL, 20)
     assert len(deployment.records("dead-letters")) == OF_A_KEY
 
-    successor = deployment.run("reader-gate", "successor")
+    successor = deployment.run("coordinator", "successor")
     wait_for("it owns its partitions", lambda: "owns partitions" in successor.log.read_text())
     end(successor)
     bus.close()

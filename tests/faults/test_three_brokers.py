@@ -76,7 +76,7 @@ def a_leader_is_killed(cluster: Cluster, prefix: str) -> None:
 
 
 def a_broker_restarts(cluster: Cluster, prefix: str) -> None:
-    broker = cluster.leader(f"{prefix}.reader-gate.changelog")
+    broker = cluster.leader(f"{prefix}.coordinator.changelog")
     broker.stop()
     broker.start()
 
@@ -151,7 +151,7 @@ def test_ten_thousand_events_come_through(
         ) as deployment,
         ThreadPoolExecutor(2) as pool,
     ):
-        gate = deployment.run("reader-gate")
+        gate = deployment.run("coordinator")
         try:
             executor = pool.submit(run_executor, deployment, stop)
             writer = pool.submit(write, deployment.publisher(), events)

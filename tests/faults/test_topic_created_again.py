@@ -18,7 +18,7 @@ from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import OffsetGapError, StopService
 from tidegate.events import Event
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -40,7 +40,7 @@ def a_decider(bus: Bus, prefix: str) -> Loop:
 @pytest.fixture
 def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
     with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        memory = changelog(EveryThird.name).name(topic_prefix)
+        memory = CHANGELOG.name(topic_prefix)
         create_topic(bootstrap_servers, memory, cleanup_policy="compact")
         yield deployment
 
@@ -88,7 +88,7 @@ def test_nothing_of_a_topic_that_was_created_again_is_acknowledged(
     topic: str,
     event: Callable[[int], Event],
 ) -> None:
-    name = Recorder.name if service is an_executor else EveryThird.name
+    name = Recorder.name if service is an_executor else "coordinator"
     full, group = f"{deployment.prefix}.{topic}", f"{deployment.prefix}.{name}"
     deployment.publisher().publish(*(event(n) for n in range(BEFORE)))
     loop = service(bus, deployment.prefix)
@@ -112,7 +112,7 @@ def test_nothing_of_a_topic_that_was_created_again_is_acknowledged(
 def test_a_changelog_that_was_created_again_stops_its_decider_now_and_at_its_next_start(
     deployment: Deployment, bus: KafkaBus
 ) -> None:
-    topic = changelog(EveryThird.name).name(deployment.prefix)
+    topic = CHANGELOG.name(deployment.prefix)
     publisher = deployment.publisher()
     publisher.publish(commit(0))
     loop = a_decider(bus, deployment.prefix)

@@ -216,7 +216,7 @@ def test_a_release_that_the_gate_may_have_forgotten_is_looked_for_again() -> Non
     shown = snapshot(lock(6), open_txns=[8])
     assert look(holds, shown) == []
     number = holds.begin()
-    fields = {"source": "reader-gate", "occurred_at": NOON, "message": "m"}
+    fields = {"source": "coordinator", "occurred_at": NOON, "message": "m"}
     flag = VacuumFlag.RELEASE_MAY_BE_FORGOTTEN
     flagged = VacuumFlagged.about(event, **fields, flag=flag, locks=(0, 5, 6), transactions=(8,))
 

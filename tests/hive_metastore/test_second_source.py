@@ -79,7 +79,7 @@ def released(
     return CleaningReleased(
         table=f"hive.{db}.orders",
         location=str(location),
-        source="reader-gate",
+        source="coordinator",
         occurred_at=datetime.now(UTC),
         caused_by="vacuum-1",
         kind="minor",

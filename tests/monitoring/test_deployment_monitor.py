@@ -78,7 +78,7 @@ def test_outcomes_and_dead_letters_are_counted_from_the_start(
 def test_a_service_that_does_not_run_is_seen_with_its_lag(
     deployment: Deployment, monitor: DeploymentMonitor, metrics: Metrics
 ) -> None:
-    group = f"{deployment.prefix}.reader-gate"
+    group = f"{deployment.prefix}.coordinator"
 
     def lag() -> float:
         return sum(
@@ -93,7 +93,7 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
         labels = {"consumergroup": group}
         return metrics.registry.get_sample_value("kafka_consumergroup_members", labels)
 
-    gate = deployment.run("reader-gate")
+    gate = deployment.run("coordinator")
     wait_for("the gate", lambda: members() == 1)
     connection = {"bootstrap.servers": deployment.servers}
     groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
@@ -122,7 +122,7 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
     assert waiting("waiting_vacuums", "lake.*") == 0
     assert waiting("oldest_waiting_vacuum_timestamp_seconds", "lake.*") is None
 
-    deployment.run("reader-gate")
+    deployment.run("coordinator")
     before = time.time()
     held = vacuum(2, 3, table="lake.hr.people", transactions=(9,))
     publish(deployment.servers, deployment.prefix, vacuum(1), held)

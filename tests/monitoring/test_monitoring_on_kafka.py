@@ -30,12 +30,12 @@ def released(deployment: Deployment) -> None:
 
 
 def test_a_gate_is_ready_measured_and_logs_json(deployment: Deployment) -> None:
-    gate = deployment.run("reader-gate")
+    gate = deployment.run("coordinator")
     url = found_in(gate, r"/livez and /readyz on (http://127.0.0.1:\d+)")
     wait_for("ready", lambda: get(f"{url}/readyz") == "ok\n")
     released(deployment)
 
-    published = 'tidegate_messages_published_total{kind="CleaningReleased",service="reader-gate"} 1'
+    published = 'tidegate_messages_published_total{kind="CleaningReleased",service="coordinator"} 1'
     page = wait_for("the command", lambda: page_with(f"{url}/metrics", published))
     assert 'tidegate_event_to_action_seconds_count{kind="CleaningReleased"' in page
     assert f'topic="{deployment.prefix}.vacuums"' in page
@@ -45,12 +45,12 @@ def test_a_gate_is_ready_measured_and_logs_json(deployment: Deployment) -> None:
     lines = [json.loads(line) for line in gate.log.read_text().splitlines()]
     assert any(line["event"].startswith("tidegate ") for line in lines)
     assert {"timestamp", "level", "logger", "instance"} <= set(lines[0])
-    assert any(line.get("service") == "reader-gate" for line in lines)
+    assert any(line.get("service") == "coordinator" for line in lines)
 
 
 @needs_prometheus
 def test_a_real_prometheus_scrapes_it(deployment: Deployment, tmp_path: Path) -> None:
-    gate = deployment.run("reader-gate")
+    gate = deployment.run("coordinator")
     with Prometheus(tmp_path, {"tidegate": port_of(gate)}) as prometheus:
         both = 'up{job="tidegate"} == 1 and on() tidegate_build_info'
         wait_for("a scrape", lambda: bool(prometheus.query(both)))

@@ -60,10 +60,10 @@ def run_executor(bus: MemoryBus, observed: ObservedService, executor: Executor) 
 
 
 def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitoring) -> None:
-    measured, plain = memory_bus("every-third"), memory_bus("every-third")
+    measured, plain = memory_bus(), memory_bus()
     for bus in (measured, plain):
         bus.send([message(commit(number)) for number in range(7)])
-    observed = monitoring.service("every-third")
+    observed = monitoring.service("coordinator")
     decider = measured_subject(EveryThird(), observed)
     for loop in (
         CoordinatorLoop(decider, ObservedBus(measured, observed)),
@@ -75,7 +75,7 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
 
     ids = [[event.event_id for event in events_on(bus, COMMANDS)] for bus in (measured, plain)]
     assert ids[0] == ids[1]
-    gate = {"service": "every-third"}
+    gate = {"service": "coordinator"}
     command = {**gate, "kind": "SavepointRequested"}
     assert value(monitoring, "tidegate_records_consumed_total", **gate, topic=COMMITS) == 7
     assert value(monitoring, "tidegate_messages_published_total", **command) == 2

@@ -47,7 +47,7 @@ def tracer(exporter: InMemorySpanExporter) -> Tracer:
 
 @pytest.fixture
 def bus() -> MemoryBus:
-    return memory_bus("every-third")
+    return memory_bus()
 
 
 def observed(name: str, tracer: Tracer) -> ObservedService:
@@ -57,7 +57,7 @@ def observed(name: str, tracer: Tracer) -> ObservedService:
 
 
 def decide(bus: MemoryBus, tracer: Tracer) -> None:
-    service = observed("every-third", tracer)
+    service = observed("coordinator", tracer)
     loop = CoordinatorLoop(measured_subject(EveryThird(), service), ObservedBus(bus, service))
     while loop.step(0.001):
         pass
@@ -92,7 +92,7 @@ def test_one_trace_from_the_publisher_to_the_outcome(
 
     spans = exporter.get_finished_spans()
     done = next(span for span in spans if span.name == "recorder executes")
-    assert chain(spans, done) == ["ingest", "every-third decides", "recorder executes"]
+    assert chain(spans, done) == ["ingest", "coordinator decides", "recorder executes"]
     assert len({span.context.trace_id for span in spans if span.context}) == 1
     assert done.attributes
     assert done.attributes["tidegate.table"] == "lake.sales.orders"

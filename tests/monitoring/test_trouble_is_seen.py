@@ -45,8 +45,8 @@ class Watched:
     """A gate, the monitor and a Prometheus that scrapes both."""
 
     def __init__(self, place: Deployment, stack: ExitStack) -> None:
-        self.place, self.group = place, f"{place.prefix}.reader-gate"
-        self.gate = place.run("reader-gate")
+        self.place, self.group = place, f"{place.prefix}.coordinator"
+        self.gate = place.run("coordinator")
         self.monitor = run_monitor(place.settings_file("monitor", {}), place.folder)
         stack.callback(end, self.monitor)
         self.ports = {"tidegate": port_of(self.gate), "tidegate-monitor": port_of(self.monitor)}
@@ -59,7 +59,7 @@ class Watched:
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)
         seen = read_snapshot(settings, now - timedelta(hours=1), now)
-        return next(service for service in seen.services if service.name == "reader-gate")
+        return next(service for service in seen.services if service.name == "coordinator")
 
     def logged(self, text: str, child: Child | None = None) -> int:
         """How many lines of a log, by default the gate's, have this text."""
@@ -88,7 +88,7 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
         ),
     )
     assert watched.status().problem == "it is not running"
-    again = place.run("reader-gate", "again")
+    again = place.run("coordinator", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))
 

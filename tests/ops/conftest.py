@@ -8,7 +8,6 @@ import pytest
 
 from support.replays import Place
 from tidegate.ops.topics import create_topics
-from tidegate.service.assembly import DECIDERS
 
 
 @pytest.fixture
@@ -22,5 +21,5 @@ def place(
     made = Place(tmp_path, bootstrap_servers, topic_prefix)
     made.lake.mkdir()
     settings = made.settings()
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     return made

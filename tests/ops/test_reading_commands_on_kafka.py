@@ -37,7 +37,7 @@ from tidegate.ops.topics import create_topics
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS, assemble
+from tidegate.service.assembly import assemble
 from tidegate.service.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -72,14 +72,14 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
         f'[topics]\nprefix = "{prefix}"\npartitions = 2\n'
     )
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     done, waits = vacuum(7), vacuum(17, 18, transactions=(90,), last=9)
     other = vacuum(27, table=CUSTOMERS)
     facts = [done, release(7), waits, release(17), other]
     publish(bootstrap_servers, prefix, *facts, savepoint_request(3), savepoint_created(3))
     monitor = TopicMonitor(bootstrap_servers, prefix, 2)
     stop, bus = threading.Event(), KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
-    gate = assemble("reader-gate", settings, bus)
+    gate = assemble("coordinator", settings, bus)
     running = threading.Thread(target=gate.run, args=(stop,))
     running.start()
     try:
@@ -211,7 +211,7 @@ def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place)
     [shown] = place.rows("status", code=1)
 
     services = {row["service"]: row for row in shown["services"]}
-    gate, cleaner = services["reader-gate"], services["cleaner"]
+    gate, cleaner = services["coordinator"], services["cleaner"]
     assert (len(gate["members"]), gate["problem"]) == (1, None)
     assert (cleaner["members"], cleaner["problem"]) == ([], "it is not running")
     assert cleaner["lag"] == len(TopicMonitor(place.servers, place.prefix, 2).commands())
@@ -227,7 +227,7 @@ def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place)
 def test_the_lag_of_a_service_that_reads_falls_to_nothing(place: Place) -> None:
     def lag() -> int:
         [shown] = place.rows("status", code=1)
-        return next(int(s["lag"]) for s in shown["services"] if s["service"] == "reader-gate")
+        return next(int(s["lag"]) for s in shown["services"] if s["service"] == "coordinator")
 
     wait_for("the end of the lag", lambda: lag() == 0)
 

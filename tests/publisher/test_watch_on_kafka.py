@@ -34,7 +34,6 @@ from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import TopicSettings
 
 pytestmark = pytest.mark.kafka
@@ -51,7 +50,7 @@ class Place:
 def place(bootstrap_servers: str) -> Iterator[Place]:
     prefix = f"watch-{uuid.uuid4().hex[:8]}"
     settings = TopicSettings(prefix=prefix, partitions=3)
-    create_topics({"bootstrap.servers": bootstrap_servers}, settings, DECIDERS)
+    create_topics({"bootstrap.servers": bootstrap_servers}, settings)
     with Publisher(bootstrap_servers, source="test", prefix=prefix) as publisher:
         yield Place(bootstrap_servers, prefix, publisher)
 

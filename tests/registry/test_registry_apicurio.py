@@ -26,7 +26,7 @@ from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
-from tidegate.events.topics import COMMAND_TOPIC, TOPICS, changelog
+from tidegate.events.topics import ALL_TOPICS, COMMAND_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message, Publisher
 from tidegate.registry import (
@@ -101,7 +101,7 @@ def test_a_service_consumes_and_produces_through_the_registry(
     schema_id_in: Literal["value", "headers"],
 ) -> None:
     named = RegistrySettings(url=registry.url, schema_id_in=schema_id_in)
-    for topic in (*TOPICS, changelog(SavepointPolicyService.name)):
+    for topic in ALL_TOPICS:
         create_topic(bootstrap_servers, topic.name(topic_prefix), 1)
     settings = Settings.model_validate(
         {

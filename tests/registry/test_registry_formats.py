@@ -147,7 +147,7 @@ class ComesBack(OwnSchemas):
 
 
 def arrive(in_memory: RegistrySchemas, away: int, *values: bytes) -> tuple[Any, CoordinatorLoop]:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     wire = Wire(ComesBack(in_memory, away))
     loop = CoordinatorLoop(EveryThird(), bus, retries=QUICK, wire=wire)
     bus.send([Message(TOPIC, KEY, value) for value in values])
@@ -178,7 +178,7 @@ def test_a_registry_that_stays_away_stops_the_service_and_sets_nothing_aside(
         loop.step(0)
 
     assert bus.records("tidegate.dead-letters") == []
-    assert dict(bus.committed[f"tidegate.{EveryThird.name}"]) == {}
+    assert dict(bus.committed["tidegate.coordinator"]) == {}
 
 
 def test_an_id_that_no_registry_knows_goes_to_the_dead_letters(in_memory: RegistrySchemas) -> None:

@@ -168,7 +168,7 @@ def test_before_the_body_stands_the_id_even_where_there_is_a_guid(
 def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
-    bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
+    bus, recorder, wire = memory_bus(), Recorder(), Wire(schemas)
     bus.send([wire.serialize(commit(number), TOPIC) for number in range(3)])
     decider = CoordinatorLoop(EveryThird(), bus, wire=wire)
     while decider.step(0):

@@ -11,7 +11,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
 from tidegate.registry import RegistrySchemas, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.service.assembly import DECIDERS, SERVICES, assemble
+from tidegate.service.assembly import SERVICES, assemble
 from tidegate.service.settings import Settings
 
 SETTINGS = """
@@ -65,7 +65,7 @@ def test_where_the_id_goes_is_a_setting_with_two_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, name: str) -> None:
-    loop = assemble(name, load(tmp_path, SETTINGS), memory_bus(*DECIDERS))
+    loop = assemble(name, load(tmp_path, SETTINGS), memory_bus())
 
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
     wire = loop._wire if isinstance(loop, CoordinatorLoop) else loop._runner.wire

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from support.samples import EveryThird, memory_bus
+from support.samples import memory_bus
 from tidegate.runtime.memory.bus import MemoryBus
 
 
 @pytest.fixture
 def bus() -> MemoryBus:
     """A bus with the topics of the decider `EveryThird`, of one partition each."""
-    return memory_bus(EveryThird.name, partitions=1)
+    return memory_bus(partitions=1)

@@ -30,7 +30,7 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import Event
-from tidegate.events.topics import TOPICS, changelog
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit, Fault, fault_of
@@ -205,7 +205,7 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> N
             unreadable = Record(partition, 0, None, None, (), 0, "the client can't read it")
             return [unreadable._replace(offset=n) for n in range(200)] + records[200:]
 
-    names = [*(topic.name() for topic in TOPICS), changelog(EveryThird.name).name()]
+    names = [topic.name() for topic in ALL_TOPICS]
     bus = Bomb(names, partitions=1)
     bus.send([message(commit(n)) for n in range(206)])
     loop = CoordinatorLoop(EveryThird(), bus)
@@ -241,7 +241,7 @@ def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters(
         loop.close()
 
     assert len(bus.records(DEAD)) == 50
-    assert bus.committed["tidegate.every-third"][Partition("tidegate.commits", 0)] == 50
+    assert bus.committed["tidegate.coordinator"][Partition("tidegate.commits", 0)] == 50
 
 
 @pytest.mark.kafka

@@ -84,7 +84,7 @@ def test_a_record_with_one_fault_is_refused(wrong: Record) -> None:
 def test_bytes_that_a_decoder_has_a_bug_for_are_dead_lettered_and_what_follows_goes_on(
     monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([Message("tidegate.commits", b"k", b"trap", (), 0)])
     bus.send([message(commit(number)) for number in range(3)])
     contents = Wire.contents

@@ -9,15 +9,14 @@ import pytest
 from support.samples import EveryThird, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FencedError
-from tidegate.events.topics import changelog
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.memory.bus import MemoryBus
 
-CHANGELOG = changelog(EveryThird.name).name()
+CHANGELOG = "tidegate.coordinator.changelog"
 
 
 def test_where_one_partition_is_fenced_nothing_is_written_to_the_others() -> None:
-    bus: MemoryBus = memory_bus(EveryThird.name, partitions=2)
+    bus: MemoryBus = memory_bus(partitions=2)
     loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     bus.send([message(commit(0, f"lake.sales.t{number}")) for number in range(8)])
@@ -27,5 +26,5 @@ def test_where_one_partition_is_fenced_nothing_is_written_to_the_others() -> Non
     with pytest.raises(FencedError):
         loop.run(threading.Event())
     assert bus.records(CHANGELOG) == []
-    assert bus.committed["tidegate.every-third"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
     loop.close()

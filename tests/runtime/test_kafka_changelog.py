@@ -12,7 +12,7 @@ from support.changelogs import OpenPartition
 from support.kafka import create_topic
 from support.waiting import wait_for
 from tidegate.errors import FencedError, StopService, TransientError
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.changelog import SIGNATURE, KafkaChangelog
@@ -48,7 +48,7 @@ def test_the_state_of_a_table_may_be_far_larger_than_a_message(
     bus: KafkaBus, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     topic = f"{topic_prefix}.large"
-    limit = changelog("reader-gate").settings()["max.message.bytes"]
+    limit = CHANGELOG.settings()["max.message.bytes"]
     create_topic(bootstrap_servers, topic, max_message_bytes=limit)
     waiting = b"".join(b'{"lock_id": %d, "owner": "ana@notebook"}' % n for n in range(100_000))
     OpenPartition(bus, topic, 0).write([(b"a.b.c", waiting)])

@@ -23,14 +23,13 @@ from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
 from tidegate.events import CleaningReleased, Command, CommitCompleted, Event
 from tidegate.events.message import event_of
-from tidegate.events.topics import TOPICS, changelog
+from tidegate.events.topics import ALL_TOPICS, CHANGELOG, TOPICS
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import TopicSettings
 
 COMMANDS, DEAD = "tidegate.commands", "tidegate.dead-letters"
@@ -86,7 +85,7 @@ class LimitedBus(MemoryBus):
 
 def bus_for(*deciders: str) -> LimitedBus:
     names = [topic.name() for topic in TOPICS]
-    return LimitedBus([*names, *(changelog(decider).name() for decider in deciders)], partitions=1)
+    return LimitedBus([*names, *(CHANGELOG.name() for decider in deciders)], partitions=1)
 
 
 def work_off(bus: MemoryBus) -> None:
@@ -108,7 +107,7 @@ def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_n
     # the one after it is the third that counts, so it has the command
     causes = [event.caused_by for event in events_on(bus, COMMANDS)]
     assert causes == [events[3].event_id, events[6].event_id]
-    assert bus.committed["tidegate.wordy"] == {Partition("tidegate.commits", 0): 7}
+    assert bus.committed["tidegate.coordinator"] == {Partition("tidegate.commits", 0): 7}
 
     work_off(bus)  # the next start finds nothing to do
     assert len(events_on(bus, COMMANDS)) == 2
@@ -146,7 +145,7 @@ def test_a_topic_that_refuses_even_small_commands_stops_the_service_and_says_wha
     with pytest.raises(StopService, match=r"raise its max\.message\.bytes"):
         work_off(bus)
     assert bus.records(DEAD) == []
-    assert bus.committed["tidegate.wordy"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
 
 
 class Away(LimitedBus):
@@ -159,13 +158,13 @@ class Away(LimitedBus):
 
 
 def test_a_large_command_that_was_not_delivered_is_not_a_dead_letter() -> None:
-    bus = Away([*(topic.name() for topic in TOPICS), changelog("wordy").name()], partitions=1)
+    bus = Away([topic.name() for topic in ALL_TOPICS], partitions=1)
     bus.send([message(asking(n, ALWAYS_ACCEPTED_BYTES + 1)) for n in range(3)])
 
     with pytest.raises(DeliveryError):
         work_off(bus)
     assert bus.records(DEAD) == []
-    assert bus.committed["tidegate.wordy"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
 
 
 class Hoarder(EveryThird):
@@ -185,8 +184,7 @@ class Hoarder(EveryThird):
 
 
 def test_a_changelog_accepts_the_largest_record_twice() -> None:
-    for decider in DECIDERS:
-        assert (changelog(decider).max_bytes or 0) >= 2 * MAX_RECORD_BYTES
+    assert (CHANGELOG.max_bytes or 0) >= 2 * MAX_RECORD_BYTES
 
 
 def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None:
@@ -200,7 +198,7 @@ def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None
     [dead_letter] = bus.records(DEAD)
     assert event_of(dead_letter.key, dead_letter.value) == asking(1, 2 * MAX_RECORD_BYTES)
     assert counted_of(loop._owned[0].store) == 2
-    sizes = [len(record.value or b"") for record in bus.records(changelog("hoarder").name())]
+    sizes = [len(record.value or b"") for record in bus.records(CHANGELOG.name())]
     assert max(sizes) <= MAX_RECORD_BYTES
 
 
@@ -208,7 +206,7 @@ def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None
 def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
     """A deployment whose commands may have LIMIT bytes."""
     connection = {"bootstrap.servers": bootstrap_servers}
-    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), ["wordy"])
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1))
     limit = ConfigEntry(
         "max.message.bytes", str(LIMIT), incremental_operation=AlterConfigOpType.SET
     )

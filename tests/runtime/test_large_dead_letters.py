@@ -22,7 +22,7 @@ MIB = 2**20
 @pytest.fixture
 def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
     topics = TopicSettings(prefix=topic_prefix, partitions=1)
-    create_topics({"bootstrap.servers": bootstrap_servers}, topics, [EveryThird.name])
+    create_topics({"bootstrap.servers": bootstrap_servers}, topics)
     return topic_prefix
 
 

@@ -13,7 +13,7 @@ from support.samples import EveryThird
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
-from tidegate.events.topics import TOPICS, changelog
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = pytest.mark.kafka
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 
 def held_with(servers: str, prefix: str, partitions: int) -> tuple[int, int]:
     """The descriptors and threads of a decider that owns so many partitions."""
-    names = [topic.name(prefix) for topic in (*TOPICS, changelog(EveryThird.name))]
+    names = [topic.name(prefix) for topic in ALL_TOPICS]
     for name in names:
         create_topic(servers, name, partitions)
     gc.collect()  # an earlier test's clients, of which the last reference was in a cycle

@@ -19,7 +19,7 @@ from support.samples import (
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import DeliveryError, StopService
-from tidegate.events.topics import TOPICS, changelog
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
     NO_METADATA,
@@ -35,8 +35,8 @@ from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscr
 from tidegate.runtime.retry import RetryPolicy
 
 TABLE, DEAD = "lake.sales.orders", "tidegate.dead-letters"
-CHANGELOG = changelog(EveryThird.name).name()
-TOPIC_NAMES = [*(topic.name() for topic in TOPICS), CHANGELOG]
+CHANGELOG = "tidegate.coordinator.changelog"
+TOPIC_NAMES = [topic.name() for topic in ALL_TOPICS]
 ONCE = RetryPolicy(1, 0.001, 0.001)
 
 
@@ -68,7 +68,7 @@ def test_rule_4_a_changelog_is_read_after_its_earlier_owner_is_fenced() -> None:
     bus.send([message(commit(1))])
     bus.last_act = lambda: first.step(0)  # its last write, at the last moment
     second = CoordinatorLoop(EveryThird(), bus)
-    bus._members["tidegate.every-third"] = []  # the first has not noticed that it was expelled
+    bus._members["tidegate.coordinator"] = []  # the first has not noticed that it was expelled
     second.assigned({Partition("tidegate.commits", 0): 1, Partition("tidegate.locks", 0): 0})
 
     assert counted_of(second._owned[0].store, TABLE) == 2
@@ -91,7 +91,7 @@ def test_rule_6_a_decider_acknowledges_no_message_whose_dead_letter_was_not_writ
     with pytest.raises(DeliveryError):
         loop.step(0)
     loop.close()
-    assert bus.committed["tidegate.every-third"] == {}
+    assert bus.committed["tidegate.coordinator"] == {}
     assert bus.records(CHANGELOG) == []
 
 
@@ -131,12 +131,12 @@ def test_what_a_decider_began_is_acknowledged_before_its_partition_is_given_away
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", LateCommits)
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     bus.send([message(commit(0))])
     loop._apply(bus.records("tidegate.commits"))  # as in the middle of a step
     loop.revoked([Partition("tidegate.commits", 0)])
 
-    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 1}
+    assert bus.committed["tidegate.coordinator"] == {Partition("tidegate.commits", 0): 1}
     assert events_on(bus, "tidegate.commands") == []

@@ -12,7 +12,7 @@ from confluent_kafka import Message as Received
 from support.samples import EveryThird, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, MessageTooLargeError
-from tidegate.events.topics import TOPICS, changelog
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
@@ -44,7 +44,7 @@ class LimitedBus(MemoryBus):
 
 
 def limited_bus() -> LimitedBus:
-    names = [*(topic.name() for topic in TOPICS), changelog(EveryThird.name).name()]
+    names = [topic.name() for topic in ALL_TOPICS]
     return LimitedBus(names, partitions=1)
 
 

@@ -21,7 +21,7 @@ from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 
 def test_a_decider_stops_before_it_acknowledges_anything_of_the_new_topic() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
@@ -30,7 +30,7 @@ def test_a_decider_stops_before_it_acknowledges_anything_of_the_new_topic() -> N
 
     with pytest.raises(OffsetGapError, match="commits was deleted and created again"):
         loop.step(0)
-    assert bus.committed["tidegate.every-third"][Partition("tidegate.commits", 0)] == 1
+    assert bus.committed["tidegate.coordinator"][Partition("tidegate.commits", 0)] == 1
 
 
 def test_an_executor_stops_before_it_acknowledges_anything_of_the_new_topic() -> None:
@@ -48,11 +48,11 @@ def test_an_executor_stops_before_it_acknowledges_anything_of_the_new_topic() ->
 
 
 def test_a_decider_stops_where_its_changelog_was_created_again() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([message(commit(0))])
     loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
-    bus.recreate("tidegate.every-third.changelog")
+    bus.recreate("tidegate.coordinator.changelog")
     bus.send([message(commit(1))])
 
     with pytest.raises(OffsetGapError, match="changelog was deleted and created again"):

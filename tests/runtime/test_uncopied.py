@@ -178,7 +178,7 @@ def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_be
         bus.send([*junk(COMMITS, 1), message(commit(number))])
     loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):
-        longest = max(map(len, bus.commit_metadata["tidegate.every-third"].values()))
+        longest = max(map(len, bus.commit_metadata["tidegate.coordinator"].values()))
         assert longest <= 2000
     loop.close()
 
@@ -187,7 +187,7 @@ def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_be
 
 
 def test_every_input_topic_has_dead_letters_with_the_fault_in_them() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+    bus = memory_bus(partitions=1)
     loop = CoordinatorLoop(EveryThird(), bus)
     for topic in TOPICS:
         bus.send([Message(topic.name(), None, None, (), 0)])

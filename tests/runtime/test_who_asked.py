@@ -62,7 +62,7 @@ def cleaning() -> CleaningReleased:
     return CleaningReleased(
         table="lake.sales.orders",
         location="/lake/orders",
-        source="reader-gate",
+        source="coordinator",
         caused_by="vacuum-1",
         occurred_at=NOON,
         kind="major",
@@ -100,7 +100,7 @@ def test_what_a_table_s_file_says_of_who_asked_counts_for_nothing() -> None:
 def test_the_outcome_of_a_service_s_command_names_the_service() -> None:
     outcome = outcome_of(cleaning(), Rejecting())
 
-    assert (outcome.requested_by, outcome.why) == ("reader-gate", None)
+    assert (outcome.requested_by, outcome.why) == ("coordinator", None)
 
 
 def test_a_savepoint_s_outcome_names_the_person() -> None:

@@ -25,7 +25,7 @@ DEAD = "tidegate.dead-letters"
 
 
 def test_a_deciders_event_on_the_wrong_partition_is_dead_lettered_with_the_right_one() -> None:
-    bus = memory_bus(EveryThird.name)
+    bus = memory_bus()
     bus.send([message(commit(n))._replace(partition=WRONG) for n in range(3)])
     loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):

@@ -51,7 +51,7 @@ def release(table: int, lock_id: int) -> LockReleased:
 
 
 def states_written(deployment: Deployment) -> int:
-    written = deployment.records("reader-gate.changelog")
+    written = deployment.records("coordinator.changelog")
     return sum(b"\x00vacuum\x00" in (record.key or b"") for record in written)
 
 
@@ -66,23 +66,23 @@ def test_a_zombie_cannot_overwrite_its_successors_state(
     go_on = tmp_path / "go-on"
     publisher = deployment.publisher()
     publisher.publish(*(vacuum(table) for table in range(TABLES)))
-    zombie = deployment.run("reader-gate", "zombie", program=[pausing_gate.__file__, str(go_on)])
+    zombie = deployment.run("coordinator", "zombie", program=[pausing_gate.__file__, str(go_on)])
     wait_for("a first state", lambda: states_written(deployment) == TABLES)
     publisher.publish(*(release(table, LOCK) for table in range(TABLES)))
     wait_for("the middle of the zombie's work", reached(go_on).exists)
     os.kill(zombie.pid, signal.SIGSTOP)
     go_on.touch()
 
-    deployment.run("reader-gate", "successor")
+    deployment.run("coordinator", "successor")
     expected = {vacuum(table).event_id for table in range(TABLES)}
     wait_for("the successor's commands", lambda: len(deployment.records("commands")) == TABLES)
     wait_for("the successor's memory", lambda: states_written(deployment) == 2 * TABLES)
-    successors = entries(deployment.records("reader-gate.changelog"))
+    successors = entries(deployment.records("coordinator.changelog"))
     os.kill(zombie.pid, signal.SIGCONT)
 
     assert exit_code(zombie) == 1
     assert "has opened" in zombie.log.read_text()
-    assert entries(deployment.records("reader-gate.changelog")) == successors
+    assert entries(deployment.records("coordinator.changelog")) == successors
     said = [event for event in deployment.events("commands") if isinstance(event, Command)]
     assert len(said) == TABLES, "the zombie was fenced before it published anything"
     assert {command.caused_by for command in said} == expected
@@ -93,7 +93,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
 ) -> None:
     publisher = deployment.publisher()
     publisher.publish(vacuum(0, range(5)))
-    first = deployment.run("reader-gate", "first")
+    first = deployment.run("coordinator", "first")
     wait_for("a first state", lambda: states_written(deployment))
     first.end(signal.SIGTERM, 20)
     publisher.publish(*(release(0, lock_id) for lock_id in range(5)))
@@ -103,7 +103,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     for deleted in admin.delete_records([TopicPartition(locks, 0, 5)]).values():
         deleted.result(60)
 
-    second = deployment.run("reader-gate", "second")
+    second = deployment.run("coordinator", "second")
 
     assert exit_code(second) == 1
     assert f"{locks}" in (shown := second.log.read_text())
@@ -116,7 +116,7 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
 ) -> None:
     publisher = deployment.publisher()
     publisher.publish(vacuum(0, range(3)), release(0, 0), release(0, 1))
-    first = deployment.run("reader-gate", "first")
+    first = deployment.run("coordinator", "first")
     wait_for("a first state", lambda: b"locks" in state(deployment))
     first.end(signal.SIGTERM, 20)
     locks = f"{deployment.prefix}.locks"
@@ -129,7 +129,7 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
     with deployment.publisher() as anew:
         anew.publish(*(release(1, n) for n in range(1)), release(0, 2))
 
-    second = deployment.run("reader-gate", "second")
+    second = deployment.run("coordinator", "second")
 
     assert exit_code(second) == 1
     assert f"tidegate: {locks} was deleted and created again" in second.log.read_text()
@@ -137,5 +137,5 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
 
 
 def state(deployment: Deployment) -> bytes:
-    records = deployment.records("reader-gate.changelog")
+    records = deployment.records("coordinator.changelog")
     return b"".join(record.value or b"" for record in records)

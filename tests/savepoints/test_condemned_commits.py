@@ -230,7 +230,7 @@ class Lake:
         self.table = four_commits(root / "orders", 9)
         writer = SavepointWriter(warehouse_over(root), ThreadMap(), ticking())
         list(writer.execute(savepoint_request(self.table, instant_at(2))))
-        self.bus: MemoryBus = memory_bus("savepoint-policy")
+        self.bus: MemoryBus = memory_bus()
         rule = {"locations": [str(root)], "approval": approval, "condemned": action}
         self.settings = Settings.model_validate(
             {
@@ -241,7 +241,7 @@ class Lake:
 
     def run(self, *sent: Event, names: tuple[str, ...] = ()) -> list[Event]:
         self.bus.send([message(event) for event in sent])
-        services = names or ("savepoint-policy", "savepoint-writer", "restorer")
+        services = names or ("coordinator", "savepoint-writer", "restorer")
         loops = [assemble(name, self.settings, self.bus) for name in services]
         rests = 0
         while rests < 3:
@@ -318,7 +318,7 @@ def test_a_request_that_needs_an_approval_is_refused_by_a_restorer_that_knows_of
         | {
             "event_id": "r-1",
             "location": str(tmp_path / "orders"),
-            "source": "savepoint-policy",
+            "source": "coordinator",
             "savepoint": instant_at(2),
             "requested_by": "ingest",
             "reason": "condemned",

@@ -19,7 +19,7 @@ from tidegate.events import Event, LockHold, RestoreRejected, VacuumFinished, Va
 from tidegate.ops.topics.acls import acls
 from tidegate.publisher import Message, Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES
+from tidegate.service.assembly import SERVICES
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PREFIX = "secure"
@@ -40,7 +40,7 @@ lifetime = "forever"
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     with secure_kafka(tmp_path_factory.mktemp("secure")) as kafka:
-        kafka.allow(acls(PREFIX, deciders=DECIDERS, executors=EXECUTORS))
+        kafka.allow(acls(PREFIX))
         yield kafka
 
 
@@ -152,20 +152,20 @@ def vacuum() -> VacuumFinished:
 def test_a_service_that_is_not_let_in_says_so_soon_and_shows_no_secret(
     kafka: SecureKafka, deployment: Deployment, client: dict[str, str], sentence: str
 ) -> None:
-    child = deployment.run("reader-gate", "refused", kafka.login("reader-gate") | client)
+    child = deployment.run("coordinator", "refused", kafka.login("coordinator") | client)
 
     assert exit_code(child) == 2
     shown = child.log.read_text()
     assert sentence in shown.splitlines()[-1]
     assert "Traceback" not in shown
     assert "a-wrong-password" not in shown
-    assert password("reader-gate") not in shown
+    assert password("coordinator") not in shown
 
 
 def test_a_service_without_the_right_to_its_topic_stops_and_says_which(
     kafka: SecureKafka, deployment: Deployment
 ) -> None:
-    child = deployment.run("reader-gate", "stranger", kafka.login("cleaner"))
+    child = deployment.run("coordinator", "stranger", kafka.login("cleaner"))
 
     assert exit_code(child) in (1, 2)
     [error] = [line for line in child.log.read_text().splitlines() if line.startswith("tidegate: ")]

@@ -14,18 +14,16 @@ from support.json_lines import json_lines
 from tidegate.bridges import hudi, position
 from tidegate.cleaning import Cleaner
 from tidegate.cli import app
-from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of
+from tidegate.events.topics import OUTCOME_TOPIC, TASK_TOPIC, TOPICS, topic_of
 from tidegate.ops.topics.acls import Acl, acls
 from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointPolicyService, SavepointWriter
-from tidegate.service.assembly import DECIDERS, EXECUTORS
+from tidegate.savepoints import SavepointWriter
+from tidegate.service.catalogue import CONSUMED_EVENTS
 from tidegate.service.settings import Settings
 
-ALL = acls("t", deciders=DECIDERS, executors=EXECUTORS)
-KINDS = (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
+ALL = acls("t")
 
 
 def rights(role: str) -> set[str]:
@@ -36,28 +34,33 @@ def rights(role: str) -> set[str]:
     }
 
 
-def test_a_decider_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
-    read = ("vacuums", "locks", "commands", "outcomes", "reader-gate.changelog")
-    written = ("commands", "outcomes", "dead-letters", "reader-gate.changelog")
+def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
+    read = ("commits", "vacuums", "locks", "commands", "outcomes", "coordinator.changelog")
+    written = ("commands", "tasks", "outcomes", "dead-letters", "coordinator.changelog")
 
-    assert rights("reader-gate") == {
+    assert rights("coordinator") == {
         *(f"read topic t.{name}" for name in read),
         *(f"write topic t.{name}" for name in written),
         *(f"describe_configs topic t.{name}" for name in {*read, *written}),
         *(f"describe group t.{name}" for name in read),
-        "write transactional-id t.reader-gate.changelog-*",
-        "read group t.reader-gate",
+        "write transactional-id t.coordinator.changelog-*",
+        "read group t.coordinator",
     }
 
 
 def test_an_executor_reads_commands_and_writes_outcomes() -> None:
     assert rights("cleaner") == {
         "read topic t.commands",
+        "read topic t.tasks",
         "write topic t.outcomes",
         "write topic t.dead-letters",
-        *(f"describe_configs topic t.{n}" for n in ("commands", "outcomes", "dead-letters")),
+        *(
+            f"describe_configs topic t.{n}"
+            for n in ("commands", "tasks", "outcomes", "dead-letters")
+        ),
         "read group t.cleaner",
         "describe group t.commands",
+        "describe group t.tasks",
     }
 
 
@@ -105,13 +108,12 @@ def test_the_groups_of_the_bridges_are_theirs() -> None:
 def test_only_groups_that_monitoring_chooses_and_transactions_are_granted_by_a_prefix() -> None:
     assert {(acl.resource, acl.name) for acl in ALL if acl.prefixed} == {
         ("group", "t.monitoring"),
-        ("transactional-id", "t.reader-gate.changelog-"),
-        ("transactional-id", "t.savepoint-policy.changelog-"),
+        ("transactional-id", "t.coordinator.changelog-"),
     }
 
 
 def test_a_bridge_reads_the_topic_of_hudis_callbacks() -> None:
-    found = acls("t", deciders=DECIDERS, executors=EXECUTORS, callback_topic="hudi")
+    found = acls("t", callback_topic="hudi")
 
     assert {(acl.role, acl.operation, acl.resource) for acl in found if acl.name == "hudi"} == {
         ("bridges", "read", "topic"),
@@ -133,12 +135,11 @@ def test_people_write_requests_and_resolutions_and_join_no_group() -> None:
     }
 
 
-def test_only_people_operators_and_deciders_may_write_commands() -> None:
+def test_only_people_operators_and_the_coordinator_may_write_commands() -> None:
     assert {acl.role for acl in ALL if (acl.operation, acl.name) == ("write", "t.commands")} == {
         "people",
         "operators",
-        "savepoint-policy",
-        "reader-gate",
+        "coordinator",
     }
 
 
@@ -147,9 +148,12 @@ def test_only_operators_may_create_topics_or_add_partitions() -> None:
 
 
 def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
-    consumed = {kind.name: {topic_of(event) for event in kind.consumes} for kind in KINDS}
+    consumed = {name: {*map(topic_of, kinds)} for name, kinds in CONSUMED_EVENTS.items()}
     consumed[Restorer.name] |= {OUTCOME_TOPIC}
-    declared = {name: {topic for topic in TOPICS if name in topic.readers} for name in consumed}
+    declared = {
+        name: {topic for topic in TOPICS if name in topic.read_by and topic is not TASK_TOPIC}
+        for name in consumed
+    }
 
     assert consumed == declared
 
@@ -157,7 +161,7 @@ def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
 def test_a_right_is_one_kafka_acls_command() -> None:
     [right] = [acl for acl in ALL if acl.role == "upstream-writers" and acl.name == "t.commits"]
     [prefixed] = [
-        acl for acl in ALL if acl.role == "reader-gate" and acl.resource == "transactional-id"
+        acl for acl in ALL if acl.role == "coordinator" and acl.resource == "transactional-id"
     ]
     configs = next(acl for acl in ALL if acl.operation == "describe_configs")
 
@@ -166,7 +170,7 @@ def test_a_right_is_one_kafka_acls_command() -> None:
         " --allow-principal User:upstream-writers --operation Write --topic t.commits"
     )
     assert prefixed.command().endswith(
-        "--operation Write --transactional-id t.reader-gate.changelog-"
+        "--operation Write --transactional-id t.coordinator.changelog-"
         " --resource-pattern-type prefixed"
     )
     assert "--operation DescribeConfigs --topic" in configs.command()
@@ -176,7 +180,7 @@ def test_the_command_line_prints_them_all() -> None:
     printed = CliRunner().invoke(app, ["topics", "acls"])
     data = CliRunner().invoke(app, ["topics", "acls", "--json"])
 
-    everything = acls(deciders=DECIDERS, executors=EXECUTORS)
+    everything = acls()
     assert printed.stdout.splitlines() == [acl.command() for acl in everything]
     rows = json_lines(data.stdout)
     assert [Acl(**row | {"principals": tuple(row["principals"])}) for row in rows] == list(

@@ -132,7 +132,7 @@ CASES = (
         "operators",
         "skip",
         (
-            *("--service", "reader-gate", "--topic", "vacuums", "--partition", "0"),
+            *("--service", "coordinator", "--topic", "vacuums", "--partition", "0"),
             *("--offset", "0", "--because", "x", "--execute"),
         ),
         prefix=STOPPED,
@@ -141,9 +141,9 @@ CASES = (
     Case(
         "operators",
         "replay group",
-        ("reader-gate", "--to-earliest", "--execute"),
+        ("coordinator", "--to-earliest", "--execute"),
         prefix=STOPPED,
-        prints="reader-gate",
+        prints="coordinator",
         times=2,
     ),
     Case(

@@ -32,7 +32,7 @@ from tidegate.events import (
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.service.assembly import DECIDERS, SERVICES, Loop, assemble
+from tidegate.service.assembly import SERVICES, Loop, assemble
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi.outcome_store import FOLDER
 
@@ -53,7 +53,7 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bus() -> MemoryBus:
-    return memory_bus(*DECIDERS)
+    return memory_bus()
 
 
 @pytest.fixture
@@ -147,10 +147,10 @@ def test_good_input_is_worked_off_by_these_very_services(
 @pytest.mark.parametrize(
     ("topic", "hearers"),
     [
-        ("tidegate.commits", ["savepoint-policy"]),
-        ("tidegate.vacuums", ["reader-gate"]),
-        ("tidegate.locks", ["reader-gate"]),
-        ("tidegate.commands", ["cleaner", "reader-gate", "restorer", "savepoint-writer"]),
+        ("tidegate.commits", ["coordinator"]),
+        ("tidegate.vacuums", ["coordinator"]),
+        ("tidegate.locks", ["coordinator"]),
+        ("tidegate.commands", ["cleaner", "coordinator", "restorer", "savepoint-writer"]),
     ],
 )
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_an_event_on_the_wrong_topic_or_key_goes_to_the_dead_letters(
 
     assert outcomes == []
     assert [(where, who) for where, who, _ in dead(bus)] == [
-        ("tidegate.commits", "savepoint-policy"),
-        ("tidegate.locks", "reader-gate"),
+        ("tidegate.commits", "coordinator"),
+        ("tidegate.locks", "coordinator"),
     ]
     assert tables(lake.parent) == before
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from tidegate.cleaning import Cleaner
-from tidegate.coordinator.readers import ReaderGate
+from tidegate.events import Event
 from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointPolicyService, SavepointWriter
+from tidegate.savepoints import SavepointWriter
 from tidegate.service import catalogue
-from tidegate.service.assembly import SERVICES
+from tidegate.service.assembly import SERVICES, subjects
+from tidegate.service.settings import Settings
 
-DECIDERS = (SavepointPolicyService, ReaderGate)
 EXECUTORS = (SavepointWriter, Restorer, Cleaner)
 
 
 def test_every_service_is_known_with_what_it_consumes() -> None:
-    kinds = {decider.name: tuple(decider.consumes) for decider in (*DECIDERS, *EXECUTORS)}
+    kinds = {executor.name: tuple[type[Event], ...](executor.consumes) for executor in EXECUTORS}
+    kinds["coordinator"] = subjects(Settings()).consumes
 
     assert dict(catalogue.CONSUMED_EVENTS) == kinds
     assert set(SERVICES) == set(kinds)
 
 
-def test_deciders_and_executors_are_distinguished() -> None:
-    assert tuple(decider.name for decider in DECIDERS) == catalogue.DECIDERS
+def test_the_executors_are_those_of_the_catalogue() -> None:
     assert tuple(executor.name for executor in EXECUTORS) == catalogue.EXECUTORS

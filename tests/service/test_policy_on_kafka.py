@@ -16,7 +16,6 @@ from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
 from tidegate.ops.topics import create_topics
-from tidegate.service.assembly import DECIDERS
 
 pytestmark = pytest.mark.kafka
 POLICY = """
@@ -46,11 +45,11 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
 ) -> None:
     place = Place(tmp_path, bootstrap_servers, f"policy-{uuid.uuid4().hex[:8]}")
     settings = place.settings(POLICY)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     table = four_commits(place.lake / "customers", 9)
     subject = place.subject("customers")
 
-    with place.running("savepoint-policy", "savepoint-writer", rules=POLICY):
+    with place.running("coordinator", "savepoint-writer", rules=POLICY):
         publish_commits(place, [1, 2, 3])
         # the maximum holds: the third's making ends the first's time
         wait_for("two savepoints", lambda: savepoints(table) == [at(2), at(3)])
@@ -82,7 +81,7 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
         :2
     ] == [
         (at(1), "shop", "policy:shop"),
-        (at(4), None, "savepoint-policy"),
+        (at(4), None, "coordinator"),
     ]
     created = [
         outcome for outcome in place.audience.outcomes() if isinstance(outcome, SavepointCreated)

@@ -102,7 +102,7 @@ def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothin
     ):
         assert broker.pid is not None
         place.publisher().publish(vacuum(), release(LOCK))
-        gate = place.run("reader-gate", "gate", program=[pausing_gate.__file__, str(go_on)])
+        gate = place.run("coordinator", "gate", program=[pausing_gate.__file__, str(go_on)])
         wait_for("the middle of the gate's work", reached(go_on).exists)
         os.kill(broker.pid, signal.SIGSTOP)
         try:
@@ -115,6 +115,6 @@ def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothin
         assert "still waited for the broker" in gate.log.read_text()
         assert "the process ends by force" not in gate.log.read_text()
 
-        place.run("reader-gate", "successor")
+        place.run("coordinator", "successor")
         wait_for("the command", lambda: place.records("commands"))
         assert {event.caused_by for event in place.events("commands")} == {vacuum().event_id}

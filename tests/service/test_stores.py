@@ -9,7 +9,8 @@ import pytest
 from support.samples import memory_bus
 from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine
 from tidegate.errors import ConfigError
-from tidegate.service.assembly import DECIDERS, EXECUTORS, assemble, second_source, table_work
+from tidegate.service.assembly import assemble, second_source, table_work
+from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
 
@@ -23,7 +24,7 @@ def settings(*roots: str, allowed: bool = False, **cleaning: object) -> Settings
 @pytest.mark.parametrize("root", ["s3://lake/tables", "gs://lake/tables"])
 def test_no_executor_starts_on_a_store_that_was_never_tested(name: str, root: str) -> None:
     with pytest.raises(ConfigError, match=rf"{root}\. Known faults: .*allow_untested_stores"):
-        assemble(name, settings("/lake", root), memory_bus(*DECIDERS, partitions=1))
+        assemble(name, settings("/lake", root), memory_bus(partitions=1))
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
@@ -33,11 +34,11 @@ def test_no_executor_starts_on_hdfs_also_with_the_risk_accepted(name: str, proto
     root = f"{protocol}://name/lake"
     accepted = settings("/lake", root, allowed=True, after_expiry="delete")
     with pytest.raises(ConfigError, match=rf"on HDFS: {root}\. They are refused, also with allow"):
-        assemble(name, accepted, memory_bus(*DECIDERS, partitions=1))
+        assemble(name, accepted, memory_bus(partitions=1))
 
 
 def test_with_the_risk_accepted_it_starts() -> None:
-    bus = memory_bus(*DECIDERS, partitions=1)
+    bus = memory_bus(partitions=1)
     cleaning = {"after_expiry": "delete", "confirm_with": "nothing"}
     accepted = settings("memory://lake/x", allowed=True, **cleaning)
     loop = assemble("cleaner", accepted, bus)
@@ -45,7 +46,7 @@ def test_with_the_risk_accepted_it_starts() -> None:
 
 
 def test_a_cleaner_on_an_object_store_without_a_metastore_starts_only_if_that_is_accepted() -> None:
-    bus = memory_bus(*DECIDERS, partitions=1)
+    bus = memory_bus(partitions=1)
     unsaid = settings("memory://lake/x", allowed=True, after_expiry="delete")
     with pytest.raises(ConfigError, match="nothing would confirm what the"):
         assemble("cleaner", unsaid, bus)
@@ -74,7 +75,7 @@ def test_what_confirms_a_removal_is_the_metastore_where_there_is_one_else_quaran
 def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
     cleaning: dict[str, object],
 ) -> None:
-    bus = memory_bus(*DECIDERS, partitions=1)
+    bus = memory_bus(partitions=1)
     with pytest.raises(ConfigError, match=r"no atomic rename: memory://lake/x\."):
         assemble("cleaner", settings("memory://lake/x", "/lake", allowed=True, **cleaning), bus)
 

@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from tidegate.events.topics import LOCKS, VACUUMS, changelog
+from tidegate.events.topics import CHANGELOG, LOCKS, VACUUMS
 from tidegate.service.topics.declaration import DeclaredTopic
 from tidegate.service.topics.difference import ActualTopic
 from tidegate.service.topics.requirement import harmful
 
 LOCKS_DECLARED = DeclaredTopic(LOCKS, "t.locks", partitions=6, replication=3)
 VACUUMS_DECLARED = DeclaredTopic(VACUUMS, "t.vacuums", partitions=6, replication=3)
-MEMORY = DeclaredTopic(changelog("gate"), "t.gate.changelog", partitions=6, replication=3)
+MEMORY = DeclaredTopic(CHANGELOG, "t.gate.changelog", partitions=6, replication=3)
 MONTH_MS = str(30 * 24 * 60 * 60 * 1000)
 
 

@@ -17,7 +17,7 @@ from tidegate.cli import main
 from tidegate.errors import ConfigError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
-from tidegate.service.assembly import authorizer, subject_of
+from tidegate.service.assembly import authorizer
 from tidegate.service.settings import InvalidSettingsError, Settings
 from tidegate.signatures import PublicKey, SigningKey
 from tidegate.signatures.keys import exposure
@@ -132,7 +132,6 @@ def test_keys_of_openssl_are_keys() -> None:
     key = ed25519.Ed25519PrivateKey.generate()
 
     assert SigningKey(pem(key)).key_id != EVE.key_id
-    assert subject_of("reader-gate", settings(entry())).name == "reader-gate"
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:

@@ -131,7 +131,7 @@ def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:
         "table": TABLE,
         "location": location,
         "occurred_at": NOON,
-        "source": "reader-gate",
+        "source": "coordinator",
         "caused_by": "vacuum-1",
         "kind": "minor",
         "directories": (MINOR_3,),

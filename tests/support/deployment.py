@@ -21,7 +21,6 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka.records import as_record
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import TopicSettings
 
 BELIEVED = ("[cleaning]", 'confirm_with = "nothing"')
@@ -47,7 +46,7 @@ class Deployment:
         self.connection = {**(client or {}), "bootstrap.servers": servers}
         self.topics = TopicSettings(prefix=prefix, partitions=partitions, replication=replication)
         self._stack = ExitStack()
-        create_topics(self.connection, self.topics, DECIDERS)
+        create_topics(self.connection, self.topics)
         self._more = settings
 
     def __enter__(self) -> Self:

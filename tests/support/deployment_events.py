@@ -166,7 +166,7 @@ def released(event: VacuumFinished) -> CleaningReleased:
     return CleaningReleased.about(
         event,
         **{name: getattr(event, name) for name in copied},
-        source="reader-gate",
+        source="coordinator",
         occurred_at=NOON,
     )
 

@@ -25,7 +25,8 @@ from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import TopicReader
-from tidegate.service.assembly import CONSUMED_EVENTS, SERVICES, assemble
+from tidegate.service.assembly import SERVICES, assemble
+from tidegate.service.catalogue import CONSUMED_EVENTS
 from tidegate.service.settings import Settings
 
 EVERY_COMMIT = """

@@ -20,7 +20,7 @@ from tidegate.events import (
     SavepointRequested,
 )
 from tidegate.events.message import event_of
-from tidegate.events.topics import TOPICS, changelog, topic_of
+from tidegate.events.topics import ALL_TOPICS, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -76,15 +76,13 @@ def events_on(bus: MemoryBus, topic: str) -> list[Event]:
     return [event_of(record.key, record.value) for record in bus.records(topic)]
 
 
-def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:
-    topics = [topic.name() for topic in TOPICS]
-    return MemoryBus([*topics, *(changelog(name).name() for name in deciders)], partitions)
+def memory_bus(partitions: int = 3) -> MemoryBus:
+    return MemoryBus([topic.name() for topic in ALL_TOPICS], partitions)
 
 
 class EveryThird:
     """Publishes a command for every third event of a table, which shows any miscount."""
 
-    name: ClassVar[str] = "every-third"
     consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
     kinds: ClassVar[Sequence[Kind]] = (Kind("counted", ("events",)),)
 
@@ -98,7 +96,7 @@ class EveryThird:
             return Effects()
         rows.drop("counted", event.table)
         command = SavepointRequested.about(
-            event, instant=None, requested_by="third", source=self.name, occurred_at=at
+            event, instant=None, requested_by="third", source="coordinator", occurred_at=at
         )
         return Effects([command])
 

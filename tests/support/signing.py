@@ -71,7 +71,7 @@ def cleaning() -> CleaningReleased:
     return CleaningReleased(
         table="lake.sales.orders",
         location="/lake/orders",
-        source="reader-gate",
+        source="coordinator",
         caused_by="vacuum-1",
         occurred_at=NOON,
         kind=VacuumKind.MAJOR,

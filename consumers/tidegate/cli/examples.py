@@ -117,8 +117,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "plan clean": ("tidegate plan clean vacuum.json",),
     "replay group": (
-        "tidegate replay group savepoint-policy --to-earliest",
-        "tidegate replay group reader-gate --by-duration 2d --table lake.sales.orders --execute",
+        "tidegate replay group coordinator --to-earliest",
+        "tidegate replay group coordinator --by-duration 2d --table lake.sales.orders --execute",
     ),
     "replay events": (
         "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",

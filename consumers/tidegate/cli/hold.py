@@ -89,7 +89,7 @@ def list_holds(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show the tables on hold, with person, time and reason, as far as the reader gate has read."""
+    """Show the tables on hold, with person, time and reason, as far as the coordinator has read."""
     from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines  # noqa: PLC0415 - heavy
 
     pattern = None if table is None else table_pattern(table)

@@ -31,7 +31,7 @@ replay = typer.Typer(
 WithRestores = Annotated[
     bool, typer.Option("--with-restores", help="Also replay restore requests.")
 ]
-Service = Annotated[str, typer.Argument(help="The service, e.g. reader-gate; stop it first.")]
+Service = Annotated[str, typer.Argument(help="The service, e.g. coordinator; stop it first.")]
 StartOffset = Annotated[int | None, typer.Option(min=0, help="Start at this offset.")]
 StartTime = Annotated[
     str | None, typer.Option(help="Start at this time, e.g. 2026-11-21T07:00:00Z.")
@@ -76,9 +76,9 @@ def group(
 ) -> None:
     """Reset a stopped service's group, so that it reads records again.
 
-    Offsets only go back: nothing is ever skipped. A decider keeps its state, so what was done is
-    not done again. Offsets belong to partitions: with --table, other tables on the same partition
-    are read again too, and reported separately.
+    Offsets only go back: nothing is ever skipped. The coordinator keeps its rows, so what was done
+    is not done again. Offsets belong to partitions: with --table, other tables on the same
+    partition are read again too, and reported separately.
     """
     from tidegate.ops.replay import Replays  # noqa: PLC0415 - heavy
 

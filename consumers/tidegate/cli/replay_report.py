@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tidegate.ops.replay import EventReplay, GroupReplay, OffsetReset
 
 _LISTED: Final = 5
-_DECIDER: Final = "harmless, because the decider skips what it has applied to them"
+_COORDINATOR: Final = "harmless, because the coordinator skips what it has applied to them"
 _EXECUTOR: Final = "harmless, because a command that has its outcome is not carried out again"
 
 
@@ -55,7 +55,7 @@ def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
         tables = _count(len(_other_tables(plan)), "other table")
         yield (
             f"{_count(others, 'record')} of {tables} on the same partition would be read again too:"
-            f" {_DECIDER if _is_of_decider(plan) else _EXECUTOR}"
+            f" {_COORDINATOR if _is_of_coordinator(plan) else _EXECUTOR}"
         )
     if plan.tables is not None:
         for reset in plan.resets:
@@ -89,7 +89,7 @@ def _other_tables(plan: GroupReplay) -> set[str]:
     return {table for reset in plan.resets if reset.counts for table in reset.counts.other_tables}
 
 
-def _is_of_decider(plan: GroupReplay) -> bool:
+def _is_of_coordinator(plan: GroupReplay) -> bool:
     return any(reset.applied is not None for reset in plan.resets)
 
 

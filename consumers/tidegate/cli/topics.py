@@ -23,10 +23,9 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Create missing topics; refuse existing topics that differ from their declarations."""
     from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
-    from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = reachable(config)
-    for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
+    for name, new in create_topics(settings.connection(), settings.topics).items():
         if as_json:
             write_json({"topic": name, "created": new})
         else:
@@ -37,9 +36,8 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Show the declared topics, without contacting a broker."""
     from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
-    from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
-    declared = deployment(Settings.load(config).topics, DECIDERS)
+    declared = deployment(Settings.load(config).topics)
     if as_json:
         write_json_lines(topic.as_json() for topic in declared)
     else:
@@ -50,10 +48,9 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Compare topics with their declarations: one line per difference; exit code 1 if any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
-    from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = reachable(config)
-    found = check_topics(settings.connection(), settings.topics, DECIDERS)
+    found = check_topics(settings.connection(), settings.topics)
     if as_json:
         write_json_lines(asdict(difference) for difference in found)
     else:
@@ -69,13 +66,10 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
     The principals are those of [security.principals], else `User:` and the role's name.
     """
     from tidegate.ops.topics.acls import acls  # noqa: PLC0415 - heavy
-    from tidegate.service.catalogue import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
 
     settings = Settings.load(config)
     needed = acls(
         settings.topics.prefix,
-        deciders=DECIDERS,
-        executors=EXECUTORS,
         callback_topic=hudi.callback_topic if (hudi := settings.bridge.hudi) else None,
         principals=settings.security.principals,
     )
@@ -102,8 +96,8 @@ def _show(declared: Sequence[DeclaredTopic]) -> None:
             {
                 "topic": declared_topic.name,
                 "shape": shape,
-                "written by": tuple(topic.writers),
-                "read by": tuple(topic.readers),
+                "written by": tuple(topic.written_by),
+                "read by": tuple(topic.read_by),
                 "events": events,
             }
         )

@@ -44,7 +44,7 @@ def waiting(
     """Show the vacuums that wait for readers, oldest first, with their outstanding holds.
 
     Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
-    The list comes from the reader gate's stored state; events that the gate has not read yet are
+    The list comes from the coordinator's rows; events that it has not read yet are
     missing (see `tidegate status` for its lag).
     """
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy

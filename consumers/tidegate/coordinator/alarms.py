@@ -24,7 +24,7 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 
-SOURCE: Final = "reader-gate"
+SOURCE: Final = "coordinator"
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""

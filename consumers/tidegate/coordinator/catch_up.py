@@ -1,66 +1,59 @@
-"""After an assignment, the backlog of a subject's first input is read before those of the others.
+"""After an assignment, the backlogs of some inputs are read before those of the others, in order.
 
-Rows of the other inputs that only wait for an event of the first one need then not outlast a
-backlog: a release of last week is not forgotten before the vacuum that waits for it
-is read.
+Rows of the later inputs need then not outlast a backlog, and an event of a later input is decided
+with all that the earlier ones had to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate.runtime.bus import Offsets, Partition, Record, Subscription, Watermarks
 
 
 class CatchUp:
-    """Which partitions are paused until the first input's of the same number has caught up.
+    """Which partitions are paused until earlier inputs of the same number have caught up.
 
-    Order of calls: `assigned`, then `before_poll` and `polled` around every poll.
+    Order of calls: `assigned`, then `polled` after every poll.
     """
 
-    def __init__(self, first: str) -> None:
-        """Take the topic whose backlog comes first."""
-        self.first = first
-        self._ends: dict[int, int] = {}
-        """By partition number where the backlog of the first input ends."""
-        self._to_pause: set[Partition] = set()
+    def __init__(self, topics: Sequence[str], subscription: Subscription) -> None:
+        """Take the topics whose backlogs come first, in order."""
+        self._order = {topic: place for place, topic in enumerate(topics)}
+        self._subscription = subscription
+        self._ends: dict[Partition, int] = {}
+        """By partition whose backlog comes first, where that ends."""
         self._paused: set[Partition] = set()
 
+    def first(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those whose backlog comes first."""
+        return [part for part in partitions if part.topic in self._order]
+
     def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
-        """Partitions were assigned; `marks` has those of the first input."""
-        self._ends = {
-            part.number: marks[part].end
-            for part, start in starts.items()
-            if part.topic == self.first and start < marks[part].end
-        }
-        others = (start for start in starts if start.topic != self.first)
-        self._to_pause = {other for other in others if other.number in self._ends}
-        self._paused = set()  # a pause does not outlive an assignment
+        """Partitions were assigned, none of them paused; `marks` has those of `first`."""
+        self._ends = {part: marks[part].end for part in marks if starts[part] < marks[part].end}
+        self._paused = {part for part in starts if self._waits(part)}
+        if self._paused:
+            self._subscription.pause(self._paused)
 
     def is_reading(self, number: int) -> bool:
-        """Whether the backlog of the first input is still being read on a partition number."""
-        return number in self._ends
+        """Whether such a backlog is still being read on a partition number."""
+        return any(part.number == number for part in self._ends)
 
-    def before_poll(self, subscription: Subscription) -> None:
-        """Pause what was assigned by the last poll; the records that it brought do no harm."""
-        if self._to_pause:
-            subscription.pause(self._to_pause)
-            self._paused, self._to_pause = self._to_pause, set()
-
-    def polled(self, records: Sequence[Record], subscription: Subscription) -> None:
-        """Resume the partitions whose number has caught up."""
+    def polled(self, records: Sequence[Record]) -> None:
+        """Resume the partitions that wait for nothing more."""
         if not self._ends:
             return
-        at = {part.number: end for part, end in subscription.ends().items() if self._is_first(part)}
+        at = {part: end for part, end in self._subscription.ends().items() if part in self._ends}
         for record in records:
-            if self._is_first(record.partition):
-                number = record.partition.number
-                at[number] = max(at.get(number, 0), record.offset + 1)
-        self._ends = {number: end for number, end in self._ends.items() if at.get(number, 0) < end}
-        if ready := {part for part in self._paused if part.number not in self._ends}:
+            at[record.partition] = max(at.get(record.partition, 0), record.offset + 1)
+        self._ends = {part: end for part, end in self._ends.items() if at.get(part, 0) < end}
+        if ready := {part for part in self._paused if not self._waits(part)}:
             self._paused -= ready
-            subscription.resume(ready)
-        self._to_pause = {part for part in self._to_pause if part.number in self._ends}
+            self._subscription.resume(ready)
 
-    def _is_first(self, partition: Partition) -> bool:
-        return partition.topic == self.first
+    def _waits(self, part: Partition) -> bool:
+        place = self._order.get(part.topic, len(self._order))
+        return any(
+            other.number == part.number and self._order[other.topic] < place for other in self._ends
+        )

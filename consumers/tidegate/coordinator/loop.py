@@ -39,7 +39,15 @@ from tidegate.errors import (
 )
 from tidegate.events import Answer, Command, Event
 from tidegate.events.refusals import refusal
-from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
+from tidegate.events.roles import Role
+from tidegate.events.topics import (
+    CHANGELOG,
+    COMMAND_TOPIC,
+    DEFAULT_PREFIX,
+    OUTCOME_TOPIC,
+    VACUUMS,
+    topic_of,
+)
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
@@ -63,11 +71,15 @@ ALWAYS_ACCEPTED_BYTES: Final = 50_000
 _OVERHEAD_BYTES: Final = 200
 """What a message has in its batch besides key, value and headers, generously."""
 _PARTITION = attrgetter("partition")
+NAME: Final = str(Role.COORDINATOR)
+READ_FIRST: Final = (COMMAND_TOPIC, VACUUMS)
+"""After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
+before a release of today; and a release is not forgotten before the vacuum that waits for it."""
 Sign = Callable[[Event, Message], Message]
 
 
 class CoordinatorLoop:
-    """Runs one subject as a member of its consumer group.
+    """Runs the subjects, as a member of the consumer group.
 
     Order of calls: `step` again and again, or `run` until stopped; `close` at the end. Once `step`
     has raised, only `close` may follow.
@@ -99,12 +111,12 @@ class CoordinatorLoop:
         self._subject, self._bus, self._prefix = subject, bus, prefix
         self._retries, self._wire, self._sign = retries, wire or Wire(), sign or _unsigned
         limit = limit or DeadLetterLimit()
-        self._dead_letters = DeadLetterQueue(subject.name, bus, prefix, retries, limit)
+        self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
         self._command_topic, self._outcome_topic = (
             topic.name(prefix) for topic in (COMMAND_TOPIC, OUTCOME_TOPIC)
         )
-        own = changelog(subject.name).name(prefix)
+        own = CHANGELOG.name(prefix)
         topics = [*self._inputs, own, self._command_topic, self._outcome_topic]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
@@ -116,9 +128,8 @@ class CoordinatorLoop:
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
-        self._catch_up = CatchUp(topic_of(subject.consumes[0]).name(prefix))
-        group = f"{prefix}.{subject.name}"
-        self._subscription = bus.subscribe(group, self._inputs, self, watched=[own])
+        self._subscription = bus.subscribe(f"{prefix}.{NAME}", self._inputs, self, watched=[own])
+        self._catch_up = CatchUp([t.name(prefix) for t in READ_FIRST], self._subscription)
 
     def run(self, stop: threading.Event) -> None:
         """Process events until `stop` is set.
@@ -166,7 +177,7 @@ class CoordinatorLoop:
         self._owned.restore(starts, self._stop.is_set)
         self._publish_unsent([self._owned[number] for number in self._owned])  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
-        first = [start for start in starts if start.topic == self._catch_up.first]
+        first = self._catch_up.first(starts)
         self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
@@ -201,9 +212,8 @@ class CoordinatorLoop:
         return count
 
     def _poll(self, timeout: float) -> Sequence[Record]:
-        self._catch_up.before_poll(self._subscription)
         records = self._subscription.poll(CHUNK, timeout)
-        self._catch_up.polled(records, self._subscription)
+        self._catch_up.polled(records)
         if records:
             self._clock.saw(records[-1].timestamp_ms)
         return records
@@ -267,8 +277,8 @@ class CoordinatorLoop:
             signed_by = self._authorization.check(event, record)
         except Unauthorized as refused:
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
-            reason, name = refused.reason, self._subject.name
-            return Effects(outcomes=[refusal(event, reason, refused.message, name, at).to(event)])
+            refused_as = refusal(event, refused.reason, refused.message, NAME, at)
+            return Effects(outcomes=[refused_as.to(event)])
         effects = self._subject.handle(event, owned.store, at)
         effects.outcomes = [
             outcome.to(event, signed_by.name if signed_by else None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import StoppingError, StopService
-from tidegate.events import topics
+from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import Bus, ChangelogRecord, Offsets, Partition
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import RetryPolicy
@@ -65,7 +65,7 @@ class OwnedPartitions:
     ) -> None:
         """Own nothing yet."""
         self._subject, self._bus, self._inputs, self._retries = subject, bus, inputs, retries
-        self._topic = topics.changelog(subject.name).name(prefix)
+        self._topic = CHANGELOG.name(prefix)
         self._changelog = bus.changelog(self._topic)
         self._owned: dict[int, OwnedPartition] = {}
         self._released: dict[int, Store] = {}
@@ -146,12 +146,10 @@ class OwnedPartitions:
                 self._released.pop(number, None)  # outdated: a retry must not keep it either
                 read.setdefault(number, []).extend(records)
                 if stopping():
-                    raise StoppingError(f"{self._subject.name} stops before its rows are restored")
+                    raise StoppingError("the coordinator stops before its rows are restored")
             on_error.pop_all()
         kept = len(stores.keys() - read.keys())
-        log.info(
-            "%s owns partitions %s: %d of them kept their rows", self._subject.name, numbers, kept
-        )
+        log.info("coordinator owns partitions %s: %d of them kept their rows", numbers, kept)
         for number in numbers:
             if number not in stores or number in read:
                 stores[number] = Store(self._subject.kinds)

@@ -116,7 +116,6 @@ class ReaderGate:
     are remembered beyond that. Waiting vacuums are never forgotten.
     """
 
-    name: ClassVar[str] = SOURCE
     consumes: ClassVar[tuple[type[Event], ...]] = (
         VacuumFinished,
         LockReleased,

@@ -26,7 +26,6 @@ _AGAIN_AFTER: Final = timedelta(minutes=1)
 class SavepointSubject:
     """Applies a savepoint policy to the rows of tables."""
 
-    name: ClassVar[str] = SavepointPolicyService.name
     consumes: ClassVar[tuple[type[Event], ...]] = SavepointPolicyService.consumes
     kinds: ClassVar[Sequence[Kind]] = (POLICY,)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from tidegate.coordinator.store import Kind, Store
 from tidegate.events import Command, Event, Outcome
@@ -23,6 +23,11 @@ class Effects:
     commands: list[Command] = field(default_factory=list[Command])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
 
+    def add(self, others: Effects) -> None:
+        """Add others, behind these."""
+        self.commands += others.commands
+        self.outcomes += others.outcomes
+
 
 class Subject(Protocol):
     """Decides on events of its kinds, and on the time alone.
@@ -32,12 +37,15 @@ class Subject(Protocol):
     event becomes a dead letter.
     """
 
-    name: ClassVar[str]
-    """Names the consumer group and the changelog."""
-    consumes: ClassVar[tuple[type[Event], ...]]
-    """After a start, the backlog of the first kind's topic is read before those of the others."""
-    kinds: ClassVar[Sequence[Kind]]
-    """The rows that it keeps."""
+    @property
+    def consumes(self) -> tuple[type[Event], ...]:
+        """The kinds of events that it decides on."""
+        ...
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """The rows that it keeps."""
+        ...
 
     def restored(self, rows: Store) -> None:
         """Derive the columns that are not in the changelog, once after each restore."""
@@ -58,6 +66,48 @@ class Subject(Protocol):
         no event could be dead-lettered for it, so the service stops.
         """
         ...
+
+
+class Subjects:
+    """Several subjects as one: an event goes to every subject that consumes it."""
+
+    def __init__(self, *subjects: Subject) -> None:
+        """Take them; each has kinds of rows of its own."""
+        self._subjects = subjects
+        self.consumes = tuple(dict.fromkeys(kind for s in subjects for kind in s.consumes))
+        self.kinds = tuple(kind for subject in subjects for kind in subject.kinds)
+        self._handlers = {
+            kind: [subject.handle for subject in subjects if kind in subject.consumes]
+            for kind in self.consumes
+        }
+
+    def restored(self, rows: Store) -> None:
+        """Derive what every subject derives."""
+        for subject in self._subjects:
+            subject.restored(rows)
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        """Decide on one event."""
+        first, *others = self._handlers[type(event)]
+        effects = first(event, rows, at)
+        for handle in others:
+            effects.add(handle(event, rows, at))
+        return effects
+
+    def next_due(self, rows: Store) -> int | None:
+        """When the first of them has something to do."""
+        return min(
+            (due for subject in self._subjects if (due := subject.next_due(rows)) is not None),
+            default=None,
+        )
+
+    def due(self, rows: Store, at: datetime) -> Effects:
+        """Decide on rows that are due."""
+        effects, now = Effects(), milliseconds(at)
+        for subject in self._subjects:
+            if (due := subject.next_due(rows)) is not None and due <= now:
+                effects.add(subject.due(rows, at))
+        return effects
 
 
 @lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch

@@ -142,7 +142,7 @@ RESTORE_SECONDS: Final = Metric(
 RESTORED: Final = Metric(
     "tidegate_state_restored_records_total",
     Kind.COUNTER,
-    "Records read from changelogs to restore a decider's state.",
+    "Records read from changelogs to restore the coordinator's rows.",
 )
 WRITTEN: Final = Metric(
     "tidegate_changelog_written_bytes_total",

@@ -31,7 +31,7 @@ _FAILED: Final = "failed"
 
 def measured_subject(subject: Subject, service: ObservedService) -> Subject:
     """Measure how long after its event each command and outcome of a subject is published."""
-    return cast("Subject", _Subject(subject, service))  # what it declares is the instance's
+    return _Subject(subject, service)
 
 
 def measured_executor(executor: Executor, service: ObservedService) -> Executor:
@@ -42,7 +42,7 @@ def measured_executor(executor: Executor, service: ObservedService) -> Executor:
 class _Subject:
     def __init__(self, subject: Subject, service: ObservedService) -> None:
         self._subject, self._causes, self._traces = subject, service.causes, service.traces
-        self.name, self.consumes, self.kinds = subject.name, subject.consumes, subject.kinds
+        self.consumes, self.kinds = subject.consumes, subject.kinds
         self.restored, self.next_due = subject.restored, subject.next_due
         self.due = subject.due  # no event: no latency to measure
 

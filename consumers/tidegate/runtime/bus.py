@@ -125,7 +125,7 @@ ChangelogRecord = tuple[bytes, bytes | None]
 
 
 class Changelog(Protocol):
-    """A decider's stored state. Acquiring partitions of it fences every earlier writer of them."""
+    """The coordinator's stored rows. Acquiring partitions fences every earlier writer of them."""
 
     def acquire(
         self, numbers: Collection[int], known: Collection[int] = ()

@@ -46,7 +46,7 @@ class SavepointPolicyService:
     lifetime ends (a tick). The writer checks it again on the table itself.
     """
 
-    name: ClassVar[str] = "savepoint-policy"
+    name: ClassVar[str] = "coordinator"
     consumes: ClassVar[tuple[type[Event], ...]] = (
         CommitCompleted,
         SavepointCreated,

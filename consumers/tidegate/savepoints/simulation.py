@@ -1,6 +1,6 @@
 """Simulate a policy over past commits: which savepoints would exist. Pure: publishes nothing.
 
-The policy is the real decider. Every request is carried out at once, as by the writer on a table
+The policy is the real one. Every request is carried out at once, as by the writer on a table
 with only these commits that Hudi has never cleaned.
 """
 

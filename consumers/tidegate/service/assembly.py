@@ -28,7 +28,7 @@ from tidegate.coordinator.alarms import AlarmRule, Alarms
 from tidegate.coordinator.loop import CoordinatorLoop, Sign
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.coordinator.subject import Subject
+from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.hive_metastore.connection import require_thrift
@@ -56,7 +56,7 @@ from tidegate.savepoints import (
     TierRule,
 )
 from tidegate.savepoints.derivation import MOST_DERIVED
-from tidegate.service import catalogue
+from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.restore_rules import (
     approval_rules,
     condemned_rules,
@@ -192,7 +192,7 @@ def second_source(settings: Settings) -> SecondSource:
 
 
 def alarms(settings: Settings) -> Alarms:
-    """The reader gate's limits on waiting before it raises an alarm."""
+    """The limits on waiting before it raises an alarm."""
     rules = (
         AlarmRule(alarm.tables, _limit(alarm.overdue_after), _limit(alarm.unknown_after))
         for alarm in settings.alarms
@@ -340,19 +340,17 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
     return _executor(restorer, settings, bus, observed)
 
 
-def subject_of(name: str, settings: Settings) -> Subject:
-    """Build the subject of this name."""
-    if name == ReaderGate.name:
-        return ReaderGate(alarms=alarms(settings))
+def subjects(settings: Settings) -> Subjects:
+    """Build the coordinator's subjects."""
     policy = SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
-    return SavepointSubject(policy)
+    return Subjects(ReaderGate(alarms=alarms(settings)), SavepointSubject(policy))
 
 
-def _coordinator(name: str, settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    subject = subject_of(name, settings)
+def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
+    subject: Subject = subjects(settings)
     if observed:
         subject, bus = measured_subject(subject, observed), ObservedBus(bus, observed)
-    retries, limit = limits(subject.name, settings, BROKER_RETRIES)
+    retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     sign = _signer(settings)
     return CoordinatorLoop(
@@ -388,17 +386,13 @@ def _signer(settings: Settings) -> Sign | None:
     return Signer(key, SERVICES_VALIDITY).sign
 
 
-DECIDERS: Final = catalogue.DECIDERS
-EXECUTORS: Final = catalogue.EXECUTORS
-CONSUMED_EVENTS: Final = catalogue.CONSUMED_EVENTS
 _Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
 
 SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
     {
-        SavepointPolicyService.name: partial(_coordinator, SavepointPolicyService.name),
+        COORDINATOR: _coordinator,
         SavepointWriter.name: _savepoint_writer,
         Restorer.name: _restorer,
-        ReaderGate.name: partial(_coordinator, ReaderGate.name),
         Cleaner.name: _cleaner,
     }
 )

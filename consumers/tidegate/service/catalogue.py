@@ -39,10 +39,21 @@ from tidegate.events import (
     VacuumFinished,
     WritesAborted,
 )
+from tidegate.events.roles import Role
 
+COORDINATOR: Final = str(Role.COORDINATOR)
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
     {
-        "savepoint-policy": (
+        COORDINATOR: (
+            VacuumFinished,
+            LockReleased,
+            WritesAborted,
+            CleaningHoldRequested,
+            CleaningHoldRemovalRequested,
+            CleaningDeferred,
+            CleaningStarted,
+            CleaningUndone,
+            QuarantineRemoved,
             CommitCompleted,
             SavepointCreated,
             SavepointRejected,
@@ -53,17 +64,6 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
             RestoreFailed,
             CommitCondemned,
             RestoreAwaitingApproval,
-        ),
-        "reader-gate": (
-            VacuumFinished,
-            LockReleased,
-            WritesAborted,
-            CleaningHoldRequested,
-            CleaningHoldRemovalRequested,
-            CleaningDeferred,
-            CleaningStarted,
-            CleaningUndone,
-            QuarantineRemoved,
         ),
         "savepoint-writer": (SavepointRequested, SavepointRemovalRequested),
         "restorer": (RestoreRequested, RestoreApproved),
@@ -76,5 +76,4 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
     }
 )
 """The kinds of events that each service consumes; a test compares it with the services."""
-DECIDERS: Final = ("savepoint-policy", "reader-gate")
 EXECUTORS: Final = ("savepoint-writer", "restorer", "cleaner")

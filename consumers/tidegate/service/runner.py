@@ -25,8 +25,6 @@ from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import (
-    DECIDERS,
-    EXECUTORS,
     SERVICES,
     Loop,
     assemble,
@@ -34,6 +32,7 @@ from tidegate.service.assembly import (
     instance_ids,
 )
 from tidegate.service.bridge_assembly import metastore_bridge
+from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics
@@ -126,7 +125,7 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
     bus = KafkaBus(settings.connection(), session, instance_ids(settings, names))
     if any(name in SERVICES for name in names):  # others are refused by their assembly
         bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)
+    require_declared_topics(settings.connection(), settings.topics, names)
     with ExitStack() as stack:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None or wanted.traces:
@@ -159,7 +158,7 @@ def _bus_of_bridges(settings: Settings) -> KafkaBus:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session)
     bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
+    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES])
     return bus
 
 

@@ -75,6 +75,13 @@ from tidegate.events.savepoint_removal import (
     SavepointRemovalRequested,
     SavepointRemoved,
 )
+from tidegate.events.tasks import (
+    OriginalHeader,
+    OriginalMessage,
+    TaskEnd,
+    TaskEnded,
+    TaskIssued,
+)
 
 __all__ = [
     "ANYWHERE",
@@ -109,6 +116,8 @@ __all__ = [
     "LockHold",
     "LockReleased",
     "LockType",
+    "OriginalHeader",
+    "OriginalMessage",
     "Outcome",
     "OutstandingReader",
     "QuarantineRemovalRequested",
@@ -135,6 +144,9 @@ __all__ = [
     "SavepointRequested",
     "TableFormat",
     "TableType",
+    "TaskEnd",
+    "TaskEnded",
+    "TaskIssued",
     "UnknownTableReleased",
     "UnknownTableResolved",
     "VacuumFinished",

@@ -2,7 +2,7 @@
 
 Every topic is a channel; every role that writes or reads it has an operation; every event is a
 message with its Avro schema, the CloudEvents headers and an example. The codes of
-refusals are in `components.x-reasons`. Changelogs are left out: only their decider uses them.
+refusals are in `components.x-reasons`. The changelog is left out: only the coordinator writes it.
 """
 
 from __future__ import annotations
@@ -174,11 +174,13 @@ def _example(kind: type[Event]) -> Event:
 
 
 def _avro_value(value: Any) -> Any:  # noqa: ANN401 - any field's value
-    """A value as in Avro's JSON: enums by their symbols, times in microseconds since the epoch."""
+    """A value as in Avro's JSON: bytes as characters, enums as symbols, times in microseconds."""
     match value:
         case datetime():
             epoch = datetime.fromtimestamp(0, value.tzinfo)
             return (value - epoch) // timedelta(microseconds=1)
+        case bytes():
+            return value.decode("latin-1")
         case Enum():
             return value.value
         case dict():

@@ -100,7 +100,7 @@ class Fact(Event, frozen=True):
 
 
 class Command(Event, frozen=True):
-    """Something that a person or a decider requests."""
+    """Something that a person or the coordinator requests."""
 
     @property
     def asked_by(self) -> str:
@@ -114,11 +114,11 @@ class Command(Event, frozen=True):
 
 
 class Request(Command, frozen=True):
-    """A command that a person or a decider may send.
+    """A command that a person or the coordinator may send.
 
     A person's request has an id of its own, made before the first attempt to publish it and kept by
     every retry: the same id twice is one request, and the same values under two ids are two. The
-    id of a decider's is derived from its cause.
+    id of the coordinator's is derived from its cause.
     """
 
     location: Location

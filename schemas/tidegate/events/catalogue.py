@@ -58,6 +58,7 @@ from tidegate.events.savepoint_removal import (
     SavepointRemovalRequested,
     SavepointRemoved,
 )
+from tidegate.events.tasks import TaskEnded, TaskIssued
 
 COMMANDS: Final[tuple[type[Event], ...]] = (
     SavepointRequested,
@@ -103,7 +104,9 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     UnknownTableResolved,
     DeadLetterRedriven,
     DeadLetterDiscarded,
+    TaskEnded,
 )
+TASKS: Final[tuple[type[Event], ...]] = (TaskIssued,)
 FACTS: Final[tuple[type[Event], ...]] = (
     CommitCompleted,
     CommitCondemned,
@@ -113,5 +116,5 @@ FACTS: Final[tuple[type[Event], ...]] = (
 )
 
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
-    {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *OUTCOMES)}
+    {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *TASKS, *OUTCOMES)}
 )

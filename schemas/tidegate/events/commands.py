@@ -1,4 +1,4 @@
-"""Commands: what people and deciders request of the executors."""
+"""Commands: what people and the coordinator request of the executors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The limits of the events' fields, enforced when an event is made and when it is read.
 
 A writer of facts could otherwise stop a service: a name of 400 KB makes a command that no
-topic takes, and long texts outgrow a decider's state. The limits are in the documentation of the
-fields in the Avro schemas too. Lists in outcomes are limited by the size of a message alone.
+topic takes, and long texts outgrow the coordinator's rows. The limits are in the documentation of
+the fields in the Avro schemas too. Lists in outcomes are limited by the size of a message alone.
 """
 
 from __future__ import annotations

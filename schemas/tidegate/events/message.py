@@ -10,6 +10,7 @@ from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.codec import decode
 from tidegate.events.framing import Headers
+from tidegate.events.tasks import TaskIssued
 
 __all__ = ["TYPE_PREFIX", "Headers", "Message", "check_key", "event_of", "headers_of"]
 
@@ -33,7 +34,7 @@ class Message(NamedTuple):
 
 def headers_of(event: Event) -> Headers:
     """An event's CloudEvents attributes (Kafka protocol binding, binary mode)."""
-    return (
+    attributes = (
         _VERSION,
         ("ce_id", event.event_id.encode()),
         _type(type(event)),
@@ -42,6 +43,10 @@ def headers_of(event: Event) -> Headers:
         ("ce_time", _rfc3339(event.occurred_at)),
         _CONTENT,
     )
+    if isinstance(event, TaskIssued):  # also known where the event can't be decoded
+        number, location = str(event.number).encode(), event.location.encode()
+        return (*attributes, ("ce_number", number), ("ce_location", location))
+    return attributes
 
 
 @lru_cache(maxsize=100)  # many events are published with the same time

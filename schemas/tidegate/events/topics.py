@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.errors import FormatError
 from tidegate.events.aborted import WritesAborted
 from tidegate.events.base import Event
-from tidegate.events.catalogue import COMMANDS, OUTCOMES
+from tidegate.events.catalogue import COMMANDS, OUTCOMES, TASKS
 from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
 from tidegate.events.roles import SERVICES, Role
 
@@ -37,18 +37,6 @@ class Topic:
     read_by: tuple[Role, ...] = ()
     max_bytes: int | None = None
     """The largest record batch in bytes, compressed; None: the broker's default."""
-    owner: str | None = None
-    """For a changelog: the only service that writes and reads it."""
-
-    @property
-    def writers(self) -> tuple[str, ...]:
-        """The roles that may write it, or its owner."""
-        return (self.owner,) if self.owner else self.written_by
-
-    @property
-    def readers(self) -> tuple[str, ...]:
-        """The roles that may read it, or its owner."""
-        return (self.owner,) if self.owner else self.read_by
 
     def name(self, prefix: str = DEFAULT_PREFIX) -> str:
         """The topic's full name."""
@@ -57,9 +45,9 @@ class Topic:
     def settings(self) -> Mapping[str, str]:
         """The topic's settings on the broker.
 
-        Timestamps are the broker's append time, because that is a decider's only clock. A replica
-        that misses confirmed records may never lead: the loss of a changelog's last records could
-        not be noticed.
+        Timestamps are the broker's append time, because that is the coordinator's only clock. A
+        replica that misses confirmed records may never lead: the loss of a changelog's last records
+        could not be noticed.
         """
         common = {"message.timestamp.type": "LogAppendTime", UNCLEAN: "false"}
         if self.max_bytes is not None:
@@ -76,7 +64,7 @@ COMMITS: Final = Topic(
     events=(CommitCompleted, CommitCondemned),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.SAVEPOINT_POLICY, Role.BRIDGES, Role.PEOPLE),
+    read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
 )
 VACUUMS: Final = Topic(
     suffix="vacuums",
@@ -84,7 +72,7 @@ VACUUMS: Final = Topic(
     events=(VacuumFinished, WritesAborted),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.READER_GATE, Role.BRIDGES, Role.PEOPLE),
+    read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
 )
 LOCKS: Final = Topic(
     suffix="locks",
@@ -92,46 +80,51 @@ LOCKS: Final = Topic(
     events=(LockReleased,),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.READER_GATE, Role.BRIDGES, Role.PEOPLE),
+    read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
 )
 COMMAND_TOPIC: Final = Topic(
     suffix="commands",
-    purpose="requests of people and deciders to the executors",
+    purpose="requests of people and the coordinator to the executors",
     events=COMMANDS,
     retention=timedelta(days=30),
-    written_by=(Role.PEOPLE, Role.SAVEPOINT_POLICY, Role.READER_GATE),
-    # the reader gate: what people say about holding a table
+    written_by=(Role.PEOPLE, Role.COORDINATOR),
+    # the coordinator: what people say about holding a table
     read_by=(
         Role.SAVEPOINT_WRITER,
         Role.RESTORER,
         Role.CLEANER,
-        Role.READER_GATE,
+        Role.COORDINATOR,
         Role.PEOPLE,
     ),
+)
+TASK_TOPIC: Final = Topic(
+    suffix="tasks",
+    purpose="what the workers are to do, one task at a time for a table",
+    events=TASKS,
+    retention=timedelta(days=30),
+    written_by=(Role.COORDINATOR,),
+    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER, Role.PEOPLE),
 )
 OUTCOME_TOPIC: Final = Topic(
     suffix="outcomes",
     purpose="what was done or refused, and why: the audit trail",
     events=OUTCOMES,
     retention=timedelta(days=365),
-    # people: what they decided about dead letters; deciders: what people should know of a decision
+    # people: what they decided about dead letters; the coordinator: refusals and alarms
     written_by=(
         Role.SAVEPOINT_WRITER,
         Role.RESTORER,
         Role.CLEANER,
-        Role.SAVEPOINT_POLICY,
-        Role.READER_GATE,
+        Role.COORDINATOR,
         Role.PEOPLE,
     ),
-    # bridges: what was cleaned is marked where it was queued; the reader gate: quarantines, whose
-    # time runs, and cleanings that met a hold
+    # bridges: what was cleaned is marked where it was queued
     read_by=(
         Role.MONITORING,
         Role.PEOPLE,
         Role.RESTORER,
         Role.BRIDGES,
-        Role.SAVEPOINT_POLICY,
-        Role.READER_GATE,
+        Role.COORDINATOR,
     ),
 )
 DEAD_LETTERS: Final = Topic(
@@ -144,19 +137,20 @@ DEAD_LETTERS: Final = Topic(
     max_bytes=2 * 2**20,  # a message of the broker's default limit, and headers with the reason
 )
 
-TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
+CHANGELOG: Final = Topic(
+    suffix="coordinator.changelog",
+    purpose="the coordinator's rows",
+    events=(),
+    retention=None,
+    written_by=(Role.COORDINATOR,),
+    # people: what waits, and why, is read from the rows
+    read_by=(Role.COORDINATOR, Role.PEOPLE, Role.MONITORING),
+    max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
+)
 
-
-def changelog(decider: str) -> Topic:
-    """The compacted topic of a decider's state."""
-    return Topic(
-        suffix=f"{decider}.changelog",
-        purpose=f"the state of {decider}",
-        events=(),
-        retention=None,
-        owner=decider,
-        max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
-    )
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, TASK_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
+"""The topics of messages."""
+ALL_TOPICS: Final = (*TOPICS, CHANGELOG)
 
 
 def topic_of(kind: type[Event]) -> Topic:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from typing import NamedTuple, Protocol
 
 from tidegate.errors import FormatError
-from tidegate.events.base import Event
+from tidegate.events.base import Command, Event
 from tidegate.events.codec import decode_body, encode_body, own_writer, single_object_prefix
 from tidegate.events.framing import (
     OBJECT_PREFIX_BYTES,
@@ -21,6 +22,7 @@ from tidegate.events.framing import (
 from tidegate.events.limits import MAX_WIDE_BYTES
 from tidegate.events.message import Message, check_key, headers_of
 from tidegate.events.schema import Writer, current_writers
+from tidegate.events.tasks import OriginalHeader, OriginalMessage, TaskIssued
 
 
 class SchemaSource(Protocol):
@@ -154,3 +156,35 @@ class Wire:
             TransientError: a schema registry is needed and can't be reached now.
         """
         return self.read(key, value, self.contents(value, headers))
+
+
+def command_of(task: TaskIssued, wire: Wire) -> Command:
+    """The command that a task carries.
+
+    Raises:
+        FormatError: it can't be decoded, is not a command, or is of another table, location or id
+            than the task.
+        TransientError: a schema registry is needed and can't be reached now.
+    """
+    original = task.command
+    headers = [(header.name, header.value) for header in original.headers]
+    command = wire.deserialize(task.table.encode(), original.value, headers)
+    if not isinstance(command, Command) or isinstance(command, TaskIssued):
+        raise FormatError(f"task {task.number} carries a {type(command).__name__}, not a command")
+    if (command.event_id, command.location) != (task.caused_by, task.location):
+        raise FormatError(
+            f"task {task.number} is for {task.caused_by} at {task.location}, and carries"
+            f" {command.event_id} at {command.location}"
+        )
+    return command
+
+
+def original_of(message: Message, appended_at: datetime) -> OriginalMessage:
+    """A message, for a task that carries it."""
+    headers = tuple(OriginalHeader(name=name, value=value) for name, value in message.headers)
+    return OriginalMessage(
+        topic=message.topic,
+        value=message.value or b"",
+        headers=headers,
+        appended_at=appended_at,
+    )

@@ -25,7 +25,7 @@ def original(sent: Message, offset: int = 7) -> Record:
 
 
 def set_aside(
-    sent: Message, offset: int = 7, service: str = "savepoint-policy", error: str = "no luck"
+    sent: Message, offset: int = 7, service: str = "coordinator", error: str = "no luck"
 ) -> DeadLetter:
     """The dead listed of a message, as it is read from its topic."""
     record = original(sent, offset)
@@ -43,7 +43,7 @@ def test_a_dead_letter_has_its_message_its_origin_and_its_reason() -> None:
 
     listed = set_aside(sent)
 
-    assert listed.service == "savepoint-policy"
+    assert listed.service == "coordinator"
     assert (listed.origin, listed.origin_offset) == (COMMITS_2, 7)
     assert listed.error == "no luck"
     assert listed.table == "lake.sales.orders"

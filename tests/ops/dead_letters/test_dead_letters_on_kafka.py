@@ -21,7 +21,6 @@ from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -72,7 +71,7 @@ def place(
     file = tmp_path / "tidegate.toml"
     file.write_text(f'[topics]\nprefix = "{topic_prefix}"\npartitions = 2\n')
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     sent = message(commit(1), topic_prefix)
     poison = Message(f"{topic_prefix}.commands", b"\xff\x00", b'{"no": "event"}')
     made = Place(bootstrap_servers, topic_prefix, file, sent, poison)
@@ -80,7 +79,7 @@ def place(
     topic = f"{topic_prefix}.dead-letters"
     bus.send([sent, poison])
     for number, (topic_name, service, error) in enumerate(
-        [("commits", "savepoint-policy", "a bug of the code"), ("commands", "restorer", "no Avro")]
+        [("commits", "coordinator", "a bug of the code"), ("commands", "restorer", "no Avro")]
     ):
         [record] = made.audience.records(topic_name)
         written = dead_letter(record, service, PermanentError(error), topic)
@@ -119,7 +118,7 @@ def test_a_dead_letter_is_shown_whole(place: Place) -> None:
 
 
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
-    shown = place.call("redrive", "--service", "savepoint-policy")
+    shown = place.call("redrive", "--service", "coordinator")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
     shown = place.call("discard", "--service", "restorer", "--because", "a test")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
@@ -130,7 +129,7 @@ def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
 
 
 def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None:
-    [row] = place.rows("--service", "savepoint-policy")
+    [row] = place.rows("--service", "coordinator")
 
     place.call("redrive", row["id"], "--requested-by", "ana", "--execute")
 
@@ -142,7 +141,7 @@ def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None
     assert isinstance(shown, DeadLetterRedriven)
     assert (shown.table, shown.location) == ("lake.sales.orders", "/lake/orders")
     assert (shown.caused_by, shown.requested_by) == (row["id"], "ana")
-    assert (shown.service, shown.error) == ("savepoint-policy", "a bug of the code")
+    assert (shown.service, shown.error) == ("coordinator", "a bug of the code")
     [original, _] = place.audience.records("commits")
     assert (shown.origin_topic, shown.origin_partition, shown.origin_offset) == (
         f"{place.prefix}.commits",

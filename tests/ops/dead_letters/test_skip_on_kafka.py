@@ -16,7 +16,7 @@ from tidegate.events import DeadLetterDiscarded
 from tidegate.ops.groups import GroupInUseError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-SERVICE = "savepoint-policy"
+SERVICE = "coordinator"
 
 
 def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: str) -> Any:  # noqa: ANN401

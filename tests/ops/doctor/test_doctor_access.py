@@ -13,11 +13,10 @@ from tidegate.ops import topics
 from tidegate.ops.doctor import Extras, Finding, Status, examine
 from tidegate.ops.topics.acls import Acl, acls
 from tidegate.ops.topics.creating import connect
-from tidegate.service.assembly import DECIDERS, EXECUTORS
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
-RIGHTS = acls("lake", deciders=DECIDERS, executors=EXECUTORS)
+RIGHTS = acls("lake")
 DEPLOYMENT = {"prefix": "lake", "partitions": 1}
 
 
@@ -26,8 +25,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     with secure_kafka(tmp_path_factory.mktemp("doctor")) as kafka:
         declared = Settings.model_validate({"topics": DEPLOYMENT}).topics
         admin = {**kafka.admin, "bootstrap.servers": kafka.servers}
-        topics.create_topics(admin, declared, DECIDERS)
-        kafka.allow(acl for acl in RIGHTS if acl.role == "reader-gate")
+        topics.create_topics(admin, declared)
+        kafka.allow(acl for acl in RIGHTS if acl.role == "coordinator")
         kafka.allow(acl for acl in RIGHTS if acl.role == "cleaner" and acl.operation != "write")
         kafka.allow([Acl("stranger", "read", "topic", "elsewhere", principals=("User:stranger",))])
         wait_for("the last right", lambda: in_force(kafka, "stranger", "elsewhere"))
@@ -57,17 +56,17 @@ def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, F
 
 
 def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:
-    found = look(kafka, kafka.login("reader-gate"), "reader-gate")
+    found = look(kafka, kafka.login("coordinator"), "coordinator")
 
-    assert (found["broker"].state, found["access reader-gate"].state) == (
+    assert (found["broker"].state, found["access coordinator"].state) == (
         Status.OK,
         Status.OK,
     )
-    assert found["offsets reader-gate"].state is Status.OK
+    assert found["offsets coordinator"].state is Status.OK
 
 
 def test_the_topics_of_others_that_it_may_not_see_are_a_warning(kafka: SecureKafka) -> None:
-    found = look(kafka, kafka.login("reader-gate"), "reader-gate")
+    found = look(kafka, kafka.login("coordinator"), "coordinator")
 
     assert found["topics"].state is Status.WARN
     assert found["topics"].seen.startswith("unknown: topic lake.commits: ")
@@ -99,9 +98,9 @@ def test_a_principal_without_any_right_fails_in_topics_and_group(kafka: SecureKa
 def test_a_login_that_is_refused_is_reported_as_the_reason_and_without_the_password(
     kafka: SecureKafka,
 ) -> None:
-    login = {**kafka.login("reader-gate"), "sasl.password": "not-the-password"}
+    login = {**kafka.login("coordinator"), "sasl.password": "not-the-password"}
 
-    found = look(kafka, login, "reader-gate")
+    found = look(kafka, login, "coordinator")
 
     assert found["broker"].state is Status.FAIL
     assert "Authentication failed" in found["broker"].seen

@@ -36,7 +36,7 @@ from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.read_to_end import STABLE
-from tidegate.service.assembly import DECIDERS, SERVICES
+from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings, SparkSettings, TopicSettings
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -80,30 +80,28 @@ def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
 
 
 def test_topics_that_lie_together_are_well() -> None:
-    found = copartitioning({"gate": ("vacuums", "locks")}, {"vacuums": 6, "locks": 6})
+    found = copartitioning(["vacuums", "locks"], {"vacuums": 6, "locks": 6})
 
     assert found == Finding(
-        "co-partitioning", Status.OK, "the topics of gate have the same number of partitions"
+        "co-partitioning", Status.OK, "2 topics have the same number of partitions"
     )
 
 
 def test_a_topic_with_another_number_of_partitions_fails() -> None:
-    groups = {"gate": ("vacuums", "locks"), "policy": ("commits",)}
+    found = copartitioning(["vacuums", "locks"], {"vacuums": 6, "locks": 3, "commits": 6})
 
-    found = copartitioning(groups, {"vacuums": 6, "locks": 3, "commits": 6})
-
-    assert (found.state, found.seen) == (Status.FAIL, "gate: vacuums has 6, locks has 3")
+    assert (found.state, found.seen) == (Status.FAIL, "vacuums has 6, locks has 3")
 
 
 def test_topics_that_are_missing_are_not_called_together() -> None:
-    found = copartitioning({"gate": ("vacuums", "locks")}, {"vacuums": 6})
+    found = copartitioning(["vacuums", "locks"], {"vacuums": 6})
 
     assert (found.state, found.seen) == (Status.SKIPPED, "missing topics: locks")
 
 
 @pytest.mark.parametrize("at", [5, 7, 9])
 def test_an_offset_within_its_topic_is_well(at: int) -> None:
-    found = compare_offsets("reader-gate", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
+    found = compare_offsets("coordinator", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
 
     assert (found.state, found.seen) == (
         Status.OK,
@@ -113,19 +111,19 @@ def test_an_offset_within_its_topic_is_well(at: int) -> None:
 
 @pytest.mark.parametrize("at", [4, 10])
 def test_an_offset_out_of_its_topic_fails_and_the_reset_is_named(at: int) -> None:
-    found = compare_offsets("reader-gate", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
+    found = compare_offsets("coordinator", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
 
     assert found == Finding(
-        "offsets reader-gate",
+        "offsets coordinator",
         Status.FAIL,
         f"committed offset {at} of lake.locks[3], which holds 5 to 9",
-        "events were lost; stop it, then run: tidegate replay group reader-gate"
+        "events were lost; stop it, then run: tidegate replay group coordinator"
         " --topic locks --partition 3 --to-earliest --execute",
     )
 
 
 def test_an_offset_of_a_partition_that_is_gone_fails() -> None:
-    found = compare_offsets("reader-gate", "lake", {LOCKS: 0}, {})
+    found = compare_offsets("coordinator", "lake", {LOCKS: 0}, {})
 
     assert (found.state, found.seen) == (
         Status.FAIL,
@@ -134,7 +132,7 @@ def test_an_offset_of_a_partition_that_is_gone_fails() -> None:
 
 
 def test_a_service_that_has_not_begun_is_well() -> None:
-    assert compare_offsets("reader-gate", "lake", {}, {LOCKS: range(5, 9)}).state is Status.OK
+    assert compare_offsets("coordinator", "lake", {}, {LOCKS: range(5, 9)}).state is Status.OK
 
 
 DAY = 86_400_000
@@ -196,9 +194,9 @@ ORDERS = (b"lake.sales.orders\x00done\x007", b"[1]")
 
 
 def test_a_memory_that_fits_its_topics_is_well() -> None:
-    found = remembered(ORDERS, POSITION).finding("reader-gate", 2**24)
+    found = remembered(ORDERS, POSITION).finding(2**24)
 
-    assert found == Finding("state reader-gate", Status.OK, "1 tables can be restored")
+    assert found == Finding("state", Status.OK, "1 tables can be restored")
 
 
 @pytest.mark.parametrize(
@@ -218,11 +216,11 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
     ],
 )
 def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, shown: str) -> None:
-    found = seen.finding("reader-gate", 2**24)
+    found = seen.finding(2**24)
 
     assert (found.state, found.advice) == (
         Status.FAIL,
-        "stop it, then run: tidegate replay group reader-gate --to-earliest --execute",
+        "stop the coordinator, then run: tidegate replay group coordinator --to-earliest --execute",
     )
     assert shown in found.seen
 
@@ -236,8 +234,8 @@ def test_a_memory_that_cannot_be_read_is_seen(key: bytes) -> None:
 def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> None:
     row = (row_key("lake.sales.orders", "vacuum", 7), b"[1,2]\n" + 1000 * b"x")
     most = 2 * len(row[1])
-    small = remembered(row, POSITION).finding("reader-gate", most)
-    large = remembered(row, POSITION).finding("reader-gate", most - 1)
+    small = remembered(row, POSITION).finding(most)
+    large = remembered(row, POSITION).finding(most - 1)
 
     assert (small.state, large.state) == (Status.OK, Status.WARN)
     assert "the record of lake.sales.orders has" in large.seen
@@ -438,7 +436,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         "co-partitioning",
         "offset retention",
         *(f"offsets {name}" for name in SERVICES),
-        *(f"state {name}" for name in DECIDERS),
+        "state",
         *(f"placement {name}" for name in ("commits", "vacuums", "locks", "commands")),
         *(f"access {name}" for name in SERVICES),
         "clock",
@@ -539,7 +537,7 @@ def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_i
     summary.add(store, partitions=6)
     other = ChangelogSummary()
     other.merge(summary)
-    found = other.finding("reader-gate", None)
+    found = other.finding(None)
 
     assert (found.state, "the state was made for 2" in found.seen) == (Status.FAIL, True)
     assert "More partitions" in found.advice
@@ -609,13 +607,13 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
         topics=TopicSettings(prefix="lake"),
         groups=SimpleNamespace(committed=lambda *_: {}),
     )
-    summary = changelogs._read(cast("Broker", broker), "reader-gate", 200, counted)
+    summary = changelogs._read(cast("Broker", broker), 200, counted)
 
     assert (summary.tables, len(seen)) == (200, 400)
     assert sum(readers) == 200
     assert readers == [1, *[8] * 24, 7]
-    assert metadata.spans_asked == ["lake.reader-gate.changelog"]
-    assert metadata.watermarks_asked == [800]  # of its four inputs
+    assert metadata.spans_asked == ["lake.coordinator.changelog"]
+    assert metadata.watermarks_asked == [1000]  # of its five inputs
     [fault] = summary.faults
     assert "offset 11 of lake.vacuums is to be applied next" in fault
 
@@ -654,7 +652,7 @@ def test_of_large_partitions_only_so_many_are_in_memory_as_fit(
         topics=TopicSettings(prefix="lake"),
         groups=SimpleNamespace(committed=lambda *_: {}),
     )
-    summary = changelogs._read(cast("Broker", broker), "reader-gate", 40, iter)
+    summary = changelogs._read(cast("Broker", broker), 40, iter)
 
     assert summary.tables == 20 * 30 + 20
     assert readers == [1] * 21 + [8, 8, 3]

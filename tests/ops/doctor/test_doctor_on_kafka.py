@@ -28,7 +28,7 @@ from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.savepoints import SavepointPolicy, SavepointPolicyService
-from tidegate.service.assembly import DECIDERS, SERVICES
+from tidegate.service.assembly import SERVICES
 
 pytestmark = pytest.mark.kafka
 Tidegate = Callable[..., Result]
@@ -91,8 +91,7 @@ def test_a_deployment_that_is_well_has_nothing_but_well_checks(tidegate: Tidegat
     assert set(states.values()) == {"ok"}
     for service in SERVICES:
         assert {f"offsets {service}", f"access {service}"} <= set(states)
-    for decider in DECIDERS:
-        assert findings(answer)[f"state {decider}"]["seen"] == "0 tables can be restored"
+    assert findings(answer)["state"]["seen"] == "0 tables can be restored"
 
 
 def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_followed(
@@ -111,7 +110,7 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     )
     while not policy.step(0.1):
         pass
-    well = findings(tidegate("doctor", "savepoint-policy", "--json"))["state savepoint-policy"]
+    well = findings(tidegate("doctor", "coordinator", "--json"))["state"]
     say(producer, topic, commit(2))
     while not policy.step(
         0.1
@@ -125,15 +124,15 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     while partitions(admin, topic) != 2:
         time.sleep(0.05)
 
-    answer = tidegate("doctor", "savepoint-policy", "--json")
+    answer = tidegate("doctor", "coordinator", "--json")
 
-    ill = findings(answer)["state savepoint-policy"]
+    ill = findings(answer)["state"]
     assert (well["state"], answer.exit_code, ill["state"]) == ("ok", 1, "fail")
     assert f"{topic} was deleted and created again" in ill["seen"]
     command = shlex.split(ill["advice"].partition("then run: ")[2])
     assert tidegate(*command[1:]).exit_code == 0
-    after = findings(tidegate("doctor", "savepoint-policy", "--json"))
-    assert after["state savepoint-policy"]["state"] == "ok"
+    after = findings(tidegate("doctor", "coordinator", "--json"))
+    assert after["state"]["state"] == "ok"
 
 
 def test_each_finding_is_a_line_that_says_what_to_do(tidegate: Tidegate, tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ def test_an_unknown_service_is_wrong(tidegate: Tidegate) -> None:
     answer = tidegate("doctor", "nonsense")
 
     assert isinstance(answer.exception, ConfigError)
-    assert "unknown service 'nonsense': choose from savepoint-policy" in str(answer.exception)
+    assert "unknown service 'nonsense': choose from coordinator" in str(answer.exception)
 
 
 def test_topics_with_another_number_of_partitions_fail_twice(
@@ -175,8 +174,6 @@ def test_topics_with_another_number_of_partitions_fail_twice(
     assert f"{topic_prefix}.locks has 3 partitions, but [topics] partitions is 2" in seen
     assert findings_["co-partitioning"]["state"] == "fail"
     assert f"{topic_prefix}.locks has 3" in findings_["co-partitioning"]["seen"]
-    assert "reader-gate: " in findings_["co-partitioning"]["seen"]
-    assert "savepoint-policy: " not in findings_["co-partitioning"]["seen"]
 
 
 def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
@@ -187,23 +184,23 @@ def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
     for number in range(4):
         say(producer, topic, commit(number))
     at_one = [TopicPartition(topic, 0, 1)]
-    asked = ConsumerGroupTopicPartitions(f"{topic_prefix}.savepoint-policy", at_one)
+    asked = ConsumerGroupTopicPartitions(f"{topic_prefix}.coordinator", at_one)
     [done] = admin.alter_consumer_group_offsets([asked]).values()
     done.result(60)
-    well = findings(tidegate("doctor", "savepoint-policy", "--json"))
+    well = findings(tidegate("doctor", "coordinator", "--json"))
     [removed] = admin.delete_records([TopicPartition(topic, 0, 3)]).values()
     removed.result(60)
 
-    answer = tidegate("doctor", "savepoint-policy", "--json")
+    answer = tidegate("doctor", "coordinator", "--json")
 
-    findings_ = findings(answer)["offsets savepoint-policy"]
-    assert well["offsets savepoint-policy"]["seen"] == "in range, 3 records behind"
+    findings_ = findings(answer)["offsets coordinator"]
+    assert well["offsets coordinator"]["seen"] == "in range, 3 records behind"
     assert (answer.exit_code, findings_["state"]) == (1, "fail")
     assert findings_["seen"] == f"committed offset 1 of {topic}[0], which holds 3 to 4"
     command = shlex.split(findings_["advice"].partition("then run: ")[2])
     assert tidegate(*command[1:]).exit_code == 0
-    after = findings(tidegate("doctor", "savepoint-policy", "--json"))
-    assert after["offsets savepoint-policy"]["seen"] == "in range, 1 records behind"
+    after = findings(tidegate("doctor", "coordinator", "--json"))
+    assert after["offsets coordinator"]["seen"] == "in range, 1 records behind"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.records import BATCH
-from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -80,7 +79,7 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> P
         f'[topics]\nprefix = "{prefix}"\npartitions = 3\n'
     )
     settings = Settings.load(file)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
     place = Place(bootstrap_servers, prefix, file)
     one, two = restore_request("restore-1"), restore_request("restore-2", CUSTOMERS)
     publish(

@@ -155,7 +155,7 @@ def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
 def test_releases_of_an_unknown_table_are_a_matter_until_its_vacuum_comes() -> None:
     alarm = UnknownTableReleased.about(
         release(5),
-        source="reader-gate",
+        source="coordinator",
         occurred_at=NOON,
         since=NOON,
         limit_seconds=1,

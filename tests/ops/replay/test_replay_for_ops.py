@@ -21,11 +21,12 @@ from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.assembly import DECIDERS, assemble
+from tidegate.service.assembly import assemble
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 EVERYTHING = '[[savepoints]]\ntables = "*"\nwhen = "every_commit"\nlifetime = "forever"\n'
-SERVICE = "savepoint-policy"
+SERVICE = "coordinator"
+COMMITS = ("--topic", "commits")
 # with two partitions `customers` and `orders` lie on 1, `parts` on 0
 CUSTOMERS, PARTS = ("-t", "lake.shop.customers"), ("-t", "lake.shop.parts")
 
@@ -91,7 +92,7 @@ def test_every_way_of_saying_where_to_begin_goes_with_tables(place: Place) -> No
     work_off(place, EVERYTHING)
 
     def shown(*where: str) -> list[tuple[int, int, int]]:
-        changes = place.call("group", SERVICE, *where, *CUSTOMERS, *PARTS)["changes"]
+        changes = place.call("group", SERVICE, *COMMITS, *where, *CUSTOMERS, *PARTS)["changes"]
         return [
             (change["partition"], change["of_tables"], change["of_others"]) for change in changes
         ]
@@ -140,7 +141,7 @@ def create_again(place: Place, topic: str) -> None:
     [gone] = admin.delete_topics([topic]).values()
     gone.result(60)
     wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=60).topics)
-    create_topics(settings.connection(), settings.topics, DECIDERS)
+    create_topics(settings.connection(), settings.topics)
 
 
 def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: Place) -> None:
@@ -153,20 +154,21 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)
 
-    shown = place.call("group", SERVICE, "--to-earliest")
+    shown = place.call("group", SERVICE, *COMMITS, "--to-earliest")
     assert [(row["partition"], row["to_offset"]) for row in shown["changes"]] == [(0, 0), (1, 0)]
     assert {row["repairs"] for row in shown["changes"]} == {"the topic was recreated"}
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)  # it was a dry run
 
-    shown = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
+    shown = place.call("group", SERVICE, *COMMITS, "--to-earliest", *CUSTOMERS, "--execute")
     assert [row["partition"] for row in shown["changes"]] == [1]
-    place.call("group", SERVICE, "--to-earliest", "--execute")
+    place.call("group", SERVICE, *COMMITS, "--to-earliest", "--execute")
     work_off(place, EVERYTHING)
 
     # the memory went back for both tables, and knows what was asked for on the topic before
     assert savepoints_asked(place) == [*before, ("customers", at(4)), ("orders", at(4))]
-    assert place.call("group", SERVICE, "--to-earliest")["changes"][0]["again"] == 4
+    again = place.call("group", SERVICE, *COMMITS, "--to-earliest")["changes"]
+    assert again[0]["again"] == 4
 
 
 def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(place: Place) -> None:
@@ -224,10 +226,10 @@ def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
         shown = capsys.readouterr()
         return end.value.code, (shown.out + shown.err).replace(place.prefix, "P").splitlines()[-1]
 
-    group, events = ("group", SERVICE, "--to-earliest"), ("events", "--topic", "commits")
+    group, events = ("group", SERVICE, *COMMITS, "--to-earliest"), ("events", "--topic", "commits")
     assert said(*group, "-t", "lake.shop.typo") == (
         1,
-        "tidegate: P.commits, P.outcomes has no record of lake.shop.typo: check the name",
+        "tidegate: P.commits has no record of lake.shop.typo: check the name",
     )
     assert said(*group, "-t", "typo") == (
         2,
@@ -237,23 +239,26 @@ def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
         2,
         "tidegate: lake.shop.customers is on partition 1, not on 0",
     )
-    none = "tidegate: P.commits, P.outcomes has no partition 9"
+    none = "tidegate: P.commits has no partition 9"
     assert said(*group, "--partition", "9") == (2, none)
-    assert said(*group, "--topic", "locks") == (
+    assert said("group", SERVICE, "--to-earliest", "--topic", "dead-letters") == (
         2,
-        "tidegate: savepoint-policy does not consume locks, only commits, outcomes",
+        (
+            "tidegate: coordinator does not consume dead-letters, only commands, commits, locks,"
+            " outcomes, vacuums"
+        ),
     )
-    assert said(*group, "--topic", f"{place.prefix}.commits") == (
+    assert said("group", SERVICE, "--to-earliest", "--topic", f"{place.prefix}.commits") == (
         0,
         "1 record would be read again in 1 partition; add --execute to do it",
     )
-    assert said("group", "reader-gate", "--to-earliest") == (
+    assert said("group", "cleaner", "--to-earliest") == (
         0,
-        "nothing to change: group P.reader-gate has not started, it reads from the beginning",
+        "nothing to change: group P.cleaner has not started, it reads from the beginning",
     )
     assert said("group", SERVICE, "--to-offset", "99") == (
         0,
-        "nothing to change: group P.savepoint-policy is already at or before that offset",
+        "nothing to change: group P.coordinator is already at or before that offset",
     )
     assert said("group", SERVICE, "--by-duration", "900000d")[0] == 0
     assert said("group", SERVICE, "--to-time", "2999-01-01T00:00:00Z") == (

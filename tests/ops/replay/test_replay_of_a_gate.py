@@ -16,7 +16,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.memory.bus import MemoryBus
 
 ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
-GROUP = "tidegate.reader-gate"
+GROUP = "tidegate.coordinator"
 FORGETFUL = ReaderGate(remember_most=8)
 
 
@@ -50,7 +50,7 @@ def work(bus: MemoryBus) -> None:
 
 
 def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
-    records = bus.records("tidegate.reader-gate.changelog")
+    records = bus.records("tidegate.coordinator.changelog")
     store = restored(FORGETFUL, [(record.key or b"", record.value) for record in records])
     return [vacuum for vacuum in waiting_vacuums(store) if vacuum.table == table]
 
@@ -63,7 +63,7 @@ def let_go(bus: MemoryBus) -> list[tuple[str, int]]:
 
 
 def test_a_vacuum_of_another_table_that_was_let_go_and_forgotten_does_not_wait_again() -> None:
-    bus = memory_bus("reader-gate", partitions=1)
+    bus = memory_bus(partitions=1)
     for table, number in [(ORDERS, 1), *((OTHER, number) for number in range(10, 20))]:
         send(bus, [vacuum(number, table), release(number, table)])
         work(bus)
@@ -75,7 +75,7 @@ def test_a_vacuum_of_another_table_that_was_let_go_and_forgotten_does_not_wait_a
         for topic in ("tidegate.locks", "tidegate.vacuums")
     )
 
-    reset_state(bus, "tidegate", GroupReplay("reader-gate", GROUP, resets, tables={ORDERS: 0}))
+    reset_state(bus, "tidegate", GroupReplay("coordinator", GROUP, resets, tables={ORDERS: 0}))
     bus.committed[GROUP] |= {reset.partition: 0 for reset in resets}
     send(bus, [release(99, OTHER), vacuum(98, OTHER)])  # it changes while the replay lasts
     work(bus)

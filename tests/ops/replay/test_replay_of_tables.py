@@ -62,7 +62,7 @@ def test_a_plan_tells_the_tables_records_from_those_that_come_along() -> None:
         OffsetReset(locks, 1, 0, 1),
         OffsetReset(away, 9, 3, 0, fault="gone"),
     )
-    plan = GroupReplay("reader-gate", "g", resets, tables={ORDERS: 0})
+    plan = GroupReplay("coordinator", "g", resets, tables={ORDERS: 0})
     records = [
         record(0, ORDERS.encode()),
         record(1, OTHER.encode()),
@@ -165,8 +165,8 @@ def asked(bus: MemoryBus) -> list[tuple[str, int]]:
 
 
 def test_what_one_table_missed_is_made_up_for_and_what_others_missed_is_not() -> None:
-    bus = memory_bus("savepoint-policy", partitions=1)
-    group = "tidegate.savepoint-policy"
+    bus = memory_bus(partitions=1)
+    group = "tidegate.coordinator"
     third = "lake.sales.third"
     send(bus, [(1, ORDERS), (2, OTHER), (3, third)])
     work(bus, savepoints_on())
@@ -175,7 +175,7 @@ def test_what_one_table_missed_is_made_up_for_and_what_others_missed_is_not() ->
     assert asked(bus) == [(OTHER, 4)]
     counts = RecordCounts({ORDERS: 2}, 3, frozenset({OTHER, third}))
     resets = (OffsetReset(COMMITS, 5, 0, 5, applied=5, counts=counts),)
-    plan = GroupReplay("savepoint-policy", group, resets, tables={ORDERS: 0})
+    plan = GroupReplay("coordinator", group, resets, tables={ORDERS: 0})
 
     reset_state(bus, "tidegate", plan)
     bus.committed[group][COMMITS] = 0
@@ -187,14 +187,14 @@ def test_what_one_table_missed_is_made_up_for_and_what_others_missed_is_not() ->
 
 
 def test_a_memory_that_went_on_since_the_plan_is_left_alone() -> None:
-    bus = memory_bus("savepoint-policy", partitions=1)
+    bus = memory_bus(partitions=1)
     send(bus, [(1, ORDERS)])
     work(bus, savepoints_on("*"))
-    before = bus.records("tidegate.savepoint-policy.changelog")[:]
+    before = bus.records("tidegate.coordinator.changelog")[:]
     resets = (OffsetReset(COMMITS, 0, 0, 0, applied=None),)
-    plan = GroupReplay("savepoint-policy", "tidegate.savepoint-policy", resets)
+    plan = GroupReplay("coordinator", "tidegate.coordinator", resets)
 
     with pytest.raises(GroupInUseError, match="plan again"):
         reset_state(bus, "tidegate", plan)
 
-    assert bus.records("tidegate.savepoint-policy.changelog") == before
+    assert bus.records("tidegate.coordinator.changelog") == before

@@ -106,51 +106,51 @@ def test_what_a_decider_missed_is_made_up_for_and_what_it_did_is_not_done_again(
     place: Place,
 ) -> None:
     publish_commits(place, [1])
-    with place.running("savepoint-policy", rules=""):
+    with place.running("coordinator", rules=""):
         publish_commits(place, [2])
         wait_for("an empty backlog", lambda: place.audience.lag() == 0)
-    with place.running("savepoint-policy"):
+    with place.running("coordinator"):
         publish_commits(place, [3])
         wait_for("the command", lambda: commands(place) == [at(3)])
-    with place.running("savepoint-policy"):
-        place.wait_until_idle("savepoint-policy")
+    with place.running("coordinator"):
+        place.wait_until_idle("coordinator")
     assert commands(place) == [at(3)]
 
-    place.call("group", "savepoint-policy", "--to-earliest", "--execute")
-    with place.running("savepoint-policy"):
+    place.call("group", "coordinator", "--to-earliest", "--execute")
+    with place.running("coordinator"):
         wait_for("the commands", lambda: len(commands(place)) == 3)
-        place.wait_until_idle("savepoint-policy")
+        place.wait_until_idle("coordinator")
 
     assert commands(place) == [at(3), at(1), at(2)]
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> None:
     publish_commits(place, [1, 2, 3])
-    with place.running("savepoint-policy"):
+    with place.running("coordinator"):
         wait_for("the commands", lambda: len(commands(place)) == 3)
-        place.wait_until_idle("savepoint-policy")
+        place.wait_until_idle("coordinator")
 
-    shown = place.call("group", "savepoint-policy", "--shift-by", "-2")
+    shown = place.call("group", "coordinator", "--topic", "commits", "--shift-by", "-2")
     events = place.call("events", "--topic", "commits", "-t", "lake.shop.customers")
 
     [reset] = shown["changes"]
     assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (3, 1, 2)
     assert "of_others" not in reset
-    assert reset["group"] == f"{place.prefix}.savepoint-policy"
+    assert reset["group"] == f"{place.prefix}.coordinator"
     assert [event["event"] for event in events["changes"]] == ["CommitCompleted"] * 3
-    assert place.call("group", "savepoint-policy", "--shift-by", "-2") == shown
+    assert place.call("group", "coordinator", "--topic", "commits", "--shift-by", "-2") == shown
     assert len(place.audience.records("commits")) == 3
-    assert place.call("group", "savepoint-policy", "--by-duration", "1h")["changes"] == [
-        {**reset, "to_offset": 0, "again": 3}
-    ]
+    assert place.call("group", "coordinator", "--topic", "commits", "--by-duration", "1h")[
+        "changes"
+    ] == [{**reset, "to_offset": 0, "again": 3}]
 
 
 def test_a_running_service_is_not_put_back(place: Place) -> None:
     publish_commits(place, [1])
-    with place.running("savepoint-policy"):
+    with place.running("coordinator"):
         wait_for("the commands", lambda: len(commands(place)) == 1)
         with pytest.raises(TidegateError, match="stop the service first"):
-            place.call("group", "savepoint-policy", "--to-earliest", "--execute")
+            place.call("group", "coordinator", "--to-earliest", "--execute")
         publish_commits(place, [2])
         wait_for("the commands", lambda: len(commands(place)) == 2)
 

@@ -45,7 +45,7 @@ def of_table(own: int) -> AppliedPosition:
 
 def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
     """To which offset a group would go, and how many records it would read again."""
-    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: position}, target)
+    plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
     return (plan.resets[0].to_offset, plan.resets[0].again) if plan.resets else None
 
 
@@ -97,7 +97,7 @@ def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwar
     held = range(first, first + count)
     position = GroupPosition(held, committed, changelog=memory)
 
-    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: position}, target)
+    plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
 
     if not plan.resets:
         assert not position.fault
@@ -170,7 +170,7 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
         Partition("tidegate.locks", 1): GroupPosition(range(0), committed=0),
     }
 
-    plan = plan_group("reader-gate", "tidegate.reader-gate", positions, ToEarliest())
+    plan = plan_group("coordinator", "tidegate.coordinator", positions, ToEarliest())
 
     assert plan.resets == (
         OffsetReset(LOCKS_0, 9, 0, 9),

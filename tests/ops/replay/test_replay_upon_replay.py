@@ -26,8 +26,8 @@ from tidegate.savepoints import (
 )
 
 COMMITS = Partition("tidegate.commits", 0)
-CHANGELOG = Partition("tidegate.savepoint-policy.changelog", 0)
-DECIDER, GROUP = "savepoint-policy", "tidegate.savepoint-policy"
+CHANGELOG = Partition("tidegate.coordinator.changelog", 0)
+DECIDER, GROUP = "coordinator", "tidegate.coordinator"
 ORDERS, OTHER, THIRD = "lake.sales.orders", "lake.sales.other", "lake.sales.third"
 
 
@@ -52,7 +52,7 @@ def asked(bus: MemoryBus) -> list[tuple[str, int]]:
 @pytest.fixture
 def bus() -> MemoryBus:
     """Two commits of each table, which no rule covered then."""
-    made = memory_bus(DECIDER, partitions=1)
+    made = memory_bus(partitions=1)
     shown = enumerate([ORDERS, OTHER, THIRD] * 2, start=1)
     made.send([message(commit(number, table)) for number, table in shown])
     work(made, "none.none.none")

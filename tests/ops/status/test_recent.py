@@ -33,7 +33,7 @@ from tidegate.runtime.bus import Partition, Record
 if TYPE_CHECKING:
     import pytest
 
-GATE: dict[str, Any] = {"source": "reader-gate", "occurred_at": NOON}
+GATE: dict[str, Any] = {"source": "coordinator", "occurred_at": NOON}
 
 
 def after(*events: Event | None) -> Recent:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.events.topics import LOCKS, changelog
+from tidegate.events.topics import CHANGELOG, LOCKS
 from tidegate.ops.topics import ActualTopic, DeclaredTopic, TopicDifference, deployment, differences
 from tidegate.service.settings import TopicSettings
 
 DAY_MS = 24 * 60 * 60 * 1000
 WANTED = DeclaredTopic(LOCKS, "lake.locks", partitions=6, replication=2)
-MEMORY = DeclaredTopic(changelog("gate"), "lake.gate.changelog", partitions=6, replication=2)
+MEMORY = DeclaredTopic(CHANGELOG, "lake.gate.changelog", partitions=6, replication=2)
 AS_DECLARED = ActualTopic(
     partitions=6,
     replication=2,
@@ -62,9 +62,7 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
     )
 
 
-@pytest.mark.parametrize(
-    "declared", deployment(TopicSettings(), ["gate"]), ids=lambda topic: topic.name
-)
+@pytest.mark.parametrize("declared", deployment(TopicSettings()), ids=lambda topic: topic.name)
 def test_a_replica_without_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
     settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
 
@@ -80,7 +78,7 @@ def test_a_replica_without_confirmed_records_may_lead_no_topic(declared: Declare
 
 
 def test_a_topic_that_accepts_larger_messages_than_declared_makes_no_difference() -> None:
-    larger = {**changelog("gate").settings(), "max.message.bytes": str(16 * 2**20)}
+    larger = {**CHANGELOG.settings(), "max.message.bytes": str(16 * 2**20)}
     smaller = larger | {"max.message.bytes": "1048588"}
 
     assert differences([MEMORY], {MEMORY.name: replace(AS_DECLARED, settings=larger)}) == ()
@@ -89,7 +87,7 @@ def test_a_topic_that_accepts_larger_messages_than_declared_makes_no_difference(
 
 
 def test_a_list_of_policies_has_no_order() -> None:
-    both = {**changelog("gate").settings(), "cleanup.policy": "delete, compact"}
+    both = {**CHANGELOG.settings(), "cleanup.policy": "delete, compact"}
     memory = replace(AS_DECLARED, settings=both)
 
     [found] = differences([MEMORY], {"lake.gate.changelog": memory})
@@ -174,18 +172,19 @@ def test_all_that_differs_is_reported_in_the_order_of_the_declarations() -> None
     ]
 
 
-def test_a_deployment_has_the_shared_topics_and_a_changelog_for_each_decider() -> None:
+def test_a_deployment_has_the_declared_topics() -> None:
     settings = TopicSettings(prefix="lake", partitions=3, replication=2)
 
-    declared = deployment(settings, ["gate"])
+    declared = deployment(settings)
 
     assert [topic.name for topic in declared] == [
         "lake.commits",
         "lake.vacuums",
         "lake.locks",
         "lake.commands",
+        "lake.tasks",
         "lake.outcomes",
         "lake.dead-letters",
-        "lake.gate.changelog",
+        "lake.coordinator.changelog",
     ]
     assert {(topic.partitions, topic.replication) for topic in declared} == {(3, 2)}

@@ -68,7 +68,7 @@ def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str
         },
         "events": ["LockReleased"],
         "written_by": "upstream-writers, bridges",
-        "read_by": "reader-gate, bridges, people",
+        "read_by": "coordinator, bridges, people",
     }
 
 
@@ -78,14 +78,14 @@ def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(
     rows = topics("", "describe", prefix="lake").stdout
 
     for word in (
-        "lake.reader-gate.changelog",
+        "lake.coordinator.changelog",
         "2 partitions",
         "retained 30 days",
         "retained forever",
         "compact",
         "LogAppendTime",
         "upstream-writers",
-        "savepoint-policy",
+        "coordinator",
         "VacuumFinished",
     ):
         assert word in rows
@@ -131,8 +131,8 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
 
     assert answer.exit_code == 1
     rows = {(line["topic"], line["what"], line["found"]) for line in json_lines(answer.stdout)}
-    missing = ["commits", "commands", "outcomes", "dead-letters"]
-    missing += ["savepoint-policy.changelog", "reader-gate.changelog"]
+    missing = ["commits", "commands", "tasks", "outcomes", "dead-letters"]
+    missing += ["coordinator.changelog"]
     assert rows == {
         *((f"{topic_prefix}.{name}", "topic", None) for name in missing),
         (f"{topic_prefix}.locks", "partitions", "3"),
@@ -149,7 +149,7 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
 @pytest.mark.parametrize(
     "difference",
     [
-        ("reader-gate.changelog", "cleanup.policy", "delete"),
+        ("coordinator.changelog", "cleanup.policy", "delete"),
         ("outcomes", "retention.ms", "1000"),
         ("commits", "message.timestamp.type", "CreateTime"),
     ],
@@ -188,5 +188,4 @@ def test_a_topic_that_the_broker_did_not_list_before_is_compared_after(
         create_topics(
             {"bootstrap.servers": bootstrap_servers},
             TopicSettings(prefix=topic_prefix, partitions=2),
-            [],
         )

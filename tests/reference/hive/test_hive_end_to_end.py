@@ -119,7 +119,7 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
     written = lake.names()
     assert any(name.startswith("delete_delta") for name in written)
     lake.deployment.run("metastore", "bridge", command="bridge")
-    lake.deployment.run("reader-gate", "gate")
+    lake.deployment.run("coordinator", "gate")
     lake.deployment.run("cleaner", "cleaner")
     hive.start_worker()
 

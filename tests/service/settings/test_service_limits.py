@@ -14,7 +14,8 @@ from tidegate.errors import ConfigError
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
-from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble, instance_ids
+from tidegate.service.assembly import SERVICES, Loop, assemble, instance_ids
+from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 
 COMMON = """
@@ -34,7 +35,7 @@ def settings(text: str) -> Settings:
 
 
 def joined(name: str, text: str) -> CoordinatorLoop | ExecutorLoop:
-    loop = assemble(name, settings(text), memory_bus(*DECIDERS, partitions=1))
+    loop = assemble(name, settings(text), memory_bus(partitions=1))
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
     return loop
 
@@ -82,8 +83,7 @@ def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) ->
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_has_its_own_limit_and_no_invalid_message_counts(name: str) -> None:
     topic = "tidegate.commands" if name in EXECUTORS else "tidegate.commits"
-    topic = "tidegate.locks" if name == "reader-gate" else topic
-    bus = memory_bus(*DECIDERS, partitions=1)
+    bus = memory_bus(partitions=1)
     bus.send([Message(topic, b"k", b"poison") for _ in range(4)])
     loop = assemble(name, settings(COMMON + f"[services.{name}.dead_letters]\nmost = 2"), bus)
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
@@ -119,15 +119,15 @@ def test_a_process_is_a_static_member_under_the_id_of_its_service_or_of_all(
     monkeypatch.setenv("HOSTNAME", "gate-0")
     file = tmp_path / "tidegate.toml"
     file.write_text('[services]\ninstance_id = "${HOSTNAME}"\n[services.cleaner]\ninstance_id="c"')
-    services = ["reader-gate", "cleaner"]
+    services = ["coordinator", "cleaner"]
 
     assert instance_ids(Settings.load(file), services) == {
-        "tidegate.reader-gate": "tidegate.reader-gate.gate-0",
+        "tidegate.coordinator": "tidegate.coordinator.gate-0",
         "tidegate.cleaner": "tidegate.cleaner.c",
     }
     monkeypatch.setenv("TIDEGATE_SERVICES__INSTANCE_ID", "other")
     assert instance_ids(Settings.load(file), services[:1]) == {
-        "tidegate.reader-gate": "tidegate.reader-gate.other"
+        "tidegate.coordinator": "tidegate.coordinator.other"
     }
     assert instance_ids(Settings(), services) == {}
 

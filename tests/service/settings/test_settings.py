@@ -171,14 +171,14 @@ def test_a_variable_of_the_environment_wins_over_the_file(
     monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "environment")
     monkeypatch.setenv("TIDEGATE_WAREHOUSE__ROOTS", '["/lake"]')
     monkeypatch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", "environment:1")
-    monkeypatch.setenv("TIDEGATE_SERVICES__READER_GATE__RETRIES__ATTEMPTS", "7")
+    monkeypatch.setenv("TIDEGATE_SERVICES__COORDINATOR__RETRIES__ATTEMPTS", "7")
 
     settings = Settings.load(file)
 
     assert (settings.topics.prefix, settings.topics.partitions) == ("environment", 3)
     assert settings.warehouse.roots == ("/lake",)
     assert settings.connection() == {"client.id": "file", "bootstrap.servers": "environment:1"}
-    assert settings.services.limits_of("reader-gate").retries.attempts == 7
+    assert settings.services.limits_of("coordinator").retries.attempts == 7
 
 
 def test_a_variable_wins_over_a_setting_under_its_old_name(

@@ -24,7 +24,7 @@ from tidegate.local.embedded.metastore import EmbeddedMetastore
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
-from tidegate.service.assembly import DECIDERS, SERVICES
+from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import TopicSettings
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ class DemoEnvironment:
             written += _BRIDGE_SETTINGS.format(uri=self._metastore.uri)
         self._settings.write_text(written, "utf-8")
         settings = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
-        create_topics({"bootstrap.servers": self.servers}, settings, DECIDERS)
+        create_topics({"bootstrap.servers": self.servers}, settings)
         self.monitor = TopicMonitor(self.servers, self.prefix, PARTITIONS)
 
     def publisher(self) -> Publisher:

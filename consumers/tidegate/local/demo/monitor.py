@@ -74,7 +74,7 @@ class TopicMonitor:
                 [
                     Partition(topic.name(self.prefix), number)
                     for topic in TOPICS
-                    if topic != OUTCOME_TOPIC and name in topic.readers
+                    if topic != OUTCOME_TOPIC and name in topic.read_by
                     for number in range(self.partitions)
                 ],
             )

@@ -17,7 +17,7 @@ from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
-from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, changelog, topic_of
+from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, OUTCOME_TOPIC, topic_of
 from tidegate.ops.dead_letters.resolution import SOURCE
 from tidegate.ops.groups import Groups
 from tidegate.publisher import Message
@@ -26,7 +26,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 
 _UNKNOWN: Final = "unknown"
@@ -101,8 +101,8 @@ def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: da
         outcomes = OUTCOME_TOPIC.name(prefix)
         audit = wire_for(settings.registry).serialize(_audit_event(skip, by, because, at), outcomes)
         bus.send([_dead_letter(skip, because, DEAD_LETTERS.name(prefix)), audit])
-        if skip.service in DECIDERS:
-            _advance_changelog(bus, changelog(skip.service).name(prefix), skip)
+        if skip.service == COORDINATOR:
+            _advance_changelog(bus, CHANGELOG.name(prefix), skip)
         groups.set_offsets(f"{prefix}.{skip.service}", {skip.partition: skip.offset + 1})
     finally:
         bus.close()

@@ -12,7 +12,6 @@ from tidegate.errors.commands import command_line
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics.acls import Acl, acls
-from tidegate.service.catalogue import DECIDERS, EXECUTORS
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]
 """The allowed operations by resource and name; unreported resources are left out."""
@@ -20,7 +19,7 @@ Allowed = Mapping[tuple[str, str], frozenset[str]]
 
 def check_access(broker: Broker, service: str) -> Finding:
     """Whether the principal of the settings has every right that a service needs."""
-    rights = acls(broker.topics.prefix, deciders=DECIDERS, executors=EXECUTORS)
+    rights = acls(broker.topics.prefix)
     needed = [right for right in rights if right.role == service]
     return compare_rights(service, needed, _allowed(broker, needed))
 

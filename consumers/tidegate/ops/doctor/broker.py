@@ -1,4 +1,4 @@
-"""Check that the broker is reachable, topics are as declared, and deciders' are co-partitioned."""
+"""Check that the broker is reachable, and that the topics are as declared and co-partitioned."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import COMMAND_TOPIC, changelog, topic_of
+from tidegate.events.topics import ALL_TOPICS, DEAD_LETTERS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
 from tidegate.ops.topics import deployment, describe_topics, differences
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings, TopicSettings
 
 REQUEST_TIMEOUT: Final = 5.0
@@ -62,7 +61,7 @@ class Broker:
 
     def check_topics_as_declared(self) -> Finding:
         """Whether every topic exists as declared."""
-        declared = deployment(self.topics, DECIDERS)
+        declared = deployment(self.topics)
         try:
             found = describe_topics(self.admin, [topic.name for topic in declared], REQUEST_TIMEOUT)
         except ConfigError as error:
@@ -75,14 +74,14 @@ class Broker:
         return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
 
     def check_copartitioning(self) -> Finding:
-        """Whether all topics of each decider have the same number of partitions."""
-        names = [topic.name for topic in deployment(self.topics, DECIDERS)]
+        """Whether the topics have the same number of partitions."""
+        names = copartitioned(self.topics)
         try:
             found = describe_topics(self.admin, names, REQUEST_TIMEOUT)
         except ConfigError as error:
             return not_permitted("co-partitioning", error)
         counts = {name: topic.partitions for name, topic in found.items()}
-        return copartitioning(decider_topics(self.topics), counts)
+        return copartitioning(names, counts)
 
     def _why(self, error: KafkaError) -> str:
         """The underlying cause: a time-out does not mention a refused login or connection."""
@@ -101,40 +100,26 @@ def not_permitted(check: str, error: Exception) -> Finding:
     return Finding(check, Status.WARN, f"unknown: {error}", advice)
 
 
-def decider_topics(settings: TopicSettings) -> dict[str, tuple[str, ...]]:
-    """For each decider the topics to be co-partitioned: inputs, commands, changelog."""
-    return {
-        name: tuple(
-            topic.name(settings.prefix)
-            for topic in (*map(topic_of, CONSUMED_EVENTS[name]), COMMAND_TOPIC, changelog(name))
-        )
-        for name in DECIDERS
-    }
+def copartitioned(settings: TopicSettings) -> list[str]:
+    """The topics on which a table's events and rows are on the same partition number."""
+    return [topic.name(settings.prefix) for topic in ALL_TOPICS if topic is not DEAD_LETTERS]
 
 
-def copartitioning(groups: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> Finding:
+def copartitioning(names: Sequence[str], partitions: Mapping[str, int]) -> Finding:
     """Compare the partition counts of the topics that must be co-partitioned. Pure.
 
     Args:
-        groups: The topics of each decider.
+        names: Those topics.
         partitions: The number of partitions of each existing topic.
     """
     check = "co-partitioning"
-    if missing := sorted({name for group in groups.values() for name in group} - set(partitions)):
+    if missing := sorted(set(names) - set(partitions)):
         return Finding(check, Status.SKIPPED, f"missing topics: {', '.join(missing)}")
-    wrong = [
-        f"{decider}: " + ", ".join(f"{name} has {partitions[name]}" for name in names)
-        for decider, names in groups.items()
-        if len({partitions[name] for name in names}) > 1
-    ]
-    if wrong:
+    if len({partitions[name] for name in names}) > 1:
+        seen = ", ".join(f"{name} has {partitions[name]}" for name in names)
         advice = (
             "create them again with the same number of partitions: a table's events and state are"
             " on different partitions"
         )
-        return Finding(check, Status.FAIL, "; ".join(wrong), advice)
-    return Finding(
-        check,
-        Status.OK,
-        f"the topics of {' and '.join(groups)} have the same number of partitions",
-    )
+        return Finding(check, Status.FAIL, seen, advice)
+    return Finding(check, Status.OK, f"{len(names)} topics have the same number of partitions")

@@ -1,4 +1,4 @@
-"""Check that a decider's state can be restored from its changelog and matches its topics."""
+"""Check that the coordinator's rows can be restored and match its topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from tidegate.coordinator.store import Position, Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import changelog, topic_of
+from tidegate.events.topics import CHANGELOG, topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, Broker, not_permitted
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
@@ -20,9 +20,11 @@ from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.topic_reader import Observer
-from tidegate.service.assembly import CONSUMED_EVENTS, subject_of
+from tidegate.service.assembly import subjects
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 
+_CHECK: Final = "state"
 _NEARLY_FULL: Final = 0.5
 _TOGETHER: Final = 8
 """The maximum number of changelog partitions that one consumer reads into memory together."""
@@ -34,7 +36,7 @@ Records = Iterable[tuple[bytes, bytes | None]]
 
 @dataclass(slots=True)
 class ChangelogSummary:
-    """The findings of a decider's changelog, added up over its partitions."""
+    """The findings of the changelog, added up over its partitions."""
 
     tables: int = 0
     largest: int = 0
@@ -90,19 +92,18 @@ class ChangelogSummary:
                 self.largest, self.largest_of = size, table or "the position"
             yield key, value
 
-    def finding(self, decider: str, max_bytes: int | None) -> Finding:
+    def finding(self, max_bytes: int | None) -> Finding:
         """The result of the check; `max_bytes` is the changelog's `max.message.bytes`."""
-        check = f"state {decider}"
         if self.separated:
             advice = "move to new topics: see More partitions in docs/topics.md"
-            return Finding(check, Status.FAIL, self.separated, advice)
+            return Finding(_CHECK, Status.FAIL, self.separated, advice)
         if self.faults:
-            advice = f"stop it, then run: {_again(decider)}"
+            advice = f"stop the coordinator, then run: {_again()}"
             more = f" (and {len(self.faults) - 1} more)" if self.faults[1:] else ""
-            return Finding(check, Status.FAIL, self.faults[0] + more, advice)
+            return Finding(_CHECK, Status.FAIL, self.faults[0] + more, advice)
         seen = f"{self.tables} tables can be restored"
         if max_bytes is None or self.largest <= _NEARLY_FULL * max_bytes:
-            return Finding(check, Status.OK, seen)
+            return Finding(_CHECK, Status.OK, seen)
         seen += (
             f"; the record of {self.largest_of} has {self.largest / _MEGA:.1f} MB before"
             f" compression, and the changelog accepts {max_bytes / _MEGA:.1f} MB after it"
@@ -111,48 +112,47 @@ class ChangelogSummary:
             "raise max.message.bytes of the changelog, or see why this table's state is large:"
             f" {command_line('waiting')}"
         )
-        return Finding(check, Status.WARN, seen, advice)
+        return Finding(_CHECK, Status.WARN, seen, advice)
 
 
-def _again(decider: str) -> str:
-    return command_line("replay group", decider, to_earliest=True, execute=True)
+def _again() -> str:
+    return command_line("replay group", COORDINATOR, to_earliest=True, execute=True)
 
 
-def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Finding:
-    """Restore a decider's changelog read-only: fence no decider, and write nothing.
+def check_state(broker: Broker, progress: Observer = iter) -> Finding:
+    """Restore the coordinator's rows read-only: fence nothing, and write nothing.
 
     The records pass through `progress`.
     """
-    check, prefix = f"state {decider}", broker.topics.prefix
-    topic = changelog(decider).name(prefix)
+    topic = CHANGELOG.name(broker.topics.prefix)
     try:
         found = describe_topics(broker.admin, [topic], REQUEST_TIMEOUT).get(topic)
         if found is None:
-            return Finding(check, Status.SKIPPED, f"topic {topic} does not exist")
-        summary = _read(broker, decider, found.partitions, progress)
+            return Finding(_CHECK, Status.SKIPPED, f"topic {topic} does not exist")
+        summary = _read(broker, found.partitions, progress)
     except ConfigError as error:
-        return not_permitted(check, error)
+        return not_permitted(_CHECK, error)
     except (FormatError, StopService) as error:
         cause = error.__cause__
         if isinstance(cause, KafkaException) and cause.args[0].code() in DENIED:
-            return not_permitted(check, error)
+            return not_permitted(_CHECK, error)
         advice = (
-            f"stop it (events that its topics no longer have are lost), delete {topic}, then run:"
-            f" {command_line('topics create')} && {_again(decider)}"
+            "stop the coordinator (events that its topics no longer have are lost), delete"
+            f" {topic}, then run: {command_line('topics create')} && {_again()}"
         )
-        return Finding(check, Status.FAIL, str(error), advice)
+        return Finding(_CHECK, Status.FAIL, str(error), advice)
     limit = (found.settings or {}).get("max.message.bytes")
-    return summary.finding(decider, int(limit) if limit else None)
+    return summary.finding(int(limit) if limit else None)
 
 
-def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> ChangelogSummary:
-    prefix, kind = broker.topics.prefix, subject_of(decider, Settings())
-    topic = changelog(decider).name(prefix)
-    inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
-    # This order avoids false alarms while the decider runs: it writes its changelog before it
+def _read(broker: Broker, partitions: int, progress: Observer) -> ChangelogSummary:
+    prefix, kinds = broker.topics.prefix, subjects(Settings()).kinds
+    topic = CHANGELOG.name(prefix)
+    inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[COORDINATOR]})
+    # This order avoids false alarms while the coordinator runs: it writes its changelog before it
     # commits, and its inputs grow meanwhile.
     parts = [Partition(name, number) for name in inputs for number in range(partitions)]
-    starts = broker.groups.committed(f"{prefix}.{decider}", parts)
+    starts = broker.groups.committed(f"{prefix}.{COORDINATOR}", parts)
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
     whole, positions = ChangelogSummary(), dict[int, Position]()
@@ -161,7 +161,7 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
         together = max(1, min(_TOGETHER, _BYTES_TOGETHER // max(1, largest)))
         numbers = range(first, min(first + together, partitions))
         first = numbers.stop
-        stores = {number: Store(kind.kinds) for number in numbers}
+        stores = {number: Store(kinds) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
         read = _restore(stores, progress(records), whole)

@@ -28,7 +28,7 @@ from tidegate.ops.doctor.retention import check_retention
 from tidegate.ops.doctor.roots import PROBE, check_root, check_store
 from tidegate.ops.doctor.signatures import check_signatures
 from tidegate.runtime.kafka.topic_reader import Observer
-from tidegate.service.catalogue import DECIDERS
+from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
 
@@ -87,7 +87,7 @@ def _on_broker(
     """The checks that need a broker; without a broker they are listed as skipped."""
     if broker is None:
         names = [f"offsets {service}" for service in services]
-        names += [f"state {service}" for service in services if service in DECIDERS]
+        names += ["state"] if COORDINATOR in services else []
         names += [f"placement {topic.suffix}" for topic in _inputs(services)]
         names += [f"access {service}" for service in services]
         nothing = partial(Finding, "", Status.SKIPPED, _NO_BROKER)
@@ -99,9 +99,8 @@ def _on_broker(
     yield Check("offset retention", partial(check_retention, broker))
     for service in services:
         yield Check(f"offsets {service}", partial(check_offsets, broker, service))
-    for decider in (service for service in services if service in DECIDERS):
-        state = partial(check_state, broker, decider, progress)
-        yield Check(f"state {decider}", state, _READING)
+    if COORDINATOR in services:
+        yield Check("state", partial(check_state, broker, progress), _READING)
     for topic in _inputs(services):
         placement = partial(check_placement, broker, topic, progress)
         yield Check(f"placement {topic.suffix}", placement, _READING)
@@ -112,7 +111,7 @@ def _on_broker(
 
 def _inputs(services: Sequence[str]) -> list[Topic]:
     """The topics that these services read: their principals may not read other topics."""
-    return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.readers)]
+    return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.read_by)]
 
 
 def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> Iterator[Check]:

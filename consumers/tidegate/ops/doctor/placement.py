@@ -74,4 +74,4 @@ def _table(record: Record) -> str | None:
 INPUT_TOPICS: Final = tuple(
     topic for topic in TOPICS if topic.events and topic.suffix != "outcomes"
 )
-"""Topics whose events deciders or executors expect on the table's partition."""
+"""Topics whose events services expect on the table's partition."""

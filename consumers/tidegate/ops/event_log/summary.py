@@ -43,6 +43,8 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRemoved,
     SavepointRequested,
+    TaskEnded,
+    TaskIssued,
     UnknownTableResolved,
     VacuumFinished,
     VacuumFlagged,
@@ -375,3 +377,14 @@ def _names(directories: tuple[str, ...]) -> str:
 
 def _where(partition: str | None) -> str:
     return "" if partition is None else f"{partition}: "
+
+
+@content_of.register
+def _(event: TaskIssued) -> str:
+    return f"task {event.number}: {event.kind}"
+
+
+@content_of.register
+def _(event: TaskEnded) -> str:
+    ended = f"task {event.number} has ended: {event.end}"
+    return f"{ended}: {event.message}" if event.message else ended

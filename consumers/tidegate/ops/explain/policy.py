@@ -24,7 +24,7 @@ from tidegate.savepoints.rules import (
     period_of,
 )
 
-_BY_POLICY: Final = "savepoint-policy"
+_BY_POLICY: Final = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)

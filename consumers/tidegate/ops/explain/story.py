@@ -43,8 +43,8 @@ _SERVICES: Mapping[type[Command], str] = {
     AbortedCleaningReleased: "the cleaner",
     CleaningUndoRequested: "the cleaner",
     QuarantineRemovalRequested: "the cleaner",
-    CleaningHoldRequested: "the reader gate",
-    CleaningHoldRemovalRequested: "the reader gate",
+    CleaningHoldRequested: "the coordinator",
+    CleaningHoldRemovalRequested: "the coordinator",
 }
 
 
@@ -116,7 +116,7 @@ class Story:
         for event_id in vacuums:
             if event_id not in known | released:
                 yield (
-                    f"vacuum {event_id} is neither waiting nor released: the reader gate has"
+                    f"vacuum {event_id} is neither waiting nor released: the coordinator has"
                     " not read it yet, or its release is older than the shown events; see:"
                     f" {command_line('status')}"
                 )

@@ -1,15 +1,15 @@
 """Reset the position in the coordinator's changelog; the rows themselves stay.
 
-A decider's changelog records the offset up to which each input was applied. If only the group's
-offsets were reset, the decider would skip everything that it reads again. So the positions are
-reset with the offsets, under the decider's fencing: a process that still had the partition can no
-longer overwrite them, and a process that acquires it afterwards fences the replay.
+The changelog records the offset up to which each input was applied. If only the group's
+offsets were reset, the coordinator would skip everything that it reads again. So the positions are
+reset with the offsets, under the coordinator's fencing: a process that still had the partition can
+no longer overwrite them, and a process that acquires it afterwards fences the replay.
 
 The states stay on purpose, because they make repeated events recognisable: the instants of
-requested savepoints, the released vacuums, the ended locks and transactions. Without them a decider
-would request everything again, and a vacuum whose releases are no longer on their topic would wait
-forever. An event that is read again is thus a duplicate, which every decider tolerates. The decider
-makes up for missed events (dead-lettered by faulty code, or of a table that no rule covered), and
+requested savepoints, the released vacuums, the ended locks and transactions. Without them all would
+be requested again, and a vacuum whose releases are no longer on their topic would wait forever. An
+event that is read again is thus a duplicate, which is tolerated. The coordinator makes up for
+missed events (dead-lettered by faulty code, or of a table that no rule covered), and
 does not repeat completed work. A repeated command has the same id as before, and executors
 recognise it by its outcome.
 
@@ -22,7 +22,7 @@ Until the service has run, tables' own positions are ahead of the partition's, w
 target already. So a replay of such a table, or of all tables, also considers its own positions.
 
 The changelog is reset before the group's offsets. After a crash in between, the positions are below
-the offsets: the decider refuses to start until the replay is run again.
+the offsets: the coordinator refuses to start until the replay is run again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidegate.coordinator.store import AHEAD, Store, dumps
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.plan import AppliedPosition, GroupReplay, OffsetReset
 from tidegate.runtime.bus import Bus, Partition
@@ -42,7 +42,7 @@ def applied_positions(
     topics: Iterable[str],
     tables: Collection[str] | None = None,
 ) -> dict[Partition, AppliedPosition]:
-    """Read the positions up to which a decider applied its input topics, without fencing it.
+    """Read the positions up to which the coordinator applied its input topics, without fencing it.
 
     Args:
         bus: The cluster.
@@ -75,14 +75,14 @@ def _applied_position(store: Store, bus: Bus, where: Partition, furthest: int) -
 
 
 def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
-    """Reset the positions in a decider's changelog to the new offsets of its group.
+    """Reset the positions in the coordinator's changelog to the new offsets of its group.
 
     Raises:
         GroupInUseError: the service ran since the plan was made; nothing was written.
         FencedError: the service was started meanwhile; its group must not be reset.
         FormatError: the changelog cannot be decoded.
     """
-    topic = changelog(plan.service).name(prefix)
+    topic = CHANGELOG.name(prefix)
     for number in sorted({reset.partition.number for reset in plan.resets}):
         resets = plan.resets_of(number)
         found = bus.watermarks([reset.partition for reset in resets])

@@ -34,7 +34,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
-from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 
 _BATCH: Final = 500
@@ -101,7 +101,7 @@ class Replays:
         return replace(plan, restores=self._restores(plan))
 
     def reset(self, plan: GroupReplay) -> None:
-        """Reset a group: a decider's changelog first, then the offsets.
+        """Reset a group: the coordinator's changelog first, then the offsets.
 
         Raises:
             GroupInUseError: the service was started meanwhile; its offsets are unchanged.
@@ -110,7 +110,7 @@ class Replays:
         if not plan.resets:
             return
         self._groups.check_unused(plan.group)
-        if plan.service in DECIDERS:
+        if plan.service == COORDINATOR:
             reset_state(self._bus, self._prefix, plan)
         self._groups.set_offsets(
             plan.group, {reset.partition: reset.to_offset for reset in plan.resets}

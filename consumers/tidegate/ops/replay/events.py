@@ -1,7 +1,7 @@
 """Publish selected events again, with the same id, key, value and headers.
 
-One header is added, `tidegate-replayed-from: topic/partition/offset`. For a decider the event is a
-duplicate at a new offset: it is recognised by its id, its instant or its lock.
+One header is added, `tidegate-replayed-from: topic/partition/offset`. For the coordinator the event
+is a duplicate at a new offset: it is recognised by its id, its instant or its lock.
 """
 
 from __future__ import annotations

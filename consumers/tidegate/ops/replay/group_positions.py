@@ -1,4 +1,4 @@
-"""A service's positions on the cluster: committed offsets, and those of a decider's changelog."""
+"""A service's positions on the cluster: committed offsets, and those in the changelog."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
-from tidegate.events.topics import changelog, topic_of
+from tidegate.events.topics import CHANGELOG, topic_of
 from tidegate.ops.groups import Groups
 from tidegate.ops.replay.changelogs import applied_positions
 from tidegate.ops.replay.plan import AppliedPosition, GroupPosition
 from tidegate.ops.replay.targets import Target, ToMoment
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.topic_reader import TopicReader
-from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 
 _READERS: Final = 8
 """Changelog partitions that are read at the same time."""
@@ -25,7 +25,7 @@ _READERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """Reads positions, without changing an offset or fencing a decider."""
+    """Reads positions, without changing an offset or fencing the coordinator."""
 
     bus: Bus
     log: TopicReader
@@ -78,7 +78,7 @@ class GroupPositions:
         target: Target,
         tables: Collection[str] | None = None,
     ) -> dict[Partition, GroupPosition]:
-        """The service's position in these partitions, by its group and a decider's changelog.
+        """The service's position in these partitions, by its group and the coordinator's changelog.
 
         Args:
             service: Its name.
@@ -91,16 +91,16 @@ class GroupPositions:
         if isinstance(target, ToMoment):
             for topic in sorted({span.topic for span in spans}):
                 at |= self.log.offsets_at(topic, target.moment)
-        applied = self._applied(service, spans, tables) if service in DECIDERS else {}
+        applied = self._applied(spans, tables) if service == COORDINATOR else {}
         return {
             part: GroupPosition(span, committed.get(part), at.get(part), applied.get(part))
             for part, span in spans.items()
         }
 
     def _applied(
-        self, decider: str, parts: Iterable[Partition], tables: Collection[str] | None
+        self, parts: Iterable[Partition], tables: Collection[str] | None
     ) -> dict[Partition, AppliedPosition]:
-        log = changelog(decider).name(self.prefix)
+        log = CHANGELOG.name(self.prefix)
         inputs: dict[Partition, set[str]] = defaultdict(set)
         for part in parts:
             inputs[Partition(log, part.number)].add(part.topic)

@@ -11,7 +11,7 @@ from tidegate.runtime.bus import Partition
 
 @dataclass(frozen=True, slots=True)
 class AppliedPosition:
-    """A decider's position on an input partition, from its changelog.
+    """The coordinator's position on an input partition, from its changelog.
 
     Attributes:
         applied: The next offset to apply; None if the changelog has none.
@@ -32,7 +32,7 @@ class GroupPosition:
         available: The available offsets.
         committed: The committed offset; None if the group never committed or it expired.
         at_moment: The offset at the target's time, if the target is a time.
-        changelog: The position in a decider's changelog; None for an executor.
+        changelog: The position in the coordinator's changelog; None for an executor.
     """
 
     available: range
@@ -52,10 +52,10 @@ class GroupPosition:
 
     @property
     def next_offsets(self) -> tuple[int, ...]:
-        """The next offset to process, by the group and by a decider's changelog."""
+        """The next offset to process, by the group and by the coordinator's changelog."""
         applied = self.changelog.applied if self.changelog else None
         if self.changelog and applied is None and self.committed is not None:
-            applied = self.available.start  # what a decider assumes
+            applied = self.available.start  # what the coordinator assumes
         return tuple(offset for offset in (self.committed, applied) if offset is not None)
 
     @property
@@ -102,9 +102,9 @@ class OffsetReset:
     fault: str = ""
     """Why the service would refuse to start without the reset; empty if it would start."""
     applied: int | None = None
-    """The offset in a decider's changelog when the plan was made."""
+    """The offset in the coordinator's changelog when the plan was made."""
     is_for_all: bool = False
-    """Whether all tables are reset, because a decider's offsets here are meaningless."""
+    """Whether all tables are reset, because the coordinator's offsets here are meaningless."""
     counts: RecordCounts | None = None
     """None if all tables are selected."""
 

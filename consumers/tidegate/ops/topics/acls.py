@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
-from tidegate.events.roles import Role
-from tidegate.events.topics import DEFAULT_PREFIX, TOPICS, Topic, changelog
+from tidegate.events.roles import SERVICES, Role
+from tidegate.events.topics import ALL_TOPICS, CHANGELOG, DEFAULT_PREFIX, Topic
 
 Resource = Literal["topic", "group", "transactional-id"]
 Operation = Literal["read", "write", "describe", "create", "alter", "describe_configs"]
@@ -57,8 +57,6 @@ class Acl:
 def acls(
     prefix: str = DEFAULT_PREFIX,
     *,
-    deciders: Sequence[str],
-    executors: Sequence[str],
     callback_topic: str | None = None,
     principals: Mapping[Role, Sequence[str]] = _NONE,
 ) -> tuple[Acl, ...]:
@@ -66,17 +64,14 @@ def acls(
 
     Args:
         prefix: The prefix of the deployment's topics and groups.
-        deciders: The services with a changelog.
-        executors: The other services.
         callback_topic: The topic of Hudi's callbacks, which the bridges read.
         principals: Kafka's names of the principals, by role; by default `User:` and the role.
     """
-    services = (*deciders, *executors)
     rights = [
-        *(acl for topic in (*TOPICS, *map(changelog, deciders)) for acl in _topic(topic, prefix)),
-        *_watched(prefix, services),
-        *_groups(prefix, services),
-        *_transactions(prefix, deciders),
+        *(acl for topic in ALL_TOPICS for acl in _topic(topic, prefix)),
+        *_watched(prefix),
+        *_groups(prefix),
+        *_transactions(prefix),
         *(_reading(Role.BRIDGES, callback_topic) if callback_topic else ()),
     ]
     return tuple(
@@ -87,12 +82,12 @@ def acls(
 
 def _topic(topic: Topic, prefix: str) -> Iterator[Acl]:
     name = topic.name(prefix)
-    for role in topic.writers:
+    for role in topic.written_by:
         yield Acl(role, "write", "topic", name)
-    for role in topic.readers:
+    for role in topic.read_by:
         yield from _reading(role, name)
     # services and bridges compare a topic's settings with its declaration before they start
-    for role in (*topic.writers, *topic.readers):
+    for role in (*topic.written_by, *topic.read_by):
         if role not in (*_WATCHERS, Role.UPSTREAM_WRITERS):
             yield Acl(role, "describe_configs", "topic", name)
     for operation in _OF_OPERATORS:
@@ -106,19 +101,18 @@ def _reading(role: str, topic: str) -> Iterator[Acl]:
     yield Acl(role, "describe", "group", topic)
 
 
-def _watched(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
-    """The rights to monitor the services' lag and the vacuums that wait in the reader gate."""
+def _watched(prefix: str) -> Iterator[Acl]:
+    """The rights to monitor the services' lag."""
     for role in _WATCHERS:
-        yield from _reading(role, changelog(Role.READER_GATE).name(prefix))
-        for service in services:
+        for service in SERVICES:
             yield Acl(role, "describe", "group", f"{prefix}.{service}")
-        for topic in TOPICS:
-            if role not in topic.readers:
+        for topic in ALL_TOPICS:
+            if role not in topic.read_by:
                 yield Acl(role, "describe", "topic", topic.name(prefix))
 
 
-def _groups(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
-    for service in services:
+def _groups(prefix: str) -> Iterator[Acl]:
+    for service in SERVICES:
         yield Acl(service, "read", "group", f"{prefix}.{service}")
         yield Acl(Role.OPERATORS, "read", "group", f"{prefix}.{service}")
     for role in (Role.BRIDGES, Role.OPERATORS):
@@ -129,9 +123,8 @@ def _groups(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
     yield Acl(Role.MONITORING, "read", "group", monitoring, prefixed=True)
 
 
-def _transactions(prefix: str, deciders: Sequence[str]) -> Iterator[Acl]:
-    """The rights that fencing needs; operators reset the state of stopped deciders."""
-    for decider in deciders:
-        ids = f"{changelog(decider).name(prefix)}-"
-        for role in (decider, Role.OPERATORS):
-            yield Acl(role, "write", "transactional-id", ids, prefixed=True)
+def _transactions(prefix: str) -> Iterator[Acl]:
+    """The rights that fencing needs; operators reset the state of a stopped coordinator."""
+    for role in (Role.COORDINATOR, Role.OPERATORS):
+        ids = f"{CHANGELOG.name(prefix)}-"
+        yield Acl(role, "write", "transactional-id", ids, prefixed=True)

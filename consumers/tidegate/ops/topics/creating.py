@@ -21,9 +21,7 @@ _PAUSE: Final = 0.05
 Connection = Mapping[str, str | int | bool]
 
 
-def create_topics(
-    connection: Connection, settings: TopicSettings, deciders: Sequence[str]
-) -> dict[str, bool]:
+def create_topics(connection: Connection, settings: TopicSettings) -> dict[str, bool]:
     """Create missing topics; return whether each topic was created now, by name.
 
     Raises:
@@ -32,7 +30,7 @@ def create_topics(
         TransientError: no broker answers.
     """
     admin = connect(connection)
-    declared = deployment(settings, deciders)
+    declared = deployment(settings)
     _refuse(declared, describe_topics(admin, [topic.name for topic in declared]))
     futures = admin.create_topics(
         [_new(topic) for topic in declared],
@@ -45,16 +43,14 @@ def create_topics(
     return created
 
 
-def check_topics(
-    connection: Connection, settings: TopicSettings, deciders: Sequence[str]
-) -> tuple[TopicDifference, ...]:
+def check_topics(connection: Connection, settings: TopicSettings) -> tuple[TopicDifference, ...]:
     """Compare the declared topics with the existing ones, without changing any.
 
     Raises:
         ConfigError: this principal may not describe them.
         TransientError: no broker answers.
     """
-    declared = deployment(settings, deciders)
+    declared = deployment(settings)
     found = describe_topics(connect(connection), [topic.name for topic in declared])
     return differences(declared, found)
 

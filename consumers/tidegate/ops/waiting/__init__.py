@@ -1,4 +1,4 @@
-"""Waiting vacuums, holds of tables and quarantines, from the reader gate's changelog."""
+"""Waiting vacuums, holds of tables and quarantines, from the coordinator's changelog."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import POSITION_KEY, Store
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import changelog
+from tidegate.events.topics import CHANGELOG
 from tidegate.ops.waiting.outstanding import PendingVacuum, stored_vacuums
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -50,7 +50,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
         StopService, FormatError: the changelog can't be read.
     """
     connection = settings.connection()
-    topic = changelog(ReaderGate.name).name(settings.topics.prefix)
+    topic = CHANGELOG.name(settings.topics.prefix)
     metadata = KafkaMetadata.for_people(connection)
     metadata.require_connection()
     count = _RETRIES.call(lambda: metadata.partitions(topic))

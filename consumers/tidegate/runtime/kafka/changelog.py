@@ -1,4 +1,4 @@
-"""A decider's state on a compacted topic, and the fence that keeps earlier owners from writing.
+"""The rows on a compacted topic, and the fence that keeps earlier owners from writing.
 
 One transactional producer writes all partitions that a process owns. Every acquisition uses a new
 transactional id. Another process takes that id only to fence it:

@@ -94,6 +94,8 @@ class KafkaSubscription:
         """Errors of this poll that stand for messages that the client can't read."""
         self._unconfirmed: set[Partition] = set()
         self._retry_at = 0.0
+        self._to_pause: list[TopicPartition] | None = None
+        """Partitions to pause as soon as they are assigned; None: no assignment is under way."""
         self._consumer.subscribe(
             list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
         )
@@ -148,8 +150,12 @@ class KafkaSubscription:
         return self._guard.text_of(partition.topic, committed.metadata) if committed else ""
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Pause."""
-        self._consumer.pause([TopicPartition(*partition) for partition in partitions])
+        """Pause; during an assignment, before the first record of it is returned."""
+        paused = [TopicPartition(*partition) for partition in partitions]
+        if self._to_pause is None:
+            self._consumer.pause(paused)
+        else:
+            self._to_pause += paused
 
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Resume."""
@@ -167,10 +173,14 @@ class KafkaSubscription:
         starts = self._await_starts(partitions)
         self._committed = {Partition(start.topic, start.partition): start for start in starts}
         self._starts_at = {part: start.offset for part, start in self._committed.items()}
-        self._ends = {}
-        self._listener.assigned(dict(self._starts_at))
-        consumer.assign(starts)
-        consumer.resume(starts)  # a pause outlives the assignment in which it was made
+        self._ends, self._to_pause = {}, []
+        try:
+            self._listener.assigned(dict(self._starts_at))
+            consumer.assign(starts)
+            consumer.resume(starts)  # a pause outlives the assignment in which it was made
+            consumer.pause(self._to_pause)
+        finally:
+            self._to_pause = None
         # From here on a gap is noticed, even if events are deleted before the first one is read.
         self._commit(starts)
 

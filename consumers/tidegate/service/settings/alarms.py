@@ -1,4 +1,4 @@
-"""Settings of the reader gate's alarms: how long a table may wait before an alarm."""
+"""Settings of alarms: how long a table may wait before an alarm."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ _WINDOW: Final = 100
 class RetrySettings(Section, frozen=True):
     """How transient faults are retried; each service has its own defaults.
 
-    After the last attempt an executor dead-letters the command; a decider, which depends on nothing
-    but the broker, stops.
+    After the last attempt an executor dead-letters the command; the coordinator, which depends on
+    nothing but the broker, stops.
     """
 
     attempts: int | None = Field(default=None, ge=1)
@@ -113,10 +113,9 @@ class ServiceSettings(Section, frozen=True):
     """
     retries: RetrySettings = RetrySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
-    savepoint_policy: Limits = _limits_of("savepoint-policy")
+    coordinator: Limits = Limits()
     savepoint_writer: Limits = _limits_of("savepoint-writer")
     restorer: Limits = Limits()
-    reader_gate: Limits = _limits_of("reader-gate")
     cleaner: Limits = Limits()
 
     @model_validator(mode="after")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.events.topics import TOPICS, Topic, changelog
+from tidegate.events.topics import ALL_TOPICS, Topic
 from tidegate.service.settings import TopicSettings
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
@@ -42,15 +42,14 @@ class DeclaredTopic:
             "replication": self.replication,
             "settings": dict(self.settings()),
             "events": [event.__name__ for event in self.topic.events],
-            "written_by": ", ".join(self.topic.writers),
-            "read_by": ", ".join(self.topic.readers),
+            "written_by": ", ".join(self.topic.written_by),
+            "read_by": ", ".join(self.topic.read_by),
         }
 
 
-def deployment(settings: TopicSettings, deciders: Sequence[str]) -> tuple[DeclaredTopic, ...]:
-    """Every topic of a deployment: the shared ones and a changelog for each decider."""
-    topics = (*TOPICS, *(changelog(name) for name in deciders))
+def deployment(settings: TopicSettings) -> tuple[DeclaredTopic, ...]:
+    """Every topic of a deployment."""
     return tuple(
         DeclaredTopic(topic, topic.name(settings.prefix), settings.partitions, settings.replication)
-        for topic in topics
+        for topic in ALL_TOPICS
     )

@@ -25,7 +25,6 @@ def require_declared_topics(
     connection: Mapping[str, str | int | bool],
     settings: TopicSettings,
     services: Collection[str],
-    deciders: Collection[str],
 ) -> None:
     """Refuse topics with settings that harm these services; checks those that they read or write.
 
@@ -37,8 +36,7 @@ def require_declared_topics(
             the repair of every difference.
         TransientError: no broker answers.
     """
-    own = [name for name in deciders if name in services]
-    declared = [topic for topic in deployment(settings, own) if _is_used(topic, services)]
+    declared = [topic for topic in deployment(settings) if _is_used(topic, services)]
     if not declared:
         return
     admin = AdminClient({**connection, "log_level": 0, "allow.auto.create.topics": False})
@@ -65,7 +63,7 @@ def harmful(declared: Sequence[DeclaredTopic], found: Mapping[str, ActualTopic])
 
 
 def _is_used(declared: DeclaredTopic, services: Collection[str]) -> bool:
-    return any(role in services for role in (*declared.topic.writers, *declared.topic.readers))
+    return any(role in services for role in (*declared.topic.written_by, *declared.topic.read_by))
 
 
 def _is_harmful(difference: TopicDifference) -> bool:

@@ -1,0 +1,76 @@
+"""Tasks: what the coordinator has a worker do, one at a time for a table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import AwareDatetime, Field
+
+from tidegate.events.base import Caused, Command, Outcome, Value
+from tidegate.events.limits import Id, Message, Text
+
+
+class OriginalHeader(Value, frozen=True, ser_json_bytes="base64", val_json_bytes="base64"):
+    """A header of a message. In JSON the value is base64."""
+
+    name: Text
+    value: bytes | None = None
+
+
+class OriginalMessage(Value, frozen=True, ser_json_bytes="base64", val_json_bytes="base64"):
+    """A message as it was published, so that a worker can verify its signature itself.
+
+    Its key is the table of the task. In JSON the value is base64.
+    """
+
+    topic: Text
+    value: bytes
+    headers: tuple[OriginalHeader, ...] = Field(default=(), max_length=100)
+    appended_at: AwareDatetime
+    """The broker's time; of a message that the coordinator made, the time of the decision."""
+
+
+class TaskIssued(Caused, Command, frozen=True):
+    """Execute `command`, as task `number` of the table.
+
+    The number counts up by table and is never used twice. `caused_by` is the command's event_id,
+    `location` is the command's. `grounds` are the messages that the command rests on: a person's
+    request, its approval.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "number", "caused_by")
+
+    number: int = Field(ge=1, lt=2**63)
+    command: OriginalMessage
+    grounds: tuple[OriginalMessage, ...] = Field(default=(), max_length=100)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the command by its header, for people."""
+        types = (h.value or b"" for h in self.command.headers if h.name == "ce_type")
+        return next(types, b"a command").decode(errors="replace").rpartition(".")[2]
+
+
+class TaskEnd(StrEnum):
+    """How a task ended."""
+
+    ANSWERED = "answered"
+    """Its outcomes were published before this event."""
+    NUMBER_TAKEN = "number_taken"
+    """Another task had its number on the table: nothing was done."""
+    DEAD_LETTERED = "dead_lettered"
+    """It can't be processed: it is among the dead letters."""
+
+
+class TaskEnded(Outcome, frozen=True):
+    """A task has ended, and the next of its table may be issued.
+
+    `caused_by` is the id of its TaskIssued. With `number_taken`, `highest` is the highest number on
+    the table.
+    """
+
+    number: int = Field(ge=1, lt=2**63)
+    end: TaskEnd = TaskEnd.ANSWERED
+    highest: Id | None = None
+    message: Message | None = None
