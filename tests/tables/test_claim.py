@@ -95,7 +95,7 @@ def test_of_two_workers_with_one_task_the_first_outcome_counts(
     assert other.finish(done(1, files=0)) == done(1, files=3)
 
 
-def test_a_number_that_another_task_has_is_told_apart(table: Path, warehouse: Warehouse) -> None:
+def test_a_number_that_another_task_has_is_recognised(table: Path, warehouse: Warehouse) -> None:
     take(warehouse, str(table), 4)
     with pytest.raises(NumberTaken) as taken:
         take(warehouse, str(table), 4, id="another")
@@ -169,7 +169,7 @@ def test_a_copied_table_is_refused_until_its_owner_is_removed(
     shutil.copytree(table, copy)
     with pytest.raises(Refused) as refused:
         take(warehouse, str(copy), 1, table="hive.default.copy")
-    assert f"{copy}/{HIVE}/owner" in refused.value.message
+    assert f"{copy}/{HIVE} is the folder" in refused.value.message
     shutil.rmtree(copy / HIVE)
     take(warehouse, str(copy), 1, table="hive.default.copy").check()
 

@@ -67,7 +67,7 @@ class Issued(NamedTuple):
 
 
 class History:
-    """One table at one location, its tasks by name, and what people were told."""
+    """One table at one location, its tasks by name, and what people may rely on."""
 
     def __init__(self, seed: int, root: Path, rules: type[Claim]) -> None:
         self.random, self.rules, self.is_calm = random.Random(seed), rules, False  # noqa: S311
@@ -157,7 +157,7 @@ class History:
         require(task.id not in self.published, "a task acts after its last outcome")
         self.acted = (task.number, task.table)
         if kind == "clean":
-            require(task.table not in self.held, "removed although people were told: it is held")
+            require(task.table not in self.held, "removed although the hold is confirmed")
             require(of not in self.undone, "what was undone is repeated")
             self.there[of] -= 1
         else:
@@ -165,8 +165,8 @@ class History:
             self.there[of] += 1
 
     def _publish(self, issued: Issued, outcome: Outcome) -> None:
-        said = self.published.setdefault(issued.task.id, outcome)
-        require(said == outcome, f"{issued} has two outcomes")
+        first = self.published.setdefault(issued.task.id, outcome)
+        require(first == outcome, f"{issued} has two outcomes")
         name = issued.task.table
         now = self.under_way.get(name)
         if issued.kind == "stop" and issued.task.id not in self.refused:

@@ -217,8 +217,8 @@ class Claim(Unclaimed):
         if found != ours:
             raise Refused(
                 Reason.LOCATION_OF_ANOTHER_TABLE,
-                f"{path} names {found['table']} of the deployment {found['deployment']}, not"
-                f" {self.task.table} of {self.task.deployment}",
+                f"{self.folder} is the folder of {found['table']} of the deployment"
+                f" {found['deployment']}, not of {self.task.table} of {self.task.deployment}",
             )
 
     def _newest(self) -> Mapping[tuple[int, str], str]:
