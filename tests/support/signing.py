@@ -15,6 +15,7 @@ from tidegate.events import (
     Answer,
     CleaningReleased,
     Command,
+    Event,
     Outcome,
     RestoreFailed,
     RestoreRejected,
@@ -83,13 +84,13 @@ def cleaning() -> CleaningReleased:
 
 
 def signed(
-    command: Command,
+    command: Event,
     key: SigningKey = ANA,
     *,
     ago: timedelta = timedelta(),
     prefix: str = "tidegate",
 ) -> Message:
-    """The message of a command, signed `ago` before now."""
+    """The message of an event, signed `ago` before now."""
     signer = Signer(key, clock=lambda: datetime.now(UTC) - ago)
     return signer.sign(command, message(command, prefix))
 

@@ -33,6 +33,7 @@ from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
     MessageTooLargeError,
+    PermanentError,
     StoppingError,
     StopService,
     TransientError,
@@ -40,6 +41,7 @@ from tidegate.errors import (
 from tidegate.events import Answer, Command, Event
 from tidegate.events.refusals import refusal
 from tidegate.events.roles import Role
+from tidegate.events.signature import SIGNED
 from tidegate.events.topics import (
     CHANGELOG,
     COMMAND_TOPIC,
@@ -102,7 +104,7 @@ class CoordinatorLoop:
         """Join the group. `sign` signs the commands; by default they are not signed.
 
         `clock` is the broker's time; due rows are decided every `tick_seconds`. `authorization`
-        decides whose commands are applied; by default all that the topic's access rights permit.
+        decides whose events are applied; by default all that the topic's access rights permit.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
@@ -120,11 +122,12 @@ class CoordinatorLoop:
         topics = [*self._inputs, own, self._command_topic, self._outcome_topic]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
-        self._commands = {kind for kind in subject.consumes if issubclass(kind, Command)}
+        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
+        signed = SIGNED if self._authorization.checks_facts else Command
+        self._signed = {kind for kind in subject.consumes if issubclass(kind, signed)}
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
-        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
@@ -255,7 +258,7 @@ class CoordinatorLoop:
         store.begin()
         try:
             at = moment(record.timestamp_ms)
-            if type(event) in self._commands and isinstance(event, Command):
+            if type(event) in self._signed:
                 effects = self._authorized(owned, event, record, at)
             else:
                 effects = self._subject.handle(event, store, at)
@@ -270,16 +273,26 @@ class CoordinatorLoop:
             self._dead_letters.limit.succeeded(where)
 
     def _authorized(
-        self, owned: OwnedPartition, event: Command, record: Record, at: datetime
+        self, owned: OwnedPartition, event: Event, record: Record, at: datetime
     ) -> Effects:
-        """Apply a command only if its signature permits it; else the outcome is a refusal."""
+        """Apply an event only if its signature permits it.
+
+        Otherwise the outcome of a command is a refusal, and a fact is dead-lettered.
+
+        Raises:
+            PermanentError: a fact does not count.
+        """
         try:
             signed_by = self._authorization.check(event, record)
         except Unauthorized as refused:
+            if not isinstance(event, Command):
+                raise PermanentError(f"{refused.reason}: {refused.message}") from refused
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
         effects = self._subject.handle(event, owned.store, at)
+        if not isinstance(event, Command):
+            return effects
         effects.outcomes = [
             outcome.to(event, signed_by.name if signed_by else None)
             if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
