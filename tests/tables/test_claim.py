@@ -17,17 +17,9 @@ from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events import CleaningRefused, DirectoriesCleaned, Outcome
 from tidegate.storage import join
-from tidegate.tables.claim import (
-    FRESH_SECONDS,
-    HIVE,
-    HUDI,
-    AlreadyDone,
-    Claim,
-    NumberTaken,
-    Overtaken,
-    Task,
-)
+from tidegate.tables.claim import HIVE, HUDI, AlreadyDone, Claim, NumberTaken, Task
 from tidegate.tables.refusal import Refused
+from tidegate.tables.task_numbers import FRESH_SECONDS, Overtaken
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 DEPLOYMENT = "cluster-1/tidegate"

@@ -18,8 +18,9 @@ from support.acid import NOON
 from support.stepwise import Killed, Stepwise
 from tidegate.errors import TransientError
 from tidegate.events import DirectoriesCleaned, Outcome
-from tidegate.tables.claim import HIVE, AlreadyDone, Claim, NumberTaken, Overtaken, Task
+from tidegate.tables.claim import HIVE, AlreadyDone, Claim, NumberTaken, Task
 from tidegate.tables.refusal import Refused
+from tidegate.tables.task_numbers import Overtaken, TaskNumbers
 
 STEPS = 120
 VACUUMS = ("v1", "v2", "v3")
@@ -30,11 +31,19 @@ class Violation(Exception):  # noqa: N818 - states a finding
     """A property does not hold."""
 
 
+class AnyNumbers(TaskNumbers):
+    """Compare no numbers."""
+
+    def newest(self) -> Mapping[tuple[int, str], str]:
+        return self.found()
+
+
 class WithoutNumbers(Claim):
     """Leave out: a lower number does nothing."""
 
-    def _newest(self) -> Mapping[tuple[int, str], str]:
-        return self._found()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._numbers = AnyNumbers(self.warehouse, self.folder, self.task.number)
 
 
 class WithoutChecks(Claim):

@@ -14,7 +14,7 @@ from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 BATCHES: Final = 1_000
