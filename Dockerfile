@@ -4,9 +4,8 @@
 ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS build
-# What is not in the service's own metadata: a store's client, and a Java for Spark.
-ARG EXTRAS="services,metastore,registry,signatures,otel,embedded"
-ARG CLIENTS="s3fs"
+# The last one brings a Java for Spark.
+ARG EXTRAS="services,metastore,registry,s3,signatures,otel,embedded"
 WORKDIR /source
 COPY .ci/constraints.txt .ci/
 # the versions that the tests run with
@@ -20,7 +19,7 @@ COPY consumers consumers
 RUN /opt/tidegate/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
     && python3 -m venv --clear /opt/tidegate \
     && /opt/tidegate/bin/pip install --no-cache-dir \
-        --constraint /constraints.txt "$(echo /wheel/*.whl)[$EXTRAS]" $CLIENTS \
+        --constraint /constraints.txt "$(echo /wheel/*.whl)[$EXTRAS]" \
     && /opt/tidegate/bin/python -m compileall -q -j 0 /opt/tidegate/lib \
     && /opt/tidegate/bin/pip uninstall --yes --quiet pip setuptools
 

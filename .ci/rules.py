@@ -187,10 +187,31 @@ RULES: Final = (
     ),
     Rule(
         "what is there after a removal on an object store is reported",
-        "consumers/tidegate/tables/warehouse/remote_files.py",
-        "return list(left.entries)",
-        "return []",
+        "consumers/tidegate/tables/warehouse/s3_files.py",
+        "        return not left\n",
+        "        return True\n",
         "tests/tables/warehouse/test_s3.py::test_a_file_that_a_writer_puts_after_the_listing_is_left_and_reported",
+    ),
+    Rule(
+        "a file that appears below a directory after the last look stays",
+        "consumers/tidegate/tables/warehouse/local_files.py",
+        'if only is not None and f"{path}/{name}" not in only:',
+        "if False:",
+        "tests/tables/warehouse/test_open_folder.py::test_a_file_that_appears_in_a_directory_below_after_the_last_look_stays",
+    ),
+    Rule(
+        "the same content of another process is not this one's creation",
+        "consumers/tidegate/tables/warehouse/s3_files.py",
+        ".attributes.get(_MARK) == mark:",
+        ".attributes.get(_MARK) is not mark:",
+        "tests/tables/warehouse/test_s3.py::test_a_change_whose_answer_was_lost_is_done",
+    ),
+    Rule(
+        "an empty file is not taken for the marker of a directory",
+        "producers/tidegate/storage/s3.py",
+        "                elif not size:\n                    return None\n",
+        "",
+        "tests/tables/warehouse/test_s3.py::test_a_directory_goes_with_its_markers",
     ),
     # restores
     Rule(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import fastavro
+import fsspec
 from growth import ROUNDS, Goal, Row, Seconds, Timing, in_turns, timed
 
 from cleaning import make_table, walk
@@ -226,7 +227,7 @@ def measure_listing(folder: Path, size: int) -> Timing:
 def measure_remote_listing(folder: Path, size: int) -> Timing:
     """The same through fsspec, beside fsspec's own listing (in memory: no store waits)."""
     storage = Storage()
-    fs, path = storage.open(f"memory://{folder.name}/d")
+    fs, path = fsspec.url_to_fs(f"memory://{folder.name}/d")
     for number in range(size):
         fs.pipe_file(f"{path}/part-{number:07d}", b"rows")
     return in_turns(

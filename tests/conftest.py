@@ -17,6 +17,7 @@ NEEDS = {
     "support.kafka": "docker",
     "support.metastore": "thriftpy2",
     "support.registry": "docker",
+    "support.s3": "moto",
     "support.spark": "pyspark",
     "support.workers": "xdist",
 }

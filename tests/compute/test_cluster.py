@@ -134,7 +134,7 @@ def test_listings_and_removals_run_on_executors_without_the_project(
 def test_a_store_needs_its_client_on_the_executors(results: dict[str, Any]) -> None:
     kind, message = results["a store"]
 
-    assert kind == "PermanentError"
+    assert kind == "ConfigError"
     assert "No module named 'fsspec'" in message
 
 

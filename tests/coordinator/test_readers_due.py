@@ -17,7 +17,7 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue
 from tidegate.monitoring.measured import measured_subject
-from tidegate.monitoring.observed import ObservedBus
+from tidegate.monitoring.observed import observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog
@@ -209,7 +209,7 @@ def test_a_measured_subject_is_a_timed_one_too() -> None:
     service = ProcessMonitoring(["coordinator"]).service("coordinator")
     gate = CoordinatorLoop(
         measured_subject(GATE, service),
-        ObservedBus(broker.bus, service),
+        observed_bus(broker.bus, service),
         clock=broker.clock,
         tick_seconds=0,
     )

@@ -9,16 +9,12 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from support.changelogs import OpenPartition
-from support.kafka import create_topic
 from support.raw_batches import GZIP, ZSTD, batch, produce, record, zstd_bomb
 from support.samples import EveryThird, Recorder, commit, message, savepoint_request
-from support.waiting import wait_for
-from tidegate.bridges.callbacks import KafkaCallbacks
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import StopService
 from tidegate.events import Event
 from tidegate.events.topics import CHANGELOG
-from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
@@ -190,35 +186,3 @@ def test_a_changelog_that_can_not_be_read_stops_its_service(
     with pytest.raises(StopService, match="Invalid compressed data"):
         OpenPartition(bus, topic)
     bus.close()
-
-
-@pytest.mark.parametrize(
-    "poison",
-    [
-        pytest.param(lambda: bomb(150 * MIB), id="a value of 150 MB from 5 KB"),
-        pytest.param(lambda: bomb(GIB), id="a value of 1 GB from 32 KB"),
-        pytest.param(
-            lambda: batch(record(0, b"k", CALLBACK, [(b"\xff", b"x")])), id="a header's name"
-        ),
-    ],
-)
-def test_a_callback_after_bytes_that_the_client_can_not_read_makes_the_bridge_list_the_table(
-    bootstrap_servers: str, topic_prefix: str, poison: Callable[[], bytes]
-) -> None:
-    topic = f"{topic_prefix}.callbacks"
-    create_topic(bootstrap_servers, topic)
-    locations: list[str] = []
-
-    def hint(callback: Callback) -> bool:
-        locations.append(callback.location)
-        return True
-
-    callbacks = KafkaCallbacks({"bootstrap.servers": bootstrap_servers}, topic, hint)
-    callbacks.start()
-    try:
-        produce(bootstrap_servers, topic, 0, poison())
-        produce(bootstrap_servers, topic, 0, batch(record(0, b"k", CALLBACK)))
-        wait_for("the callback", lambda: locations, 30)
-    finally:
-        callbacks.close()
-    assert set(locations) == {"/lake/sales/orders"}

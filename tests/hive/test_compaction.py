@@ -47,7 +47,7 @@ def major(high: int, *names: str, ids: str | None = None) -> Compaction:
 
 
 def obsolete(vacuum: Compaction, *names: str) -> list[str]:
-    return [directory.name for directory in vacuum.obsolete(found(*names))]
+    return [directory.name for directory in vacuum.removable(found(*names)).obsolete]
 
 
 @pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
@@ -61,7 +61,7 @@ def test_the_last_vacuum_of_each_listing_made_its_obsolete_directories_obsolete(
         max_write_id=case.max_write_id,
         write_ids=reader(case.write_ids),
     )
-    chosen = vacuum.obsolete(found(*case.directories))
+    chosen = vacuum.removable(found(*case.directories)).obsolete
     assert sorted(directory.name for directory in chosen) == sorted(case.obsolete)
 
 
@@ -145,7 +145,9 @@ def test_what_holds_only_aborted_ids_is_dead_within_the_range_alone() -> None:
     listing = ("delta_1_3", "delta_1_1_0", "delta_2_2_0", "delta_4_4_0")
     vacuum = minor(1, 3, ids=f"t:5:{NOTHING_OPEN}::2,4")
     assert obsolete(vacuum, *listing) == ["delta_1_1_0"]
-    assert [directory.name for directory in vacuum.aborted(found(*listing))] == ["delta_2_2_0"]
+    assert [directory.name for directory in vacuum.removable(found(*listing)).aborted] == [
+        "delta_2_2_0"
+    ]
 
 
 def test_a_product_is_known_with_or_without_its_transaction() -> None:
@@ -275,7 +277,10 @@ def test_no_reader_that_began_after_a_vacuum_loses_a_directory_to_it(
     vacuum = vacuums[chosen]
     gone = {
         directory.name
-        for directory in (*vacuum.obsolete(found(*names)), *vacuum.aborted(found(*names)))
+        for directory in (
+            *vacuum.removable(found(*names)).obsolete,
+            *vacuum.removable(found(*names)).aborted,
+        )
     }
     latest = data.draw(st.integers(chosen, len(vacuums) - 1), label="the last one it sees")
     mark, seen = after[latest]
@@ -303,7 +308,7 @@ def test_a_major_product_without_a_transaction_in_its_name_is_compacted_though_i
     listing = ("base_3", "delta_4_6", "base_6")
     vacuum = major(6, ids=ABORTED_6)
     assert obsolete(vacuum, *listing) == ["base_3", "delta_4_6"]
-    assert vacuum.aborted(found(*listing)) == ()
+    assert vacuum.removable(found(*listing)).aborted == ()
 
 
 def test_the_base_of_an_insert_overwrite_that_was_open_stays() -> None:
@@ -337,7 +342,10 @@ def test_no_reader_of_hive_3_loses_a_directory_though_no_name_has_a_transaction(
 
     seen = listing(names, compacted=has_marker)
     try:
-        gone = {directory.name for directory in (*vacuum.obsolete(seen), *vacuum.aborted(seen))}
+        gone = {
+            directory.name
+            for directory in (*vacuum.removable(seen).obsolete, *vacuum.removable(seen).aborted)
+        }
     except NotEnoughHistory:
         return
     latest = data.draw(st.integers(chosen, len(vacuums) - 1), label="the last one it sees")

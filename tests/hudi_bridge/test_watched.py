@@ -12,6 +12,7 @@ from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import WatchedTable
 from tidegate.hudi_reader import NoSuchTable
 from tidegate.storage import Storage
+from tidegate.storage.store import MAX_READ
 
 STORAGE = Storage()
 
@@ -134,7 +135,7 @@ def test_a_look_reads_the_commits_that_are_due_and_no_others(
     read: list[str] = []
     plain = Storage.read
 
-    def reading(self: Storage, location: str, limit: int | None = None) -> bytes:
+    def reading(self: Storage, location: str, limit: int = MAX_READ) -> bytes:
         read.append(location.rpartition("/")[2])
         return plain(self, location, limit)
 

@@ -31,7 +31,7 @@ from tidegate.events import (
 from tidegate.monitoring.catalog import PROCESS_METRICS, Kind
 from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
@@ -54,7 +54,7 @@ def value(monitoring: ProcessMonitoring, name: str, **labels: str) -> float | No
 def run_executor(bus: MemoryBus, observed: ObservedService, executor: Executor) -> None:
     quick = RetryPolicy(first=0.001, longest=0.001)
     measured = measured_executor(executor, observed)
-    loop = ExecutorLoop(measured, ObservedBus(bus, observed), retries=quick)
+    loop = ExecutorLoop(measured, observed_bus(bus, observed), retries=quick)
     work_off(loop)
     loop.close()
 
@@ -66,7 +66,7 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
     observed = monitoring.service("coordinator")
     decider = measured_subject(EveryThird(), observed)
     for loop in (
-        CoordinatorLoop(decider, ObservedBus(measured, observed)),
+        CoordinatorLoop(decider, observed_bus(measured, observed)),
         CoordinatorLoop(EveryThird(), plain),
     ):
         while loop.step(0.001):

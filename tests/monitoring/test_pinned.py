@@ -5,47 +5,36 @@ from __future__ import annotations
 from datetime import timedelta
 
 from support.samples import NOON, savepoint_request
-from tidegate.events import KeptSavepoint, SavepointCreated, SavepointRemoved
+from tidegate.events import SavepointRemoved, SavepointsChecked
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.monitor.pinned import PinnedFiles
 
 
-def reviewed(table: str, size: int, hours: int) -> SavepointCreated:
-    kept = KeptSavepoint(
-        instant="20261121120000001",
-        made_by="policy:p",
-        made_at=NOON,
-        policy="p",
-        decided_at=NOON - timedelta(hours=hours),
-        files=1,
-    )
-    return SavepointCreated.about(
+def measured(table: str, size: int, hours: int) -> SavepointsChecked:
+    return SavepointsChecked.about(
         savepoint_request(1, table),
         source="savepoint-writer",
         occurred_at=NOON,
-        instant="20261121120000001",
-        partitions=1,
-        files=1,
+        savepoints=1,
         duration_ms=1,
-        reviewed=True,
         pinned_files=1,
         pinned_bytes=size,
-        savepoints=(kept,),
+        oldest_at=NOON - timedelta(hours=hours),
     )
 
 
-def test_the_last_review_of_each_table_counts_by_pattern() -> None:
+def test_the_last_measurement_of_each_table_counts_by_pattern() -> None:
     metrics, pinned = Metrics(catalog.DEPLOYMENT_METRICS), PinnedFiles(("lake.sales.*", "*"))
 
     def value(name: str, tables: str) -> float | None:
         return metrics.registry.get_sample_value(name, {"tables": tables})
 
     for event in (
-        reviewed("lake.sales.orders", 70, 9),
-        reviewed("lake.sales.orders", 50, 3),
-        reviewed("lake.sales.items", 5, 4),
-        reviewed("lake.hr.staff", 7, 1),
+        measured("lake.sales.orders", 70, 9),
+        measured("lake.sales.orders", 50, 3),
+        measured("lake.sales.items", 5, 4),
+        measured("lake.hr.staff", 7, 1),
     ):
         pinned.take(event)
     pinned.export(metrics)

@@ -24,7 +24,7 @@ from tidegate.errors import PermanentError
 from tidegate.monitoring.health import ServiceHealth
 from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.tracing import Traces
 from tidegate.publisher.tracing import trace_injector
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -58,7 +58,7 @@ def observed(name: str, tracer: Tracer) -> ObservedService:
 
 def decide(bus: MemoryBus, tracer: Tracer) -> None:
     service = observed("coordinator", tracer)
-    loop = CoordinatorLoop(measured_subject(EveryThird(), service), ObservedBus(bus, service))
+    loop = CoordinatorLoop(measured_subject(EveryThird(), service), observed_bus(bus, service))
     while loop.step(0.001):
         pass
     loop.close()
@@ -66,7 +66,7 @@ def decide(bus: MemoryBus, tracer: Tracer) -> None:
 
 def execute(bus: MemoryBus, tracer: Tracer, executor: Recorder) -> None:
     service = observed("recorder", tracer)
-    loop = ExecutorLoop(measured_executor(executor, service), ObservedBus(bus, service))
+    loop = ExecutorLoop(measured_executor(executor, service), observed_bus(bus, service))
     work_off(loop)
     loop.close()
 

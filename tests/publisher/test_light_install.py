@@ -65,14 +65,12 @@ def test_commands_that_touch_no_table_work_where_the_extras_are_not_installed(mo
 
 
 def test_a_missing_extra_is_named_without_a_traceback() -> None:
-    argv = ["tidegate", "plan", "restore", "-l", "/lake/x", "--savepoint", "latest"]
+    argv = ["tidegate", "demo"]
     shown = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
 
     assert (shown.returncode, shown.stdout) == (2, "")
-    assert (
-        "this needs fsspec, which is not installed: pip install 'tidegate[services]'"
-        in shown.stderr
-    )
+    needs = "this needs pyorc, which is not installed: pip install 'tidegate[demo]'"
+    assert needs in shown.stderr
     assert shown.stderr.count("\n") == 1
 
 

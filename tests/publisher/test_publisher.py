@@ -286,6 +286,16 @@ def test_an_invalid_value_is_named_in_one_line_without_an_address_or_an_expressi
     assert not any(strange in text for strange in ("\n", "http", "^", "input_value"))
 
 
+def test_an_invalid_address_of_another_system_is_named_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"^registry: url: must not contain a user"):
+        Publisher(CLOSED, source="ingest", registry="https://ana:pw@registry")
+    with (
+        Publisher(CLOSED, source="ingest") as publisher,
+        pytest.raises(ConfigError, match=r"^metastore or locks: uri: .*thrift://host:port$"),
+    ):
+        publisher.vacuum_finished(**TABLE, **VACUUM, metastore="nonsense")
+
+
 @pytest.mark.parametrize(("year", "hours"), [(1, 5), (9999, -5)])
 def test_a_time_without_a_year_in_utc_is_refused_at_its_caller(year: int, hours: int) -> None:
     day = (1, 1) if year == 1 else (12, 31)

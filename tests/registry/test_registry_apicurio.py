@@ -22,7 +22,7 @@ from support.registry import RunningRegistry
 from support.samples import commit, deserialized, release
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
-from tidegate.events import CommitCompleted, SavepointRequested
+from tidegate.events import CommitCompleted, SavepointsCheckRequested
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
@@ -38,8 +38,8 @@ from tidegate.registry import (
 )
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.records import as_record
-from tidegate.savepoints import SavepointPolicyService
 from tidegate.service.assembly import assemble
+from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.registry, pytest.mark.full]
@@ -111,7 +111,7 @@ def test_a_service_consumes_and_produces_through_the_registry(
             "savepoints": [{"tables": "lake.*", "when": "every_commit", "lifetime": "forever"}],
         }
     )
-    loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))
+    loop = assemble(COORDINATOR, settings, KafkaBus(settings.connection()))
     assert isinstance(loop, CoordinatorLoop)
     with Publisher(
         bootstrap_servers, source="ingest", prefix=topic_prefix, registry=named
@@ -125,7 +125,7 @@ def test_a_service_consumes_and_produces_through_the_registry(
     [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
 
     command = deserialized(wire(registry), said)
-    assert isinstance(command, SavepointRequested)
+    assert isinstance(command, SavepointsCheckRequested)
     assert command.caused_by == commit(1).event_id
     for message, event in ((consumed_, commit(1)), (said, command)):
         in_header = dict(message.headers).get(VALUE_HEADER)

@@ -27,6 +27,7 @@ from tidegate.hudi_reader import PartitionFiles, list_partitions
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import FileInfo, ParallelMap
+from tidegate.storage.store import MAX_READ
 from tidegate.tables.warehouse import Warehouse
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Counting(Warehouse):
         self.counts["timeline listed" if location.endswith("/timeline") else "listed"] += 1
         return super().names(location)
 
-    def read(self, location: str, limit: int | None = None) -> bytes:
+    def read(self, location: str, limit: int = MAX_READ) -> bytes:
         self.counts[location.rpartition(".")[2] + " read"] += 1
         return super().read(location, limit)
 

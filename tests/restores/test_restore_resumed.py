@@ -37,6 +37,7 @@ from tidegate.events import (
 from tidegate.hudi import Action, Instant, InstantInfo, InstantState, RestorePlanFile
 from tidegate.restores import LivenessSettings, PlannedRestore, Restorer, plan_restore
 from tidegate.savepoints import SavepointWriter
+from tidegate.storage.file_info import Version
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 
@@ -193,8 +194,8 @@ class SleptWriter(Warehouse):
 
     table: HandMade
 
-    def replace(self, location: str, content: bytes) -> None:
-        super().replace(location, content)
+    def replace(self, location: str, content: bytes, if_version: Version = None) -> None:
+        super().replace(location, content, if_version)
         self.table.commit(at(5), at(4))
 
 

@@ -21,8 +21,7 @@ from tidegate.errors import TransientError
 from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.events.reasons import Reason
 from tidegate.storage import FileInfo
-from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.open_folder import MayGo
+from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow
 REQUESTED = ".restore.requested"

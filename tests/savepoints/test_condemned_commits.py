@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from support.hudi_tables import at as instant_at
@@ -23,6 +21,9 @@ from support.hudi_tables import (
 from support.policies import every_commit
 from support.samples import events_on, memory_bus, message
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.savepoints import SavepointSubject
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import milliseconds
 from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
@@ -32,9 +33,11 @@ from tidegate.events import (
     RestoreApproved,
     RestoreAwaitingApproval,
     RestorePlanned,
+    RestoreRejected,
     RestoreRequested,
     SavepointCreated,
-    SavepointRemoved,
+    SavepointsChecked,
+    SavepointsCheckRequested,
 )
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
@@ -42,10 +45,8 @@ from tidegate.savepoints import (
     CondemnedRule,
     CondemnedRules,
     SavepointPolicy,
-    SavepointPolicyService,
     SavepointWriter,
 )
-from tidegate.savepoints.policy_state import PolicyState
 from tidegate.service.assembly import assemble
 from tidegate.service.settings import Settings
 
@@ -54,10 +55,28 @@ TABLE = {"table": "lake.sales.orders", "location": "/lake/orders", "occurred_at"
 FIRST, BAD, LATER = "20260301100000000", "20260301100200000", "20260301100300000"
 
 
-def service(action: CondemnedAction, *, policy: bool = False) -> SavepointPolicyService:
-    rules = CondemnedRules(rules=(CondemnedRule(tables="lake.SALES.*", action=action),))
-    made = SavepointPolicy(rules=(every_commit("lake.*"),) if policy else ())
-    return SavepointPolicyService(made, rules)
+@dataclass
+class Coordinator:
+    """The subject with its rows."""
+
+    action: CondemnedAction
+    policy: SavepointPolicy = field(default_factory=SavepointPolicy)
+    rows: Store = field(default_factory=lambda: Store(SavepointSubject.kinds))
+
+    @property
+    def subject(self) -> SavepointSubject:
+        rules = CondemnedRules(rules=(CondemnedRule(tables="lake.SALES.*", action=self.action),))
+        return SavepointSubject(self.policy, rules)
+
+    def take(self, event: Event, at: datetime = AT) -> list[Event]:
+        effects = self.subject.handle(event, self.rows, at)
+        return [*effects.commands, *effects.outcomes]
+
+    def condemn(self, *there: str) -> list[Event]:
+        """Condemn a commit of a table with these savepoints; what follows from the check."""
+        (check,) = self.take(condemned())
+        assert isinstance(check, SavepointsCheckRequested)
+        return self.take(checked(check, *there))
 
 
 def committed(instant: str) -> CommitCompleted:
@@ -65,138 +84,111 @@ def committed(instant: str) -> CommitCompleted:
     return CommitCompleted.model_validate(fields)
 
 
-def condemned(instant: str = BAD, **more: Any) -> CommitCondemned:  # noqa: ANN401
+def condemned(instant: str = BAD, **more: object) -> CommitCondemned:
     fields = TABLE | {"source": "ingest", "instant": instant, "reason": "doubled"} | more
     return CommitCondemned.model_validate(fields)
 
 
-def created(instant: str, **more: Any) -> SavepointCreated:  # noqa: ANN401
-    fields = TABLE | {"source": "savepoint-writer", "caused_by": f"request-{instant}"}
-    counts = {"instant": instant, "partitions": 1, "files": 1, "duration_ms": 1}
+def checked(check: SavepointsCheckRequested, *there: str, **more: object) -> SavepointsChecked:
+    """The outcome of a check of a table with these savepoints."""
+    bad = check.condemned or ""
+    fields: dict[str, object] = {
+        "savepoints": len(there),
+        "condemned": check.condemned,
+        "newest_before": max((at for at in there if at < bad), default=None),
+        "later": [at for at in there if bad and at >= bad],
+        "duration_ms": 1,
+    }
+    given = {"source": "savepoint-writer", "occurred_at": AT}
+    return SavepointsChecked.about(check, **given, **(fields | more))
+
+
+def created(**more: object) -> SavepointCreated:
+    """A savepoint that a person gave a lifetime."""
+    fields = TABLE | {"source": "savepoint-writer", "caused_by": "r-1", "instant": FIRST}
+    counts = {"partitions": 1, "files": 1, "duration_ms": 1, "lifetime_seconds": 60}
     return SavepointCreated.model_validate(fields | counts | more)
 
 
-def removed(instant: str) -> SavepointRemoved:
-    fields = TABLE | {"source": "savepoint-writer", "caused_by": "removal", "instant": instant}
-    return SavepointRemoved.model_validate(fields | {"savepoints_left": 0, "duration_ms": 1})
-
-
-def after(made: SavepointPolicyService, *events: Event) -> PolicyState:
-    state = made.initial()
-    for event in events:
-        state = made.decide(state, event, AT).state
-    return state
-
-
-KNOWN = (created(FIRST), committed(FIRST), committed(BAD), committed(LATER))
+def rejected(request: Event) -> RestoreRejected:
+    fields = {"savepoint": FIRST, "reason": "writer-active", "message": "no"}
+    return RestoreRejected.about(request, source="restorer", occurred_at=AT, **fields)
 
 
 def test_a_plan_is_requested_to_the_newest_savepoint_before_it() -> None:
-    made = service(CondemnedAction.PLAN)
-    older = created("20260301090000000")
-    state = after(made, older, *KNOWN, created(LATER))
+    made = Coordinator(CondemnedAction.PLAN)
 
-    (request,) = made.decide(state, condemned(), AT).commands
+    (request,) = made.condemn("20260301090000000", FIRST)
 
     assert isinstance(request, RestoreRequested)
     assert (request.savepoint, request.plan_only, request.needs_approval) == (FIRST, True, False)
-    assert request.caused_by == condemned().event_id
     assert request.requested_by == "ingest"
     assert request.reason == f"commit {BAD} was condemned by ingest: doubled"
     assert request.location == "/lake/orders"
 
 
 def test_a_restore_is_requested_that_needs_an_approval_and_covers_what_was_published() -> None:
-    made = service(CondemnedAction.RESTORE)
+    made = Coordinator(CondemnedAction.RESTORE)
+    for instant in (FIRST, BAD, LATER):
+        made.take(committed(instant))
 
-    (request,) = made.decide(after(made, *KNOWN), condemned(), AT).commands
+    (request,) = made.condemn(FIRST)
 
     assert isinstance(request, RestoreRequested)
     assert (request.plan_only, request.needs_approval) == (False, True)
     assert request.seen_up_to == LATER
 
 
-@pytest.mark.parametrize("policy", [False, True])
-def test_nothing_follows_by_default(policy: bool) -> None:  # noqa: FBT001 - a parameter
-    quiet = SavepointPolicyService(service(CondemnedAction.PLAN, policy=policy).policy)
-    for made in (quiet, service(CondemnedAction.NOTHING, policy=policy)):
-        state = after(made, *KNOWN)
+def test_nothing_follows_by_default() -> None:
+    made = Coordinator(CondemnedAction.NOTHING)
 
-        decision = made.decide(state, condemned(), AT)
-
-        assert (decision.commands, decision.outcomes) == ((), ())
-        assert decision.state is state
+    assert made.take(condemned()) == []
+    assert SavepointSubject(SavepointPolicy()).handle(condemned(), made.rows, AT).commands == []
 
 
 def test_without_a_savepoint_before_it_an_outcome_says_so() -> None:
-    made = service(CondemnedAction.RESTORE)
+    (flagged,) = Coordinator(CondemnedAction.RESTORE).condemn(BAD)
 
-    decision = made.decide(after(made, committed(BAD), created(BAD)), condemned(), AT)
-
-    assert decision.commands == ()
-    (flagged,) = decision.outcomes
     assert isinstance(flagged, CommitFlagged)
     assert (flagged.flag, flagged.instant) == ("no-savepoint-before", BAD)
-    assert flagged.caused_by == condemned().event_id
 
 
-def test_a_savepoint_that_was_removed_is_not_known_any_more() -> None:
-    made = service(CondemnedAction.PLAN)
-    lasting, by_policy = created(FIRST), created("20260301090000000", policy="p", tiers=("hourly",))
-    state = after(made, lasting, by_policy, removed(FIRST))
+@pytest.mark.parametrize("there", [BAD, LATER], ids=["its own", "of a later commit"])
+def test_a_savepoint_after_the_bad_commit_is_named_and_what_to_do(there: str) -> None:
+    made = Coordinator(CondemnedAction.RESTORE)
 
-    (request,) = made.decide(state, condemned(), AT).commands
+    (flagged,) = made.condemn(FIRST, there)
 
-    assert isinstance(request, RestoreRequested)
-    assert request.savepoint == "20260301090000000"
-    # and is kept from removal, as long as a restore may use it
-    assert made.decide(state, condemned(), AT).state.is_wanted(request.savepoint, AT)
+    assert isinstance(flagged, CommitFlagged)
+    assert flagged.flag == "savepoint-after"
+    assert there in flagged.message
+    assert "savepoint-removal" in flagged.message
+    # once it is removed, condemning again acts
+    assert isinstance(made.condemn(FIRST)[0], RestoreRequested)
 
 
-def test_a_repeat_changes_nothing_also_when_there_are_other_savepoints_by_then() -> None:
-    made = service(CondemnedAction.RESTORE)
-    state = after(made, *KNOWN, condemned())
-    state = made.decide(state, created("20260301100100000"), AT).state
+def test_a_commit_is_answered_once_and_again_when_the_restore_was_refused() -> None:
+    made = Coordinator(CondemnedAction.RESTORE)
+    (request,) = made.condemn(FIRST)
+    assert made.take(condemned(reason="other words", source="bridge")) == []
 
-    again = made.decide(state, condemned(reason="other words", source="bridge"), AT)
+    made.take(rejected(request))
+    (again,) = made.condemn(FIRST)
 
-    assert (again.commands, again.outcomes) == ((), ())
-    assert again.state is state
+    assert isinstance(again, RestoreRequested)
+    assert again.event_id != request.event_id
 
 
 def test_an_instant_of_the_future_is_refused_and_widens_nothing() -> None:
-    made = service(CondemnedAction.RESTORE)
-    state = after(made, *KNOWN)
-    forged = committed("20991231000000000")
+    made = Coordinator(CondemnedAction.RESTORE)
+    made.take(committed(LATER))
+    made.take(committed("20991231000000000"))
 
     with pytest.raises(FormatError):
-        made.decide(state, condemned("20991231000000000"), AT)
-    assert made.decide(state, forged, AT).state.newest == LATER
-
-
-@hypothesis_settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from([1, 2, 3, 4, 5, 6]), max_size=6),
-    st.lists(st.sampled_from([1, 2, 3, 4, 5, 6]), min_size=1, max_size=8),
-    st.sampled_from([CondemnedAction.PLAN, CondemnedAction.RESTORE]),
-)
-def test_each_commit_is_answered_once_and_never_by_a_savepoint_that_has_it(
-    savepoints: list[int], bad: list[int], action: CondemnedAction
-) -> None:
-    made = service(action)
-    state = after(made, *(created(f"2026030110{n:02}00000") for n in savepoints))
-    answered: list[Event] = []
-    for number in bad:
-        decision = made.decide(state, condemned(f"2026030110{number:02}00000"), AT)
-        state = decision.state
-        answered += [*decision.commands, *decision.outcomes]
-
-    assert len({event.caused_by for event in answered}) == len(answered) == len(set(bad))
-    for event in answered:
-        if isinstance(event, RestoreRequested):
-            assert event.needs_approval is (action is CondemnedAction.RESTORE)
-            assert event.savepoint < event.reason.split()[1]
-            assert int(event.savepoint[10:12]) in savepoints
+        made.take(condemned("20991231000000000"))
+    (request,) = made.condemn(FIRST)
+    assert isinstance(request, RestoreRequested)
+    assert request.seen_up_to == LATER
 
 
 def waiting(until: datetime | None) -> RestoreAwaitingApproval:
@@ -205,15 +197,86 @@ def waiting(until: datetime | None) -> RestoreAwaitingApproval:
     return RestoreAwaitingApproval.model_validate(fields | plan)
 
 
-def test_a_savepoint_is_kept_while_a_restore_to_it_waits_for_its_approval() -> None:
-    made = service(CondemnedAction.NOTHING)
-    week = AT + timedelta(days=7)
-    state = after(made, created(FIRST, policy="p", tiers=("hourly",)), waiting(week))
+def wanted_at(made: Coordinator, at: datetime) -> tuple[str, ...]:
+    """The savepoints that a check at this time has to leave."""
+    (check,) = made.take(committed(LATER), at)
+    assert isinstance(check, SavepointsCheckRequested)
+    return check.wanted
 
-    assert state.is_wanted(FIRST, week - timedelta(seconds=1))
-    assert not state.is_wanted(FIRST, week)
-    forged = made.decide(state, waiting(AT + timedelta(days=9_000)), AT).state
-    assert not forged.is_wanted(FIRST, AT + timedelta(days=21))
+
+@pytest.mark.parametrize(
+    ("until", "last"),
+    [
+        pytest.param(timedelta(days=7), timedelta(days=7), id="a week"),
+        pytest.param(timedelta(days=9_000), timedelta(days=21), id="a forged time"),
+    ],
+)
+def test_a_savepoint_stays_while_a_restore_to_it_waits_for_its_approval(
+    until: timedelta, last: timedelta
+) -> None:
+    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made.take(committed(FIRST))
+
+    made.take(waiting(AT + until))
+
+    assert made.subject.next_due(made.rows) == milliseconds(AT + last)
+    assert wanted_at(made, AT + last - timedelta(seconds=1)) == (FIRST,)
+    assert wanted_at(made, AT + last) == ()
+
+
+def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day() -> None:
+    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    (check,) = made.take(committed(FIRST))
+
+    made.take(rejected(check))
+
+    assert wanted_at(made, AT + timedelta(hours=23)) == (FIRST,)
+    assert wanted_at(made, AT + timedelta(hours=24)) == ()
+
+
+def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_named() -> None:
+    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    (first,) = made.take(committed(FIRST))
+    assert isinstance(first, SavepointsCheckRequested)
+    assert (first.measure, made.subject.next_due(made.rows)) == (True, None)
+
+    made.take(checked(first, next_check=AT + timedelta(hours=5)))
+    assert made.subject.next_due(made.rows) == milliseconds(AT + timedelta(hours=5))
+    (second,) = made.subject.due(made.rows, AT + timedelta(hours=5)).commands
+
+    assert isinstance(second, SavepointsCheckRequested)
+    assert second.measure is False
+    assert len({first.event_id, second.event_id}) == 2
+    assert made.subject.next_due(made.rows) is None
+    # a writer whose clock is behind is not asked again at once
+    made.take(checked(second, next_check=AT - timedelta(days=9)))
+    assert made.subject.next_due(made.rows) == milliseconds(AT + timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(committed(FIRST).model_copy(update={"table": "lake.hr.staff"}), id="no rule"),
+        pytest.param(committed(FIRST).model_copy(update={"action": "clean"}), id="a clean"),
+        pytest.param(created(lifetime_seconds=None), id="a person's without an end"),
+        pytest.param(created(policy="p", tiers=("daily",)), id="a policy's"),
+    ],
+)
+def test_other_events_lead_to_no_check(event: Event) -> None:
+    rule = every_commit("lake.sales.*")
+
+    assert Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(rule,))).take(event) == []
+
+
+def test_a_lifetime_given_by_a_person_counts_where_no_policy_applies() -> None:
+    (check,) = Coordinator(CondemnedAction.NOTHING).take(created())
+
+    assert isinstance(check, SavepointsCheckRequested)
+
+
+def test_an_outcome_whose_location_no_check_can_name_is_at_fault() -> None:
+    with pytest.raises(FormatError, match="location"):
+        Coordinator(CondemnedAction.NOTHING).take(created(location="a/b"))
 
 
 def test_a_restore_without_approval_is_not_an_answer_to_a_condemned_commit() -> None:
@@ -258,19 +321,9 @@ class Lake:
         return kind.model_validate(subject | more)
 
     def condemn(self) -> list[Event]:
-        saved = self.event(
-            SavepointCreated,
-            caused_by="s-1",
-            instant=instant_at(2),
-            partitions=1,
-            files=1,
-            duration_ms=1,
-        )
         commits = [
             self.event(CommitCompleted, instant=instant_at(n), action="commit") for n in (3, 4)
         ]
-        # the topics have no common order: what is known is known before
-        self.bus.send([message(saved)])
         self.run(*commits)
         return self.run(self.event(CommitCondemned, instant=instant_at(3), reason="doubled"))
 

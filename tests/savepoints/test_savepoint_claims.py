@@ -16,7 +16,7 @@ from support.hudi_tables import (
     ticking,
     warehouse_over,
 )
-from support.savepoint_removals import by_policy, keep, removal, remove, savepoints
+from support.savepoint_removals import POLICY, keep, removal, remove, savepoints
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
@@ -28,7 +28,10 @@ from tidegate.events import (
     SavepointRemoved,
 )
 from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.removal_plan import Ended
 from tidegate.tables.warehouse import Warehouse
+
+MINUTE = Ended(None, timedelta(seconds=60))
 
 
 def ask(
@@ -43,9 +46,7 @@ def ask(
 
 
 def remove_at(command: SavepointRemovalRequested, now: datetime) -> Outcome:
-    ours = warehouse_over(Path(command.location).parent)
-    (outcome,) = SavepointWriter(ours, ThreadMap(), ticking(now)).execute(command)
-    return outcome
+    return remove(command, ended=POLICY, clock=ticking(now))
 
 
 def table_with_two(folder: Path, version: int = 9) -> HandMade:
@@ -65,14 +66,12 @@ def test_a_policy_s_savepoint_that_a_person_asked_for_is_not_removed(
     assert outcome.already_there
     assert (outcome.policy, outcome.tiers) == (None, ())
 
-    refused = remove(by_policy(table, 1, "daily"))
+    refused = remove(removal(table, 1), ended=POLICY)
 
     assert isinstance(refused, SavepointRemovalRejected)
     assert refused.reason == "not-of-policy"
     assert "ada" in refused.message
     assert len(savepoints(table)) == 4
-    reviewed = keep(table, 4, "daily", review=True)
-    assert [savepoint.instant for savepoint in reviewed.savepoints] == [at(3), at(4)]
 
 
 def test_a_person_who_wants_it_kept_is_not_bound_by_another_person_s_lifetime(
@@ -82,7 +81,7 @@ def test_a_person_who_wants_it_kept_is_not_bound_by_another_person_s_lifetime(
     ask(table, 2, lifetime_seconds=60)
     ask(table, 2, requested_by="bob")
 
-    refused = remove(removal(table, 2, by_lifetime=True))
+    refused = remove(removal(table, 2), ended=MINUTE)
 
     assert isinstance(refused, SavepointRemovalRejected)
     assert "bob" in refused.message
@@ -92,8 +91,8 @@ def test_a_longer_lifetime_is_waited_for(tmp_path: Path) -> None:
     table = table_with_two(tmp_path / "orders")
     ask(table, 1, lifetime_seconds=10 * 86_400)
 
-    early = remove_at(by_policy(table, 1, "daily"), NOW + timedelta(days=10))
-    late = remove_at(by_policy(table, 1, "daily"), NOW + timedelta(days=11, seconds=1))
+    early = remove_at(removal(table, 1), NOW + timedelta(days=10))
+    late = remove_at(removal(table, 1), NOW + timedelta(days=11, seconds=1))
 
     assert isinstance(early, SavepointRemovalRejected)
     assert early.reason == "claimed"
@@ -107,7 +106,7 @@ def test_a_person_removes_it_all_the_same_and_the_wish_goes_with_it(tmp_path: Pa
     assert isinstance(remove(removal(table, 1)), SavepointRemoved)
 
     keep(table, 1, "daily", comment="anew", caused_by="another commit", event_id="another")
-    assert isinstance(remove(by_policy(table, 1, "daily")), SavepointRemoved)
+    assert isinstance(remove(removal(table, 1), ended=POLICY), SavepointRemoved)
 
 
 def test_one_s_own_repeated_request_is_not_another_wish(tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_one_s_own_repeated_request_is_not_another_wish(tmp_path: Path) -> None:
     ask(table, 2, lifetime_seconds=60)
     ask(table, 2, lifetime_seconds=60)
 
-    assert isinstance(remove(removal(table, 2, by_lifetime=True)), SavepointRemoved)
+    assert isinstance(remove(removal(table, 2), ended=MINUTE), SavepointRemoved)
 
 
 def test_asked_for_during_its_removal_it_is_there_or_the_requester_gets_an_answer(
@@ -132,9 +131,9 @@ def test_asked_for_during_its_removal_it_is_there_or_the_requester_gets_an_answe
                 said.append(ask(table, 1))
 
         try:
-            outcome = remove(by_policy(table, 1, "daily"), Stepwise(root, meanwhile))
+            outcome = remove(removal(table, 1), Stepwise(root, meanwhile), POLICY)
         except TransientError:  # it was written anew meanwhile: the second attempt sees whose it is
-            outcome = remove(by_policy(table, 1, "daily"))
+            outcome = remove(removal(table, 1), ended=POLICY)
 
         if said and said[0].already_there:
             assert isinstance(outcome, SavepointRemovalRejected), step
@@ -158,7 +157,7 @@ def test_killed_at_any_step_the_wish_is_known_once_it_was_answered(tmp_path: Pat
             ask(table, 1)
         else:
             break
-        assert isinstance(remove(by_policy(table, 1, "daily")), SavepointRemovalRejected)
+        assert isinstance(remove(removal(table, 1), ended=POLICY), SavepointRemovalRejected)
     else:
         pytest.fail("a request takes fewer steps")
     assert step > 1

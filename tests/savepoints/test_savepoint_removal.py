@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,13 +14,12 @@ from support.hudi_tables import (
     at,
     four_commits,
     restore_request,
-    savepoint_request,
     snapshot,
     tables_own,
     ticking,
     warehouse_over,
 )
-from support.savepoint_removals import by_policy, keep, removal, remove, savepoints
+from support.savepoint_removals import POLICY, keep, removal, remove, savepoints
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
@@ -29,14 +27,12 @@ from tidegate.events import (
     Outcome,
     RestoreCompleted,
     RestoreRejected,
-    SavepointCreated,
     SavepointRemovalRejected,
     SavepointRemovalRequested,
     SavepointRemoved,
 )
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointWriter
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
 
@@ -79,45 +75,6 @@ def test_a_savepoint_s_comment_says_who_made_it_and_for_what(tmp_path: Path) -> 
     assert outcome.bytes == sum(sizes[n] for names in metadata.files.values() for n in names)
 
 
-def test_a_policy_removes_its_own_when_there_is_a_newer_one_of_each_tier(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    for minute, tiers in ((1, ("daily", "weekly")), (2, ("daily",)), (3, ("weekly",))):
-        keep(table, minute, *tiers)
-
-    assert isinstance(remove(by_policy(table, 1, "daily", "weekly")), SavepointRemoved)
-
-
-@pytest.mark.parametrize(
-    ("minute", "tiers"),
-    [
-        pytest.param(3, ("daily",), id="the newest of all"),
-        pytest.param(1, ("daily", "weekly"), id="the newest of one of its tiers"),
-    ],
-)
-def test_the_last_of_a_tier_is_never_removed_by_its_policy(
-    tmp_path: Path, minute: int, tiers: tuple[str, ...]
-) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 1, "daily", "weekly")
-    keep(table, 2, "weekly", policy="other")
-    keep(table, 3, "daily")
-    before = tables_own(tmp_path)
-
-    outcome = remove(by_policy(table, minute, *tiers))
-
-    assert isinstance(outcome, SavepointRemovalRejected)
-    assert outcome.reason == "last-of-tier"
-    assert tables_own(tmp_path) == before
-
-
-def test_the_last_of_a_tier_that_the_policy_no_longer_has_is_removed(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 1, "daily", "weekly")
-    keep(table, 3, "daily")
-
-    assert isinstance(remove(by_policy(table, 1, "daily")), SavepointRemoved)
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -138,26 +95,11 @@ def test_a_policy_never_removes_what_is_not_its_own(
     keep(table, 3, "daily")
     before = tables_own(tmp_path)
 
-    outcome = remove(by_policy(table, 1, "daily"))
+    outcome = remove(removal(table, 1), ended=POLICY)
 
     assert isinstance(outcome, SavepointRemovalRejected)
     assert outcome.reason == "not-of-policy"
     assert tables_own(tmp_path) == before
-
-
-def test_only_a_lifetime_lets_a_service_remove_a_person_s(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 1, policy=None, lifetime_seconds=60)
-    keep(table, 2, policy=None)
-    keep(table, 3, "daily")
-
-    outcomes = {n: remove(removal(table, n, by_lifetime=True)) for n in (1, 2, 3)}
-
-    assert isinstance(outcomes[1], SavepointRemoved)
-    for minute in (2, 3):
-        refused = outcomes[minute]
-        assert isinstance(refused, SavepointRemovalRejected)
-        assert refused.reason == "not-of-policy"
 
 
 def test_a_savepoint_that_is_gone_is_removed_already(tmp_path: Path) -> None:
@@ -186,7 +128,7 @@ def test_an_incomplete_savepoint_is_removed_for_a_person_only(tmp_path: Path) ->
     table = four_commits(tmp_path / "orders", 9)
     table.put(Instant(at(2), Action.SAVEPOINT, InstantState.INFLIGHT))
 
-    refused = remove(by_policy(table, 2, "daily"))
+    refused = remove(removal(table, 2), ended=POLICY)
     removed = remove(removal(table, 2))
 
     assert isinstance(refused, SavepointRemovalRejected)
@@ -331,106 +273,6 @@ def test_a_savepoint_that_is_written_while_it_is_removed_is_found_out(tmp_path: 
 
 
 @VERSIONS
-def test_the_commit_before_an_instant_is_saved(tmp_path: Path, version: int) -> None:
-    table = four_commits(tmp_path / "orders", version)
-
-    command = savepoint_request(table, None, before=at(3), policy="sales", tiers=("before",))
-    (outcome,) = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking()).execute(command)
-
-    assert isinstance(outcome, SavepointCreated)
-    assert outcome.instant == at(2)
-
-
-def test_a_commit_that_was_not_complete_yet_is_not_the_one_before(tmp_path: Path) -> None:
-    table = HandMade(tmp_path / "orders", 9).create()
-    table.commit(at(1))
-    table.commit(at(2), completed=at(9))
-    table.commit(at(3), at(1))
-
-    command = savepoint_request(table, None, before=at(3))
-    (outcome,) = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking()).execute(command)
-
-    assert isinstance(outcome, SavepointCreated)
-    assert outcome.instant == at(1)
-
-
-def test_a_review_lists_what_may_end_and_what_each_pins(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 1, "daily")
-    keep(table, 2, policy=None)
-    keep(table, 3, policy=None, lifetime_seconds=60)
-
-    outcome = keep(table, 4, "daily", "weekly", review=True)
-
-    assert outcome.reviewed
-    rows = [(e.instant, e.policy, e.tiers, e.lifetime_seconds) for e in outcome.savepoints]
-    assert rows == [
-        (at(1), "sales", ("daily",), None),
-        (at(3), None, (), 60),
-        (at(4), "sales", ("daily", "weekly"), None),
-    ]
-    first = outcome.savepoints[0]
-    files = list(table.path.rglob(f"*_{at(1)}.parquet"))
-    assert (first.pinned_files, first.pinned_bytes) == (
-        len(files),
-        sum(file.stat().st_size for file in files),
-    )
-    # the files of the commits 1 to 3, the person's too: nothing of 4, the newest
-    pinned = [p for n in (1, 2, 3) for p in table.path.rglob(f"*_{at(n)}.parquet")]
-    assert (outcome.pinned_files, outcome.pinned_bytes) == (
-        len(pinned),
-        sum(path.stat().st_size for path in pinned),
-    )
-
-
-def test_a_service_s_request_from_the_future_is_refused(tmp_path: Path) -> None:
-    """The broker's clock has jumped: by it, every lifetime is over."""
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 1, "daily")
-    keep(table, 2, policy=None, lifetime_seconds=60)
-    keep(table, 3, "daily")
-    jumped = {"occurred_at": NOW.replace(year=2099)}
-    services: list[tuple[int, dict[str, object]]] = [
-        (1, {"policy": "sales", "tiers": ("daily",)}),
-        (2, {"by_lifetime": True}),
-    ]
-
-    for minute, fields in services:
-        refused = remove(removal(table, minute, **fields, **jumped))
-        assert isinstance(refused, SavepointRemovalRejected)
-        assert refused.reason == "not-due"
-    assert isinstance(remove(removal(table, 1, **jumped)), SavepointRemoved)  # a person's
-
-
-def test_a_lifetime_that_is_not_over_is_not_ended_by_an_event(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 2, policy=None, lifetime_seconds=30 * 86_400)
-
-    refused = remove(removal(table, 2, by_lifetime=True))
-
-    assert isinstance(refused, SavepointRemovalRejected)
-    assert refused.reason == "not-due"
-
-
-def test_a_savepoint_of_no_time_that_is_known_is_listed_and_removed(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    keep(table, 1, "daily")
-    keep(table, 3, "daily")
-    (path,) = table.timeline.glob(f"{at(1)}*.savepoint")
-    metadata = SavepointMetadata.decode(path.read_bytes())
-    path.write_bytes(replace(metadata, at_ms=2**62).encode())
-    (table.timeline / f".{path.name}.crc").unlink(missing_ok=True)
-
-    reviewed = keep(table, 4, "daily", review=True)
-    removed = remove(by_policy(table, 1, "daily"))
-
-    assert [
-        savepoint.made_at.year for savepoint in reviewed.savepoints if savepoint.instant == at(1)
-    ] == [1970]
-    assert isinstance(removed, SavepointRemoved)
-
-
-@VERSIONS
 def test_two_writers_at_once_remove_it_once(tmp_path: Path, version: int) -> None:
     """A whole removal for the same request, before any step of another."""
     seen = set[int]()
@@ -439,7 +281,7 @@ def test_two_writers_at_once_remove_it_once(tmp_path: Path, version: int) -> Non
         table = four_commits(root / "orders", version)
         keep(table, 1, "daily")
         keep(table, 3, "daily")
-        command = by_policy(table, 1, "daily")
+        command = removal(table, 1)
         others: list[Outcome] = []
 
         def meanwhile(
@@ -474,7 +316,7 @@ def test_a_slow_writer_does_not_remove_what_was_made_anew_meanwhile(
         table = four_commits(root / "orders", version)
         keep(table, 1, "daily")
         keep(table, 3, "daily")
-        command = by_policy(table, 1, "daily")
+        command = removal(table, 1)
         others: list[Outcome] = []
 
         def meanwhile(

@@ -57,21 +57,6 @@ def test_a_savepoint_that_was_removed_since_does_not_come_back(
     assert snapshot(tmp_path) == before
 
 
-def test_a_review_is_not_repeated_as_if_it_were_of_now(tmp_path: Path) -> None:
-    table = four_commits(tmp_path / "orders", 9)
-    asked = savepoint_request(table, at(2), review=True, policy="sales", tiers=("daily",))
-    first = answer(table, asked)
-    remove_savepoint(table, at(2))
-
-    again = answer(table, asked)
-
-    assert isinstance(first, SavepointCreated)
-    assert isinstance(again, SavepointCreated)
-    assert (first.reviewed, len(first.savepoints)) == (True, 1)
-    assert (again.reviewed, again.savepoints, again.pinned_bytes) == (False, (), None)
-    assert again.event_id == first.event_id
-
-
 def test_the_newest_commit_is_the_newest_of_when_it_was_first_asked(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     answer(table, savepoint_request(table, None))

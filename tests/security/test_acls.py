@@ -112,15 +112,6 @@ def test_only_groups_that_monitoring_chooses_and_transactions_are_granted_by_a_p
     }
 
 
-def test_a_bridge_reads_the_topic_of_hudis_callbacks() -> None:
-    found = acls("t", callback_topic="hudi")
-
-    assert {(acl.role, acl.operation, acl.resource) for acl in found if acl.name == "hudi"} == {
-        ("bridges", "read", "topic"),
-        ("bridges", "describe", "group"),
-    }
-
-
 def test_monitoring_changes_nothing_and_joins_no_groups_but_its_own() -> None:
     assert [acl for acl in ALL if acl.role == "monitoring" and acl.operation == "write"] == []
     assert {r for r in rights("monitoring") if r.startswith("read group")} == {

@@ -14,8 +14,6 @@ from urllib.request import urlopen
 
 import pytest
 import typer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from support.deployment import Deployment
 from support.deployment_events import released, vacuum
@@ -43,7 +41,6 @@ from tidegate.service.settings import Settings
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 RUNNING, STOPPED, NEW = "lit.team", "stopped", "new"
 """Three deployments: with its services, without, and one whose topics are still to be created."""
-CALLBACKS = "hudi-callbacks"
 ORDERS, POLICED, ASIDE = "lake.sales.orders", "lake.sales.policed", "lake.log.aside"
 AT = ("-t", ORDERS, "-l", "/lake/orders")
 INSTANT = "20260301100000001"
@@ -259,7 +256,6 @@ def printed_rights(folder: Path, prefix: str) -> list[Acl]:
     file.write_text(
         f"[security.principals]\npeople = {json.dumps(people)}\n"
         f'[topics]\nprefix = "{prefix}"\n[bridge.hudi]\ntables = ["/lake/*"]\ncatalog = "hudi"\n'
-        f'callback_topic = "{CALLBACKS}"\n'
     )
     rows = json_lines(called("topics", "acls", "--json", "-c", str(file)))
     return [Acl(**{**row, "principals": tuple(row["principals"])}) for row in rows]
@@ -391,12 +387,7 @@ def test_the_monitor_exports_the_deployment_under_its_rights(place: Place) -> No
 def test_the_bridge_of_hudi_publishes_under_its_rights(history: Place) -> None:
     lake = history.folder / "hudi" / "wh"
     four_commits(lake / "a", 9)
-    admin = AdminClient({**history.kafka.admin, "bootstrap.servers": history.kafka.servers})
-    admin.create_topics([NewTopic(CALLBACKS, 1, 1)])[CALLBACKS].result(30)
-    more = (
-        f'[bridge.hudi]\ntables = ["{lake}/*"]\ncatalog = "hudi"\ninterval_ms = 100\n'
-        f'callback_topic = "{CALLBACKS}"\n'
-    )
+    more = f'[bridge.hudi]\ntables = ["{lake}/*"]\ncatalog = "hudi"\ninterval_ms = 100\n'
     child = history.start(RUNNING, "bridges", "bridge", "hudi", more=more)
     wait_for(
         "its commit",

@@ -14,7 +14,7 @@ from support.hudi_tables import HandMade, at, four_commits, timeline_names
 from support.replays import Place, publish_commits
 from support.waiting import wait_for
 from tidegate.cli import app
-from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
+from tidegate.events import SavepointRemoved, SavepointsChecked
 from tidegate.ops.topics import create_topics
 
 pytestmark = pytest.mark.kafka
@@ -22,7 +22,6 @@ POLICY = """
 [[savepoints]]
 tables = "lake.shop.*"
 policy = "shop"
-max_count = 2
 every_commit = { keep = 2 }
 """
 
@@ -76,17 +75,13 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
     simulated = call(place, "simulate", "--removed", "--json")
     found = [(row["instant"], row["removed_at"] is None) for row in simulated]
     assert found == [(at(2), True), (at(3), True), (at(1), False)]
-    removals = [e for e in place.audience.commands() if isinstance(e, SavepointRemovalRequested)]
-    assert [(removal.instant, removal.policy, removal.requested_by) for removal in removals][
-        :2
-    ] == [
-        (at(1), "shop", "policy:shop"),
-        (at(4), None, "coordinator"),
+    removals = [e for e in place.audience.outcomes() if isinstance(e, SavepointRemoved)]
+    assert [(event.instant, event.policy) for event in removals][:2] == [
+        (at(1), "shop"),
+        (at(4), None),
     ]
-    created = [
-        outcome for outcome in place.audience.outcomes() if isinstance(outcome, SavepointCreated)
-    ]
-    assert [event.reviewed for event in created][:2] == [True, False]
+    checks = [e for e in place.audience.outcomes() if isinstance(e, SavepointsChecked)]
+    assert [event.pinned_bytes is None for event in checks][:2] == [False, True]
     assert place.audience.dead_letters() == []
 
 

@@ -1,53 +1,66 @@
-"""Roots on stores that were never tested are refused unless the risk is accepted."""
+"""Roots are refused where no table can be changed, or where the bucket or the client is missing."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from support.s3 import S3Server
 from support.samples import memory_bus
 from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine
 from tidegate.errors import ConfigError
 from tidegate.service.assembly import assemble, second_source, table_work
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
-from tidegate.service.stores import untested
+from tidegate.service.stores import remote
 
 
-def settings(*roots: str, allowed: bool = False, **cleaning: object) -> Settings:
-    warehouse = {"roots": list(roots), "allow_untested_stores": allowed}
+def settings(*roots: str, stores: dict[str, Any] | None = None, **cleaning: object) -> Settings:
+    warehouse = {"roots": list(roots), "stores": stores or {}}
     return Settings.model_validate({"warehouse": warehouse, "cleaning": cleaning})
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-@pytest.mark.parametrize("root", ["s3://lake/tables", "gs://lake/tables"])
-def test_no_executor_starts_on_a_store_that_was_never_tested(name: str, root: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{root}\. Known faults: .*allow_untested_stores"):
+@pytest.mark.parametrize("root", ["gs://lake/x", "hdfs://name/x", "viewfs://x/y", "nothing://x/y"])
+def test_no_executor_starts_where_no_table_can_be_changed(name: str, root: str) -> None:
+    with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*file systems and on S3"):
         assemble(name, settings("/lake", root), memory_bus(partitions=1))
 
 
-@pytest.mark.parametrize("name", EXECUTORS)
-@pytest.mark.parametrize("protocol", ["hdfs", "HDFS", "viewfs", "webhdfs", "swebhdfs"])
-def test_no_executor_starts_on_hdfs_also_with_the_risk_accepted(name: str, protocol: str) -> None:
-    """The client removes directories of another cluster, and of other names than it was given."""
-    root = f"{protocol}://name/lake"
-    accepted = settings("/lake", root, allowed=True, after_expiry="delete")
-    with pytest.raises(ConfigError, match=rf"on HDFS: {root}\. They are refused, also with allow"):
-        assemble(name, accepted, memory_bus(partitions=1))
-
-
-def test_with_the_risk_accepted_it_starts() -> None:
-    bus = memory_bus(partitions=1)
+def test_a_cleaner_starts_on_s3(s3: S3Server) -> None:
     cleaning = {"after_expiry": "delete", "confirm_with": "nothing"}
-    accepted = settings("memory://lake/x", allowed=True, **cleaning)
-    loop = assemble("cleaner", accepted, bus)
+    accepted = settings("s3a://lake/x", stores=s3.settings("lake"), **cleaning)
+    loop = assemble("cleaner", accepted, memory_bus(partitions=1))
     loop.close()
 
 
-def test_a_cleaner_on_an_object_store_without_a_metastore_starts_only_if_that_is_accepted() -> None:
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_no_executor_starts_on_a_bucket_that_does_not_exist(name: str, s3: S3Server) -> None:
+    gone = settings("/lake", "s3://gone/x", stores=s3.settings("gone"), after_expiry="delete")
+    with pytest.raises(ConfigError, match=r"warehouse root s3://gone/x: .*: NoSuchBucket"):
+        assemble(name, gone, memory_bus(partitions=1))
+
+
+def test_an_executor_starts_while_a_store_is_away(s3: S3Server) -> None:
+    s3.answers = lambda _: "503 Slow Down"
+    table_work(settings("s3://lake/x", stores=s3.settings("lake")))
+
+
+def test_no_executor_starts_on_s3_without_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("tidegate.storage.s3", "obstore"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"warehouse root s3://lake/x: .*tidegate\[s3\]"):
+        table_work(settings("s3://lake/x"))
+
+
+def test_a_cleaner_on_an_object_store_without_a_metastore_starts_only_if_that_is_accepted(
+    s3: S3Server,
+) -> None:
     bus = memory_bus(partitions=1)
-    unsaid = settings("memory://lake/x", allowed=True, after_expiry="delete")
+    unsaid = settings("s3://lake/x", stores=s3.settings("lake"), after_expiry="delete")
     with pytest.raises(ConfigError, match="nothing would confirm what the"):
         assemble("cleaner", unsaid, bus)
 
@@ -73,26 +86,14 @@ def test_what_confirms_a_removal_is_the_metastore_where_there_is_one_else_quaran
     ids=["after a lock that expired", "all tables", "some tables"],
 )
 def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
-    cleaning: dict[str, object],
+    cleaning: dict[str, object], s3: S3Server
 ) -> None:
-    bus = memory_bus(partitions=1)
-    with pytest.raises(ConfigError, match=r"no atomic rename: memory://lake/x\."):
-        assemble("cleaner", settings("memory://lake/x", "/lake", allowed=True, **cleaning), bus)
+    bus, stores = memory_bus(partitions=1), s3.settings("lake")
+    with pytest.raises(ConfigError, match=r"no atomic rename: s3://lake/x\."):
+        assemble("cleaner", settings("s3://lake/x", "/lake", stores=stores, **cleaning), bus)
 
 
 def test_a_local_root_needs_no_setting(tmp_path: Path) -> None:
     table_work(settings(str(tmp_path), f"file://{tmp_path}"))
 
-    assert untested([str(tmp_path), "s3://a/b"]) == ["s3://a/b"]
-
-
-def test_no_executor_starts_on_a_store_whose_client_is_not_installed() -> None:
-    """Of these none is among the extras, so this holds in every development environment."""
-    for root, library in (("gs://lake/x", "gcsfs"), ("abfs://lake/x", "adlfs")):
-        with pytest.raises(ConfigError, match=rf"warehouse root {root}: .*nstall {library}"):
-            table_work(settings(root, allowed=True))
-
-
-def test_a_root_of_an_unknown_protocol_is_refused() -> None:
-    with pytest.raises(ConfigError, match="warehouse root nothing://x/y: Protocol not known"):
-        table_work(settings("nothing://x/y", allowed=True))
+    assert remote([str(tmp_path), "s3://a/b"]) == ["s3://a/b"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -109,21 +108,6 @@ def test_names_of_what_is_not_there(lake: Path, storage: Storage) -> None:
             storage.kinds(str(lake / path))
     with pytest.raises(ConfinementError):
         storage.kinds(str(lake.parent))
-
-
-def test_a_store_says_the_same() -> None:
-    root = f"memory://{uuid.uuid4().hex}"
-    storage = Storage()
-    fs, path = storage.open(f"{root}/t")
-    fs.pipe({f"{path}/d/a": b"x", f"{path}/d/e/b": b"22", f"{path}/f": b""})
-    assert storage.kinds(f"{root}/t") == [
-        NamedEntry("d", is_dir=True),
-        NamedEntry("f", is_dir=False),
-    ]
-    [files, missing] = storage.walk_each(f"{root}/t", ["d", "gone"], ONE)
-    assert files is not None
-    assert [file[:2] for file in files] == [("a", 1), ("b", 2)]
-    assert missing is None
 
 
 class MustNotBeAsked:

@@ -1,22 +1,38 @@
-"""A real S3 server (moto's); a test can let things happen before and after its requests."""
+"""Real S3 servers. With moto's, a test lets things happen before and after its requests."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from socket import SHUT_RDWR
+from functools import cache
+from socket import SHUT_RDWR, create_server
+from tempfile import mkdtemp
 from typing import Any, Final
-from urllib.request import urlopen
 
 import boto3
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
+from platformdirs import user_cache_path
 from werkzeug.serving import make_server
 
+from support.waiting import wait_for
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 BUCKET: Final = "lake"
+_MODULES: Final = {
+    "minio": "github.com/minio/minio@latest",
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
+}
+_SECRET: Final = "true-or-any-word"  # noqa: S105 - of servers of the tests
 Request = tuple[str, str]
 """A request: its method, and its path with the query."""
 
@@ -27,55 +43,79 @@ class S3Server:
 
     before: Callable[[Request], object] = repr
     """Called before a request is carried out."""
+    answers: Callable[[Request], str | None] = field(default=lambda _: None)
+    """The status (`503 Slow Down`) that a request is refused with, without being carried out."""
     loses_answer: Callable[[Request], bool] = field(default=lambda _: False)
     """Decides after a request was carried out whether the connection is cut without an answer."""
     endpoint: str = ""
 
-    def options(self) -> dict[str, dict[str, Any]]:
-        """The options of fsspec for this server."""
-        return {
-            "s3": {
-                "endpoint_url": self.endpoint,
-                "key": "test",
-                "secret": "test",
-                "client_kwargs": {"region_name": "us-east-1"},
-                "skip_instance_cache": True,
-            }
-        }
+    def options(self, bucket: str = BUCKET) -> dict[str, dict[str, Any]]:
+        """The options of a store on this server."""
+        return {f"s3://{bucket}": {"endpoint": self.endpoint, "timeout": 5.0}}
+
+    def settings(self, *buckets: str) -> dict[str, dict[str, Any]]:
+        """The same for several buckets, as in the settings."""
+        return {f"s3://{bucket}": {"endpoint": self.endpoint} for bucket in buckets}
 
     def warehouse(self, root: str = f"s3://{BUCKET}") -> Warehouse:
-        return Warehouse(WarehouseRoots.of(f"{root}/wh"), self.options())
+        return Warehouse(WarehouseRoots.of(f"{root}/wh"), self.options(root[len("s3://") :]))
 
     def client(self) -> Any:  # noqa: ANN401 - boto3 is untyped
         """The official client, which names any key."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",  # noqa: S106 - the server accepts any
-            region_name="us-east-1",
-        )
+        return _client(self.endpoint)
 
     def put(self, *keys: str) -> None:
         client = self.client()
         for key in keys:
-            client.put_object(Bucket=BUCKET, Key=key, Body=b"1")
+            client.put_object(Bucket=BUCKET, Key=key, Body=b"" if key.endswith("/") else b"1")
 
-    def keys(self) -> list[str]:
-        found = self.client().list_objects_v2(Bucket=BUCKET).get("Contents", [])
-        return [entry["Key"] for entry in found]
+    def put_many(self, keys: Iterable[str]) -> None:
+        """Put objects without a request for each of them."""
+        for key in keys:
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, b"1")
+
+    def all_keys(self) -> list[str]:
+        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
 
 @contextmanager
-def s3_server() -> Generator[S3Server]:
-    """Run a server with an empty bucket."""
+def s3_server(program: str = "moto") -> Generator[S3Server]:
+    """A server with an empty bucket. It runs until the process ends; tests take turns."""
     control = S3Server()
+    with _credentials():
+        control.endpoint = _moto() if program == "moto" else _real(program)
+        _CONTROL[:] = [control]
+        for key in control.all_keys():
+            control.client().delete_object(Bucket=BUCKET, Key=key)
+        try:
+            yield control
+        finally:
+            _CONTROL.clear()
+
+
+@pytest.fixture
+def s3() -> Generator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+_CONTROL: Final[list[S3Server]] = []
+"""The test's control of moto's server."""
+
+
+@cache
+def _moto() -> str:
     app = DomainDispatcherApplication(create_backend_app)
 
     def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         query = environ["QUERY_STRING"]
         request = (environ["REQUEST_METHOD"], environ["PATH_INFO"] + (query and f"?{query}"))
+        control = _CONTROL[0] if _CONTROL else S3Server()
         control.before(request)
+        if refusal := control.answers(request):
+            start_response(refusal, [("Content-Type", "application/xml")])
+            return [b"<Error><Code>%s</Code></Error>" % refusal[4:].replace(" ", "").encode()]
         answer: Iterator[bytes] = iter(app(environ, start_response))
         if control.loses_answer(request):
             list(answer)
@@ -84,15 +124,62 @@ def s3_server() -> Generator[S3Server]:
         return answer
 
     server = make_server("127.0.0.1", 0, serve, threaded=True)
-    control.endpoint = f"http://127.0.0.1:{server.port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        # all servers of a process share their buckets
-        urlopen(f"{control.endpoint}/moto-api/reset", data=b"").close()  # noqa: S310 - its own server
-        control.client().create_bucket(Bucket=BUCKET)
-        yield control
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return _with_bucket(f"http://127.0.0.1:{server.port}")
+
+
+@cache
+def _real(program: str) -> str:
+    """Run `minio` or `versitygw`, other implementations, on a directory.
+
+    They are built by `go install` once, and cached.
+    """
+    built = user_cache_path("tidegate") / "go" / program
+    if not built.exists():
+        environment = {**os.environ, "GOBIN": str(built.parent), "CGO_ENABLED": "0"}
+        subprocess.run(["go", "install", _MODULES[program]], env=environment, check=True)
+    with create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    folder = mkdtemp()
+    arguments = {
+        "minio": ["server", "--quiet", "--address", address, folder],
+        "versitygw": ["--quiet", "--port", address, "posix", folder],
+    }
+    names = ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "ROOT_ACCESS_KEY", "ROOT_SECRET_KEY")
+    running = subprocess.Popen(
+        [built, *arguments[program]],
+        env={**os.environ, **dict.fromkeys(names, _SECRET)},
+        stdout=subprocess.DEVNULL,
+    )
+    atexit.register(shutil.rmtree, folder)
+    atexit.register(running.wait)
+    atexit.register(running.terminate)
+    return _with_bucket(f"http://{address}")
+
+
+def _with_bucket(endpoint: str) -> str:
+    """The endpoint, once it answers and has the bucket."""
+
+    def is_made() -> bool:
+        try:
+            _client(endpoint).create_bucket(Bucket=BUCKET)
+        except (ClientError, EndpointConnectionError, HTTPClientError):
+            return False
+        return True
+
+    wait_for(f"a bucket on {endpoint}", is_made)
+    return endpoint
+
+
+@cache
+def _client(endpoint: str) -> Any:  # noqa: ANN401 - boto3 is untyped
+    return boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
+
+
+@contextmanager
+def _credentials() -> Generator[None]:
+    """Credentials where boto3 finds them. moto accepts any."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, _SECRET)
+        yield

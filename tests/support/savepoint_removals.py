@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 from support.hudi_tables import (
     NOW,
@@ -17,6 +19,8 @@ from support.hudi_tables import (
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRemovalRequested, derived_id
 from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.removal import SavepointRemover
+from tidegate.savepoints.removal_plan import Ended
 from tidegate.tables.warehouse import Warehouse
 
 
@@ -49,14 +53,19 @@ def removal(table: HandMade, minute: int, **fields: object) -> SavepointRemovalR
     return SavepointRemovalRequested.model_validate(given)
 
 
-def by_policy(table: HandMade, minute: int, *tiers: str) -> SavepointRemovalRequested:
-    return removal(table, minute, policy="sales", tiers=tiers, requested_by="policy:sales")
+POLICY: Final = Ended("sales", None)
+"""A check that ends a savepoint of the policy `sales`."""
 
 
-def remove(command: SavepointRemovalRequested, warehouse: Warehouse | None = None) -> Outcome:
+def remove(
+    command: SavepointRemovalRequested,
+    warehouse: Warehouse | None = None,
+    ended: Ended | None = None,
+    clock: Callable[[], datetime] | None = None,
+) -> Outcome:
+    """A person's removal, or with `ended` one by a check."""
     ours = warehouse or warehouse_over(Path(command.location).parent)
-    (outcome,) = SavepointWriter(ours, ThreadMap(), ticking()).execute(command)
-    return outcome
+    return SavepointRemover(ours, clock or ticking(), "savepoint-writer", ended).answer(command)
 
 
 def savepoints(table: HandMade) -> set[str]:

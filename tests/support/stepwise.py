@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.tables.warehouse import Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.moves import Moves
+from tidegate.storage import FileInfo
+from tidegate.storage.file_info import Version
+from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
 
 
 class Killed(BaseException):
@@ -30,9 +31,13 @@ class Stepwise(Warehouse):
         self._step()
         super().create(location, content)
 
-    def replace(self, location: str, content: bytes) -> None:
+    def replace(self, location: str, content: bytes, if_version: Version = None) -> None:
         self._step()
-        super().replace(location, content)
+        super().replace(location, content, if_version)
+
+    def remove_entries(self, entries: Sequence[FileInfo]) -> int:
+        self._step()
+        return super().remove_entries(entries)
 
     def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
         removed = 0

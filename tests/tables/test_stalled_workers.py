@@ -65,11 +65,11 @@ class Watched(Warehouse):
         with self.step(f"replace {location}"):
             super().replace(location, content)
 
-    def remove_files(self, locations: Iterable[str]) -> int:
+    def remove_files(self, locations: Iterable[str], *, checksums: bool = False) -> int:
         if not (files := list(locations)):
             return 0
         with self.step(f"remove {files[0]}"):
-            return super().remove_files(files)
+            return super().remove_files(files, checksums=checksums)
 
     def remove_with_checksums(
         self, folders: Mapping[str, Sequence[str]], parallel_map: ParallelMap

@@ -1,4 +1,4 @@
-"""Receive Hudi's commit callbacks, over HTTP and Kafka; each names a table to poll now."""
+"""Receive Hudi's commit callbacks over HTTP; each names a table to poll now."""
 
 from __future__ import annotations
 
@@ -10,23 +10,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-
 from tidegate.errors import FormatError
 from tidegate.hudi_bridge.callbacks import MAX_BYTES, MAX_HEAD_BYTES, Callback, parse_callback
-from tidegate.runtime.bus import Partition
 from tidegate.runtime.http_server import BoundedHandler, BoundedServer
-from tidegate.runtime.kafka.errors import is_unreadable
-from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import pass_over
-from tidegate.runtime.kafka.read_to_end import is_end
-from tidegate.runtime.kafka.records import Config
 
 log = logging.getLogger(__name__)
 Hint = Callable[[Callback], bool]
 """Receives a callback, on any thread; returns whether its table is watched."""
-_SECONDS: Final = 30
-_WAIT: Final = 0.5
 _PIECE: Final = 64 * 1024
 _LONGEST_LENGTH: Final = len(str(MAX_BYTES))
 
@@ -112,74 +102,3 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-
-class KafkaCallbacks:
-    """Reads the topic of `hoodie.write.commit.callback.kafka.topic` from its end, on a thread.
-
-    It has no consumer group and commits no offsets: the bridge finds the commits of missed
-    callbacks on the timelines.
-    """
-
-    def __init__(self, config: Config, topic: str, hint: Hint) -> None:
-        """Take the topic, without reading it; `hint` receives the callbacks."""
-        self._config = dict(config) | {"group.id": topic, "enable.auto.commit": False}
-        self._metadata = KafkaMetadata(config)
-        self._topic, self._hint = topic, hint
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka-callbacks", daemon=True)
-
-    def start(self) -> None:
-        """Find the end of the topic, and read from there.
-
-        Raises:
-            TransientError: the broker does not answer.
-            ConfigError: there is no such topic.
-        """
-        parts = range(self._metadata.partitions(self._topic))
-        self._consumer = Consumer(self._config)
-        ends = [TopicPartition(self._topic, number, self._end(number)) for number in parts]
-        self._consumer.assign(ends)
-        self._starts = {Partition(end.topic, end.partition): end.offset for end in ends}
-        self._thread.start()
-        log.info("listening for Hudi's Kafka callback on topic %s", self._topic)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(_SECONDS)
-            self._consumer.close()
-
-    def _end(self, partition: int) -> int:
-        _, end = self._consumer.get_watermark_offsets(
-            TopicPartition(self._topic, partition), timeout=_SECONDS
-        )
-        return int(end)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            message = self._consumer.poll(_WAIT)
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None:
-                if is_unreadable(error):  # again and again, until it is passed over
-                    self._pass_over(message)
-                elif not is_end(error):
-                    log.debug("the callbacks' topic: %s", error)
-                continue
-            try:
-                self._hint(parse_callback((message.value() or b"")[:MAX_HEAD_BYTES]))
-            except FormatError as fault:
-                log.debug("an invalid message of %s is skipped: %s", self._topic, fault)
-
-    def _pass_over(self, message: Message) -> None:
-        part = Partition(message.topic() or "", message.partition() or 0)
-        try:
-            record = pass_over(self._consumer, message, self._starts[part])
-        except KafkaException as error:  # the broker is away: the error comes again
-            log.debug("the callbacks' topic: %s", error)
-            return
-        self._starts[part] = record.offset + 1
-        log.warning("%s[%d]@%d is passed over: %s", *part, record.offset, record.unreadable)

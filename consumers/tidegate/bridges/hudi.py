@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from tidegate.bridges.callbacks import HttpCallbacks, KafkaCallbacks
+from tidegate.bridges.callbacks import HttpCallbacks
 from tidegate.bridges.facts import FactsReader
 from tidegate.errors import (
     DeliveryError,
@@ -90,11 +90,10 @@ class HudiBridgeLoop:
             storage: Reads the tables.
             publish: Publishes events and returns when the broker has them.
             make_reader: Makes the reader of these topics under this group's access rights.
-            connection: librdkafka's settings, for the topic of the Kafka callback.
+            connection: librdkafka's settings.
 
         Raises:
             OSError: the port of the HTTP callback is not available.
-            ConfigError: the callbacks' topic does not exist.
         """
         self._settings, self._storage, self._publish = settings, storage, publish
         self._topic, self._group = COMMITS.name(prefix), group_of(prefix)
@@ -110,14 +109,11 @@ class HudiBridgeLoop:
         self._next_find = self._next_read = self._next_commit = 0.0
         self._fault = ""
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="timeline")
-        self._listening: list[HttpCallbacks | KafkaCallbacks] = []
+        self._callbacks: HttpCallbacks | None = None
         if settings.callback_port is not None:
             host, port = settings.callback_host, settings.callback_port
-            self._listening.append(HttpCallbacks(host, port, self.hint))
-        if settings.callback_topic is not None:
-            self._listening.append(KafkaCallbacks(connection, settings.callback_topic, self.hint))
-        for listener in self._listening:
-            listener.start()
+            self._callbacks = HttpCallbacks(host, port, self.hint)
+            self._callbacks.start()
         self._subscription = bus.subscribe(self._group, [self._topic], self)
 
     def run(self, stop: threading.Event) -> None:
@@ -134,8 +130,8 @@ class HudiBridgeLoop:
 
     def close(self) -> None:
         """Leave the group; other processes take over at once."""
-        for listener in self._listening:
-            listener.close()
+        if self._callbacks is not None:
+            self._callbacks.close()
         self._commit(now=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._subscription.close()

@@ -40,7 +40,7 @@ from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
-from tidegate.storage import ParallelMap, local_path, normalise
+from tidegate.storage import ParallelMap
 from tidegate.tables.claim import HIVE, Claim, Task
 from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, readable, refusal_of
@@ -260,7 +260,7 @@ class Cleaner:
         if isinstance(command, AbortedCleaningReleased):
             return Handling(CleaningMode.DELETE, timedelta(0), "")
         handling = self.rules.handling(command)
-        can_rename = local_path(normalise(command.location)) is not None
+        can_rename = self.warehouse.can(command.location).renames
         if proof is Proof.UNPROVEN and can_rename and handling.mode is CleaningMode.DELETE:
             why = "no second source can prove that the compaction committed"
             return replace(handling, mode=CleaningMode.QUARANTINE, why=why)

@@ -89,7 +89,7 @@ def partition_path(partition: str | None) -> str:
     partition = partition or ""
     names = partition.split("/")
     stray = {"", ".", ".."} & set(names) or re.search(r"[\\\x00-\x1f]", partition)
-    if partition and (stray or "://" in partition):
+    if partition and stray:
         raise Refused(
             Reason.BAD_PARTITION, f"not a relative path below the table: {shortened(partition)}"
         )

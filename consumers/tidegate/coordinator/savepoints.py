@@ -1,16 +1,43 @@
-"""The savepoint policy as a subject: one row a table, with the policy's state of it."""
+"""Savepoints as a subject: when to check which table's retention, and condemned commits.
+
+The savepoint writer decides on the table's own timeline which savepoints are due and which may go.
+Here is only the state that a timeline can't show: when to check, and which savepoint a person may
+soon need.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from functools import singledispatchmethod
+from typing import ClassVar, Final, TypeVar
+
+from pydantic import AwareDatetime, Field, TypeAdapter
 
 from tidegate.coordinator.store import Kind, Store
 from tidegate.coordinator.subject import Effects, milliseconds
-from tidegate.events import Event
-from tidegate.savepoints.policy import SavepointPolicyService
-from tidegate.savepoints.policy_state import Decision, PolicyState
+from tidegate.errors import FormatError
+from tidegate.errors.commands import command_line
+from tidegate.events import (
+    CommitCompleted,
+    CommitCondemned,
+    CommitFlag,
+    CommitFlagged,
+    Event,
+    RestoreAwaitingApproval,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
+    RestoreRequested,
+    SavepointCreated,
+    SavepointsChecked,
+    SavepointsCheckRequested,
+    Value,
+)
+from tidegate.events.limits import Location
+from tidegate.hudi.instant_time import is_in_the_future, is_instant
+from tidegate.savepoints.condemned import CondemnedAction, CondemnedRules
+from tidegate.savepoints.rules import SavepointPolicy
 
 POLICY: Final = Kind(
     "policy",
@@ -18,64 +45,277 @@ POLICY: Final = Kind(
     derived=("due",),
     indexes=("policy_due on policy (due) where due is not null",),
 )
+SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
+"""Actions whose commits may get a savepoint by policy."""
+_SOURCE: Final = "coordinator"
 _AT_ONCE: Final = 100
 _AGAIN_AFTER: Final = timedelta(minutes=1)
-"""A table that was decided on is not due again at once, whatever its state is."""
+"""A table that was checked is not due again at once, however late the writer's clock is."""
+_WANTED_FOR: Final = timedelta(hours=24)
+_LONGEST_APPROVAL: Final = timedelta(days=21)
+"""The settings' limit of `approve_within`; an outcome may have any time."""
+_REMEMBERED: Final = 100
+_MAX_REASON: Final = 1_000
+_LOCATION: Final = TypeAdapter[str](Location)
+_T = TypeVar("_T")
+
+
+class _Table(Value, frozen=True):
+    """A table's row. Small: it is one record of the changelog."""
+
+    location: str = ""
+    cause: str = ""
+    """The id of the last event: the cause of a check that time alone brings about."""
+    attempt: int = 0
+    """The number of checks so far."""
+    next_check: AwareDatetime | None = None
+    measured: str = ""
+    """The day of the last check that measured."""
+    wanted: dict[str, AwareDatetime] = Field(default_factory=dict[str, AwareDatetime])
+    """Savepoints to which a restore may be requested soon, and until when."""
+    newest: str = ""
+    """The latest published instant. Only for tables with a reaction to condemned commits."""
+    condemned: dict[str, CommitCondemned] = Field(default_factory=dict[str, CommitCondemned])
+    """Condemned commits that wait for the outcome of a check."""
+    answered: dict[str, str] = Field(default_factory=dict[str, str])
+    """Condemned commits that led to a request, with its id."""
+
+    def with_(self, **fields: object) -> _Table:
+        return self.model_copy(update=fields)
 
 
 class SavepointSubject:
-    """Applies a savepoint policy to the rows of tables."""
+    """Requests the checks of tables: after a commit, after an outcome, and in time."""
 
-    consumes: ClassVar[tuple[type[Event], ...]] = SavepointPolicyService.consumes
+    consumes: ClassVar[tuple[type[Event], ...]] = (
+        CommitCompleted,
+        SavepointCreated,
+        SavepointsChecked,
+        RestorePlanned,
+        RestoreRejected,
+        RestoreFailed,
+        CommitCondemned,
+        RestoreAwaitingApproval,
+    )
     kinds: ClassVar[Sequence[Kind]] = (POLICY,)
 
-    def __init__(self, service: SavepointPolicyService) -> None:
-        """Take the policy."""
-        self._service = service
+    def __init__(self, policy: SavepointPolicy, condemned: CondemnedRules | None = None) -> None:
+        """Take the policy and the rules for condemned commits (by default no reaction)."""
+        self._policy, self._condemned = policy, condemned or CondemnedRules()
 
     def restored(self, rows: Store) -> None:
-        """Derive when each table is due: the rules may have changed."""
+        """Derive when each table is due."""
         for table, body in rows.all("select tbl, body from policy"):
-            due = self._due(table, PolicyState.model_validate_json(body))
+            due = _due(_Table.model_validate_json(body))
             rows.execute("update policy set due = ? where tbl = ?", (due, table))
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        """Request the savepoints and removals that are due, and record the event."""
-        state = _state(rows, event.table)
-        return self._put(rows, event.table, state, self._service.decide(state, event, at))
+        """Record the event, and request what follows.
+
+        Raises:
+            FormatError: the instant of a condemned commit is later than any clock explains.
+        """
+        found = rows.one("select body from policy where tbl = ?", event.table)
+        before = _Table() if found is None else _Table.model_validate_json(found[0])
+        after, effects = self._apply(event, before, at)
+        if after is not before:
+            _put(rows, event.table, after)
+        return effects
 
     def next_due(self, rows: Store) -> int | None:
-        """When the next lifetime ends, or a refused removal is requested again."""
+        """When the next table has to be checked."""
         query = "select min(due) from policy indexed by policy_due where due is not null"
         due: int | None = rows.one(query)[0]
         return due
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """Request the removal of expired savepoints."""
-        query = "select tbl from policy indexed by policy_due where due <= ? order by due limit ?"
-        effects, earliest = Effects(), milliseconds(at + _AGAIN_AFTER)
-        for (table,) in rows.all(query, milliseconds(at), _AT_ONCE):
-            state = _state(rows, table)
-            found = self._put(rows, table, state, self._service.tick(table, state, at))
-            effects.commands += found.commands
-            rows.execute(
-                "update policy set due = max(due, ?) where tbl = ? and due is not null",
-                (earliest, table),
-            )
+        """Request the checks that are due."""
+        query = "select tbl, body from policy indexed by policy_due where due <= ?"
+        effects = Effects()
+        found = rows.all(f"{query} order by due limit ?", milliseconds(at), _AT_ONCE)
+        for table, body in found:
+            after, requested = _check(table, _Table.model_validate_json(body), at)
+            _put(rows, table, after)
+            effects.commands += requested.commands
         return effects
 
-    def _put(self, rows: Store, table: str, before: PolicyState, decision: Decision) -> Effects:
-        after = decision.state
-        if after is not before:
-            due = self._due(table, after)
-            rows.put("policy", table, body=after.model_dump_json(), derived=(due,))
-        return Effects([*decision.commands], [*decision.outcomes])
+    @singledispatchmethod
+    def _apply(
+        self,
+        event: Event,  # noqa: ARG002 - for the kinds that are consumed
+        table: _Table,
+        at: datetime,  # noqa: ARG002
+    ) -> tuple[_Table, Effects]:
+        return table, Effects()
 
-    def _due(self, table: str, state: PolicyState) -> int | None:
-        due = self._service.due(table, state)
-        return None if due is None else milliseconds(due)
+    @_apply.register
+    def _(self, event: CommitCompleted, table: _Table, at: datetime) -> tuple[_Table, Effects]:
+        if self._answers(event) and not is_in_the_future(event.instant, at):
+            table = table.with_(newest=max(table.newest, event.instant))
+        if self._policy.rule_of(event.table) is None or event.action not in SAVEPOINTABLE:
+            return table, Effects()
+        return _check(event.table, _seen(table, event), at)
+
+    @_apply.register
+    def _(self, event: SavepointCreated, table: _Table, at: datetime) -> tuple[_Table, Effects]:
+        if event.policy is not None or event.lifetime_seconds is None:
+            return table, Effects()
+        # from now on time alone may end it
+        return _check(event.table, _seen(table, event), at)
+
+    @_apply.register
+    def _(self, event: SavepointsChecked, table: _Table, at: datetime) -> tuple[_Table, Effects]:
+        again = event.next_check and max(event.next_check, at + _AGAIN_AFTER)
+        table = _seen(table, event).with_(next_check=again)
+        bad = table.condemned.get(event.condemned or "")
+        return (table, Effects()) if bad is None else self._answer(bad, event, table, at)
+
+    @_apply.register(RestorePlanned)
+    @_apply.register(RestoreRejected)
+    @_apply.register(RestoreFailed)
+    def _(
+        self, event: RestorePlanned | RestoreRejected | RestoreFailed, table: _Table, at: datetime
+    ) -> tuple[_Table, Effects]:
+        # the requester of a plan or of a restore that did not run may soon need the savepoint
+        if isinstance(event, RestoreRejected):  # condemned again, the commit is answered again
+            left = {bad: by for bad, by in table.answered.items() if by != event.caused_by}
+            table = table if left == table.answered else table.with_(answered=left)
+        return _wanted(table, event.savepoint, at + _WANTED_FOR, at), Effects()
+
+    @_apply.register
+    def _(
+        self, event: RestoreAwaitingApproval, table: _Table, at: datetime
+    ) -> tuple[_Table, Effects]:
+        until = min(event.expires_at or at + _WANTED_FOR, at + _LONGEST_APPROVAL)
+        return _wanted(table, event.savepoint, until, at), Effects()
+
+    @_apply.register
+    def _(self, event: CommitCondemned, table: _Table, at: datetime) -> tuple[_Table, Effects]:
+        if not self._answers(event) or event.instant in table.answered:
+            return table, Effects()
+        if is_in_the_future(event.instant, at):
+            raise FormatError(
+                f"the instant {event.instant} is more than a day later than the broker's time of"
+                f" the event, {at:%Y-%m-%dT%H:%M:%SZ}: no writer can have completed it yet"
+            )
+        waiting = _last({**table.condemned, event.instant: event})
+        newest = max(table.newest, event.instant)
+        table = _seen(table, event).with_(condemned=waiting, newest=newest)
+        return _check(event.table, table, at, event.instant)
+
+    def _answers(self, event: CommitCompleted | CommitCondemned) -> bool:
+        action = self._condemned.action_of(event.table, event.location)
+        return action is not CondemnedAction.NOTHING
+
+    def _answer(
+        self, bad: CommitCondemned, check: SavepointsChecked, table: _Table, at: datetime
+    ) -> tuple[_Table, Effects]:
+        """Request the plan or the restore, or name the obstacle.
+
+        The request covers no commit later than the newest one published when the commit was
+        condemned (`seen_up_to`): the writer that condemned it could not have seen a later one.
+        """
+        waiting = {i: event for i, event in table.condemned.items() if i != bad.instant}
+        table = table.with_(condemned=waiting)
+        action = self._condemned.action_of(bad.table, bad.location)
+        flag = _flag(bad, check)
+        if flag is not None:
+            kind, message = flag
+            flagged = CommitFlagged.about(
+                check,
+                source=_SOURCE,
+                occurred_at=at,
+                instant=bad.instant,
+                flag=kind,
+                message=f"{bad.source} condemned the commit ({bad.reason}), but {message}",
+            )
+            return table, Effects(outcomes=[flagged])
+        why = f"commit {bad.instant} was condemned by {bad.source}: {bad.reason}"
+        request = RestoreRequested.about(
+            check,
+            source=_SOURCE,
+            occurred_at=at,
+            savepoint=check.newest_before,
+            requested_by=bad.source,
+            reason=why[:_MAX_REASON],
+            plan_only=action is CondemnedAction.PLAN,
+            needs_approval=action is CondemnedAction.RESTORE,
+            seen_up_to=table.newest,
+        )
+        answered = _last({**table.answered, bad.instant: request.event_id})
+        table = _wanted(table, request.savepoint, at + _WANTED_FOR, at)
+        return table.with_(answered=answered), Effects([request])
 
 
-def _state(rows: Store, table: str) -> PolicyState:
-    found = rows.one("select body from policy where tbl = ?", table)
-    return PolicyState() if found is None else PolicyState.model_validate_json(found[0])
+def _flag(bad: CommitCondemned, check: SavepointsChecked) -> tuple[CommitFlag, str] | None:
+    """Why no restore is requested, and what to do."""
+    if check.newest_before is None:
+        listing = command_line("savepoints list", bad.location)
+        what = f"the table has no savepoint of an earlier commit. See its savepoints: {listing}"
+        return CommitFlag.NO_SAVEPOINT_BEFORE, what
+    if check.later:
+        later = ", ".join(check.later[:10])
+        what = (
+            f"the savepoints {later} are of that commit or of later ones, and a restore needs them"
+            f" removed: {command_line('publish savepoint-removal')}. Then condemn it again"
+        )
+        return CommitFlag.SAVEPOINT_AFTER, what
+    return None
+
+
+def _check(
+    name: str, table: _Table, at: datetime, condemned: str | None = None
+) -> tuple[_Table, Effects]:
+    """Request a check of the table that the row describes."""
+    day = at.date().isoformat()
+    wanted = {instant: until for instant, until in table.wanted.items() if until > at}
+    request = SavepointsCheckRequested(
+        table=name,
+        location=table.location,
+        occurred_at=at,
+        source=_SOURCE,
+        caused_by=table.cause,
+        attempt=table.attempt,
+        wanted=tuple(sorted(wanted)),
+        condemned=condemned,
+        measure=table.measured != day,
+    )
+    # without an outcome, it is checked again at the next event
+    after = table.with_(attempt=table.attempt + 1, measured=day, wanted=wanted, next_check=None)
+    return after, Effects([request])
+
+
+def _seen(table: _Table, event: Event) -> _Table:
+    """The row after an event of the table.
+
+    Raises:
+        FormatError: no request can name the location: an outcome may have any.
+    """
+    try:
+        location = _LOCATION.validate_python(event.location)
+    except ValueError as error:
+        raise FormatError(f"no check can be requested for this location: {error}") from error
+    return table.with_(location=location, cause=event.event_id)
+
+
+def _wanted(table: _Table, savepoint: str, until: datetime, at: datetime) -> _Table:
+    """The row once a savepoint must stay until a time. An outcome may name anything."""
+    if not is_instant(savepoint):
+        return table
+    there = {instant: end for instant, end in table.wanted.items() if end > at}
+    there[savepoint] = max(until, there.get(savepoint, until))
+    return table.with_(wanted=_last(there))
+
+
+def _last(found: Mapping[str, _T]) -> dict[str, _T]:
+    """The entries that were added last, so that a row stays small."""
+    return dict(list(found.items())[-_REMEMBERED:])
+
+
+def _due(table: _Table) -> int | None:
+    ends = [*table.wanted.values(), *([table.next_check] if table.next_check else [])]
+    return milliseconds(min(ends)) if ends and table.cause else None
+
+
+def _put(rows: Store, name: str, table: _Table) -> None:
+    rows.put("policy", name, body=table.model_dump_json(), derived=(_due(table),))

@@ -312,14 +312,14 @@ UNFINISHED_RESTORES: Final = Metric(
 PINNED: Final = Metric(
     "tidegate_savepoint_pinned_bytes",
     Kind.GAUGE,
-    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], by the"
-    " last daily review of each table.",
+    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], as"
+    " last measured (once a day) for each table.",
     ("tables",),
 )
 PINNED_SINCE: Final = Metric(
     "tidegate_oldest_savepoint_timestamp_seconds",
     Kind.GAUGE,
-    "When the oldest savepoint of those reviews was made, in seconds since the epoch.",
+    "When the oldest savepoint of those tables was made, in seconds since the epoch.",
     ("tables",),
 )
 MONITOR_LAST_POLL: Final = Metric(

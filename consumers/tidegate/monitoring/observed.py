@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import FormatError
 from tidegate.events.message import TYPE_PREFIX
@@ -16,17 +16,14 @@ from tidegate.monitoring.health import ServiceHealth
 from tidegate.monitoring.metrics import Metrics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
-    NO_METADATA,
     Bus,
     Changelog,
     ChangelogRecord,
-    CommitMetadata,
     Offsets,
     Partition,
     RebalanceListener,
     Record,
     Subscription,
-    Watermarks,
 )
 from tidegate.runtime.input.dead_letters import counted
 
@@ -149,16 +146,23 @@ class _ObservedListener:
         self._service.rebalanced("lost", partitions)
 
 
-class ObservedSubscription:
-    """A subscription whose records are counted."""
+class _Delegate:
+    """Everything that a wrapper does not define is the wrapped object's."""
 
-    def __init__(self, subscription: Subscription, service: ObservedService) -> None:
-        """Wrap a subscription."""
-        self._subscription, self._service = subscription, service
+    def __init__(self, wrapped: object, service: ObservedService) -> None:
+        self._wrapped, self._service = wrapped, service
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the type is the caller's protocol
+        return getattr(self._wrapped, name)
+
+
+class _Subscription(_Delegate):
+    """Counts the records of a subscription."""
+
+    _wrapped: Subscription
 
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
-        """Poll, and count what has arrived."""
-        records = self._subscription.poll(limit, timeout)
+        records = self._wrapped.poll(limit, timeout)
         service = self._service
         service.health.polled()
         service.metrics.set(catalog.LAST_POLL, time.time(), service.name)
@@ -170,44 +174,17 @@ class ObservedSubscription:
             service.traces.received(records)
         return records
 
-    def ends(self) -> Offsets:
-        """The ends up to which everything was polled."""
-        return self._subscription.ends()
 
-    def commit(
-        self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
-    ) -> None:
-        """Commit offsets."""
-        self._subscription.commit(at, metadata, wait=wait)
+class _Changelog(_Delegate):
+    """Times the reading of a changelog and counts its bytes."""
 
-    def committed_metadata(self, partition: Partition) -> str:
-        """The metadata beside the committed offset."""
-        return self._subscription.committed_metadata(partition)
-
-    def pause(self, partitions: Iterable[Partition]) -> None:
-        """Pause partitions."""
-        self._subscription.pause(partitions)
-
-    def resume(self, partitions: Iterable[Partition]) -> None:
-        """Resume partitions."""
-        self._subscription.resume(partitions)
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._subscription.close()
-
-
-class _ObservedChangelog:
-    """A changelog whose reading is timed and whose bytes are counted."""
-
-    def __init__(self, changelog: Changelog, service: ObservedService) -> None:
-        self._changelog, self._service = changelog, service
+    _wrapped: Changelog
 
     def acquire(
         self, numbers: Collection[int], known: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         began, count = time.monotonic(), 0
-        for number, records in self._changelog.acquire(numbers, known):
+        for number, records in self._wrapped.acquire(numbers, known):
             count += len(records)
             yield number, records
         metrics, name = self._service.metrics, self._service.name
@@ -215,40 +192,16 @@ class _ObservedChangelog:
         metrics.add(catalog.RESTORED, count, name)
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
-        self._changelog.write(entries)
+        self._wrapped.write(entries)
         written = (record for records in entries.values() for record in records)
         size = sum(len(key) + len(value or b"") for key, value in written)
         self._service.metrics.add(catalog.WRITTEN, size, self._service.name)
 
-    def appended_ms(self) -> int | None:
-        return self._changelog.appended_ms()
 
-    def close(self) -> None:
-        self._changelog.close()
+class _Bus(_Delegate):
+    """Measures the subscriptions, messages and changelogs of one service."""
 
-
-class ObservedBus:
-    """A bus, as one service uses it."""
-
-    def __init__(self, bus: Bus, service: ObservedService) -> None:
-        """Wrap a bus; several services may share it, each with a wrapper of its own."""
-        self._bus, self._service = bus, service
-
-    def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic."""
-        return self._bus.partitions(topic)
-
-    def cluster_id(self) -> str:
-        """See `Bus`."""
-        return self._bus.cluster_id()
-
-    def max_message_bytes(self, topic: str) -> int:
-        """The largest message that a topic accepts."""
-        return self._bus.max_message_bytes(topic)
-
-    def watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, Watermarks]:
-        """The first and the end offsets of partitions."""
-        return self._bus.watermarks(partitions)
+    _wrapped: Bus
 
     def subscribe(
         self,
@@ -257,34 +210,21 @@ class ObservedBus:
         listener: RebalanceListener,
         *,
         watched: Sequence[str] = (),
-    ) -> ObservedSubscription:
-        """Join a consumer group."""
+    ) -> Subscription:
         observed = _ObservedListener(listener, self._service)
-        joined = self._bus.subscribe(group, topics, observed, watched=watched)
-        return ObservedSubscription(joined, self._service)
+        joined = self._wrapped.subscribe(group, topics, observed, watched=watched)
+        return cast("Subscription", _Subscription(joined, self._service))
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages, and count them once the broker has them."""
         traces = self._service.traces
-        self._bus.send(traces.injected(messages) if traces else messages)
+        self._wrapped.send(traces.injected(messages) if traces else messages)
         self._service.confirmed(messages)
 
-    def log(self, partition: Partition, since_ms: int = 0) -> Iterable[Record]:
-        """Read a partition to its current end."""
-        return self._bus.log(partition, since_ms)
+    def changelog(self, topic: str) -> Changelog:
+        return cast("Changelog", _Changelog(self._wrapped.changelog(topic), self._service))
 
-    def spans(self, topic: str, since_ms: int = 0) -> Mapping[Partition, range]:
-        """The offsets that each partition of a topic holds."""
-        return self._bus.spans(topic, since_ms)
 
-    def read(self, spans: Mapping[Partition, range]) -> Iterable[Record]:
-        """Read spans of a topic."""
-        return self._bus.read(spans)
-
-    def changelog(self, topic: str) -> _ObservedChangelog:
-        """Give access to a changelog."""
-        return _ObservedChangelog(self._bus.changelog(topic), self._service)
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._bus.close()
+def observed_bus(bus: Bus, service: ObservedService) -> Bus:
+    """A bus that is measured while one service uses it; several may share the bus."""
+    return cast("Bus", _Bus(bus, service))

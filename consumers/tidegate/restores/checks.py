@@ -260,4 +260,4 @@ def _is_of_a_later_write(table: HudiTable, name: str, rolled_back: AbstractSet[s
 
 def _stays_inside(path: str) -> bool:
     parts = path.split("/")
-    return "://" not in path and parts[0] != ".hoodie" and not {"", ".", ".."} & set(parts)
+    return parts[0] != ".hoodie" and not {"", ".", ".."} & set(parts)

@@ -33,7 +33,6 @@ from tidegate.restores.plan import METADATA_TABLE
 from tidegate.storage import NotFound, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.hudi.outcome_store import FOLDER
-from tidegate.tables.hudi.timeline_writer import with_checksum
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 _ASIDE: Final = f"{FOLDER}/restorer/metadata-"
@@ -186,7 +185,7 @@ class MetadataKeeper:
         TimelineWriter(self.warehouse, table, context.clock).remove(gone)
         # the files that a dead writer left in it
         beats = [join(self._aside, ".hoodie/.heartbeat", instant) for instant in undo.instants]
-        self.warehouse.remove_files([file for beat in beats for file in with_checksum(beat)])
+        self.warehouse.remove_files(beats, checksums=True)
         for instant in undo.instants:
             self.warehouse.remove_tree(join(self._aside, ".hoodie/.temp", instant))
 
@@ -200,7 +199,7 @@ class MetadataKeeper:
         self._undeclare()
         self.warehouse.remove_files([self._seen])  # first: without it the rest is not used
         self.warehouse.remove_tree(self._aside)
-        if "://" not in self.location:
+        if self.warehouse.can(self.location).renames:
             self._move_aside()
             self.warehouse.remove_tree(self._aside)
         self._check()

@@ -85,7 +85,7 @@ def _undo(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> Met
     properties = table.properties
     if properties.layout is not Layout.TWO:
         raise Unprovable(_OLD)
-    if "://" in table.location:
+    if not table.storage.can(table.location).renames:
         raise Unprovable(_REMOTE)
     if properties.values.get(METADATA_PARTITIONS[1]):
         raise Unprovable("partitions of it are being built")

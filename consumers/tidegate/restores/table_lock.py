@@ -87,8 +87,9 @@ def _may_be_restoring(context: RestoreContext, location: str) -> bool:
 
 
 def _remove(context: RestoreContext, path: str, owner: str) -> None:
-    if _owner(context.warehouse, path) == owner:
-        context.warehouse.remove_files([path])
+    there = context.warehouse.entry(path)
+    if there is not None and _owner(context.warehouse, path) == owner:
+        context.warehouse.remove_entries([there])
 
 
 def _take(context: RestoreContext, path: str, owner: str) -> None:
@@ -96,31 +97,20 @@ def _take(context: RestoreContext, path: str, owner: str) -> None:
     created = context.clock().isoformat(timespec="milliseconds")
     content = json.dumps({"lockCreateTime": created, "lockThreadName": owner}).encode()
     warehouse, expiry = context.warehouse, context.settings.lock_expiry
-    there = _info(warehouse, path)
-    if (_owner(warehouse, path) or "").startswith(_OWNER):
-        warehouse.replace(path, content)
-        return
-    if there is not None and expiry is not None and _age(context, there) >= expiry:
-        warehouse.remove_files([path])
+    there = warehouse.entry(path)
     try:
+        if there is not None and (_owner(warehouse, path) or "").startswith(_OWNER):
+            warehouse.replace(path, content, there.version)
+            return
+        if there is not None and expiry is not None and _age(context, there) >= expiry:
+            warehouse.remove_entries([there])
         warehouse.create(path, content)
     except AlreadyExists as error:
-        # the store may have lost the answer to a creation, and refused its repetition
-        if _owner(warehouse, path) == owner:
-            return
         raise Refused(Reason.WRITER_ALIVE, f"the lock {path} is held") from error
 
 
 def _age(context: RestoreContext, file: FileInfo) -> timedelta:
     return timedelta(milliseconds=int(context.clock().timestamp() * 1000) - file.modified_ms)
-
-
-def _info(storage: Storage, path: str) -> FileInfo | None:
-    folder, _, name = path.rpartition("/")
-    try:
-        return next((file for file in storage.list(folder) if file.name == name), None)
-    except NotFound:
-        return None
 
 
 def _owner(storage: Storage, path: str) -> str | None:

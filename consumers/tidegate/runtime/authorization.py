@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.events import Event
 from tidegate.events.reasons import Reason
@@ -48,7 +48,10 @@ class Authorization(Protocol):
 class AclAlone:
     """Allows every command: the broker's access rights on the topic are the only guard."""
 
-    checks_facts: ClassVar[bool] = False
+    @property
+    def checks_facts(self) -> bool:
+        """Never."""
+        return False
 
     def check(self, command: Event, record: Record) -> SignedBy | None:  # noqa: ARG002 - the protocol's
         """None: signatures are not checked."""

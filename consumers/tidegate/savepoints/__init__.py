@@ -1,10 +1,9 @@
-"""Savepoints: when to request one (policy), what it keeps (plan), writing and removing it."""
+"""Savepoints: when one is due or may go (retention), what it keeps (plan), writing and removing."""
 
 from __future__ import annotations
 
 from tidegate.savepoints.condemned import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.policy import SavepointPolicyService
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 
 __all__ = [
@@ -13,7 +12,6 @@ __all__ = [
     "CondemnedRules",
     "PolicyRule",
     "SavepointPolicy",
-    "SavepointPolicyService",
     "SavepointWriter",
     "Tier",
     "TierRule",

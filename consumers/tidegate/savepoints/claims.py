@@ -1,8 +1,8 @@
-"""Claims: a person's request to keep a savepoint that a service or another person made.
+"""Claims: what else an existing savepoint was requested for.
 
-Hudi has at most one savepoint per commit. A person may ask for one that a policy made, or that has
-a lifetime. The mark of that savepoint would let a service remove it one day. So the request is
-recorded next to the timeline, one file per request, and every removal by a service checks for it.
+Hudi has at most one savepoint per commit, and its mark never changes. A person may ask for one that
+a policy made, or that has a lifetime; and a policy may need its own for another tier. So the
+request is recorded next to the timeline, one file per request. A check keeps what a person claims.
 """
 
 from __future__ import annotations
@@ -33,26 +33,34 @@ class Claim:
     by: str
     until: datetime | None
     """None: until a person removes it."""
+    tiers: tuple[str, ...] = ()
+    """The tiers of the savepoint's own policy that it serves, too; empty: a person's claim."""
 
     def holds(self, now: datetime) -> bool:
-        """Whether the claim still applies, allowing for the difference between two clocks."""
-        return self.until is None or now < end_of(self.until, CLOCK_TOLERANCE)
+        """Whether a person's claim still applies, with the tolerated difference of two clocks."""
+        return not self.tiers and (self.until is None or now < end_of(self.until, CLOCK_TOLERANCE))
 
 
 def is_wish(command: SavepointRequested, there: SavepointMetadata) -> bool:
-    """Whether a person asks for an existing savepoint that a service may remove by its mark."""
+    """Whether an existing savepoint is needed for longer than its mark shows."""
     mark, _ = SavepointMark.parse(there.comment)
-    if command.policy is not None or mark is None:
+    if mark is None:
         return False
+    if command.policy is not None:
+        return bool(set(command.tiers) - set(mark.tiers))
     return mark != command.mark  # an equal mark: an earlier attempt of this request made it
 
 
 def claim(warehouse: Warehouse, location: str, command: SavepointRequested, instant: str) -> None:
-    """Record that a person wants this savepoint kept. Idempotent."""
+    """Record what this savepoint is needed for. Idempotent."""
     mark = command.mark
     lifetime = mark.lifetime if mark else None
     until = None if lifetime is None else end_of(command.occurred_at, lifetime)
-    content = {"by": command.requested_by, "until": until and until.isoformat()}
+    content = {
+        "by": command.requested_by,
+        "until": until and until.isoformat(),
+        "tiers": list(command.tiers),
+    }
     path = OutcomeStore(warehouse, location, join(_FOLDER, instant)).path_of(command.event_id)
     try:
         warehouse.create(path, json.dumps(content).encode())
@@ -83,19 +91,16 @@ def claimant(storage: Storage, location: str, instant: str, now: datetime) -> Cl
     return min(held, key=lambda claim: claim.until is not None, default=None)
 
 
-def claimed_for_good(storage: Storage, location: str, now: datetime) -> frozenset[str]:
-    """The instants of a table's savepoints that have a claim without an end.
-
-    Only a person may remove those.
+def all_claims(storage: Storage, location: str) -> dict[str, list[Claim]]:
+    """All claims on the savepoints of a table, by instant.
 
     Raises: as `claims_on`.
     """
     try:
         folders = storage.list(join(location, FOLDER, _FOLDER))
     except NotFound:
-        return frozenset()
-    claims = {folder.name: claimant(storage, location, folder.name, now) for folder in folders}
-    return frozenset(name for name, claim in claims.items() if claim and claim.until is None)
+        return {}
+    return {folder.name: claims_on(storage, location, folder.name) for folder in folders}
 
 
 def forget_claims(warehouse: Warehouse, location: str, instant: str) -> None:
@@ -115,7 +120,8 @@ def _read(storage: Storage, path: str) -> Claim:
     try:
         read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
         until = read["until"]
-        return Claim(str(read["by"]), None if until is None else _moment(until))
+        tiers = tuple(map(str, read.get("tiers") or ()))
+        return Claim(str(read["by"]), None if until is None else _moment(until), tiers)
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -7,25 +7,12 @@ plan only shows what a restore would do, and the restore waits for a person's ap
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.errors.commands import command_line
-from tidegate.events import (
-    CommitCondemned,
-    CommitFlag,
-    CommitFlagged,
-    RestoreRequested,
-    Value,
-)
+from tidegate.events import Value
 from tidegate.events.limits import Text
-from tidegate.hudi.instant_time import is_in_the_future
-from tidegate.savepoints.policy_state import Decision, PolicyState
 from tidegate.tables.scope import covers_name, covers_place
-
-_MAX_REASON: Final = 1_000
 
 
 class CondemnedAction(StrEnum):
@@ -67,50 +54,3 @@ class CondemnedRules(Value, frozen=True):
         )
         found = next(matching, None)
         return CondemnedAction.NOTHING if found is None else found.action
-
-
-def decide_on_condemned(
-    action: CondemnedAction, state: PolicyState, event: CommitCondemned, at: datetime, source: str
-) -> Decision:
-    """Request the plan or the restore, once per commit.
-
-    The request covers no commit later than the newest one published when it is made (`seen_up_to`):
-    the writer that condemned the commit could not have seen a later one.
-
-    Raises:
-        FormatError: the instant is later than `at`, the broker's time of the event.
-    """
-    if action is CondemnedAction.NOTHING or event.instant in state.condemned:
-        return Decision(state)
-    if is_in_the_future(event.instant, at):
-        raise FormatError(
-            f"the instant {event.instant} is more than a day later than the broker's time of the"
-            f" event, {at:%Y-%m-%dT%H:%M:%SZ}: no writer can have completed it yet"
-        )
-    after = state.with_condemned(event.instant)
-    savepoint = after.newest_savepoint_before(event.instant)
-    if savepoint is None:
-        flagged = CommitFlagged.about(
-            event,
-            source=source,
-            occurred_at=at,
-            instant=event.instant,
-            flag=CommitFlag.NO_SAVEPOINT_BEFORE,
-            message=f"{event.source} condemned the commit ({event.reason}), but no earlier"
-            " savepoint is known, so nothing was requested. Request a restore to one of the"
-            f" table's savepoints, see: {command_line('savepoints list', event.location)}",
-        )
-        return Decision(after, outcomes=(flagged,))
-    why = f"commit {event.instant} was condemned by {event.source}: {event.reason}"
-    request = RestoreRequested.about(
-        event,
-        source=source,
-        occurred_at=at,
-        savepoint=savepoint,
-        requested_by=event.source,
-        reason=why[:_MAX_REASON],
-        plan_only=action is CondemnedAction.PLAN,
-        needs_approval=action is CondemnedAction.RESTORE,
-        seen_up_to=after.newest,
-    )
-    return Decision(after.with_wanted(savepoint, at), (request,))

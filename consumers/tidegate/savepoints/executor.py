@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     Command,
+    CommitFlag,
+    CommitFlagged,
     Outcome,
     SavepointCreated,
     SavepointMark,
     SavepointRejected,
     SavepointRemovalRequested,
+    SavepointRemoved,
     SavepointRequested,
+    SavepointsChecked,
+    SavepointsCheckRequested,
 )
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
@@ -25,15 +31,14 @@ from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
 from tidegate.savepoints.full_listing import list_savepoint
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.lookup import clean_bound
-from tidegate.savepoints.pins import newest_files, review_savepoints
-from tidegate.savepoints.plan import (
-    SavepointPlan,
-    check_bound,
-    choose_commit,
-    commit_before,
-)
+from tidegate.savepoints.pins import made_at, newest_files, pinned_by_all, read_savepoints
+from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
 from tidegate.savepoints.removal import SavepointRemover
-from tidegate.savepoints.repeats import Repeats, was_removed, without_review
+from tidegate.savepoints.removal_plan import Ended
+from tidegate.savepoints.repeats import Repeats, was_removed
+from tidegate.savepoints.retention import Check, Due
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
+from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import TimelineWriter, claim_table, open_table
@@ -42,14 +47,18 @@ from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _SHOWN: Final = 900
-"""Maximum length, in characters, of the reason why a savepoint was not derived."""
+"""Maximum length, in characters, of the reason why a savepoint was not derived; and of lists."""
+_AT_ONCE: Final = 50
+"""Maximum of savepoints that one check makes, and that it removes: the next check goes on."""
+_AGAIN_AFTER: Final = timedelta(minutes=1)
 _REMOVES_FILES: Final = frozenset({Action.CLEAN, Action.RESTORE, Action.ROLLBACK})
 
 
 class SavepointWriter:
     """Carries out SavepointRequested; its outcome is SavepointCreated or SavepointRejected.
 
-    Carries out SavepointRemovalRequested, too (`removal.py`), never both at once for one table.
+    Carries out SavepointRemovalRequested, too (`removal.py`), and SavepointsCheckRequested: it
+    applies the policy (`retention.py`) to the timeline. Never two at once for one table.
 
     Writes only the savepoint's own two files of the table: first inflight, then completed. If an
     interrupted attempt left an inflight file, it is completed. If the savepoint exists already,
@@ -58,7 +67,11 @@ class SavepointWriter:
     """
 
     name: ClassVar[str] = "savepoint-writer"
-    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested, SavepointRemovalRequested)
+    consumes: ClassVar[tuple[type[Command], ...]] = (
+        SavepointRequested,
+        SavepointRemovalRequested,
+        SavepointsCheckRequested,
+    )
     checks_past_outcomes: ClassVar[bool] = False
 
     def __init__(
@@ -67,11 +80,14 @@ class SavepointWriter:
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
         most_derived: Callable[[str], int] | None = None,
+        policy: SavepointPolicy | None = None,
     ) -> None:
-        """Take the warehouse, the parallel map for listings, and a clock (aware times).
+        """Take the warehouse, the parallel map for listings, a clock (aware times) and the policy.
 
         `most_derived` returns how many savepoints in a row may be derived for a table's name.
         """
+        self.policy = policy or SavepointPolicy()
+        self._views = TimelineViews(warehouse, clock)
         self.most_derived = most_derived or _most_derived
         self.warehouse = warehouse
         self.parallel_map = parallel_map
@@ -98,12 +114,31 @@ class SavepointWriter:
             TransientError: a file was removed while it was being read; try again.
         """
         if isinstance(command, SavepointRemovalRequested):
-            yield SavepointRemover(self.warehouse, self.clock, self.name, claim).answer(command)
-            return
-        if not isinstance(command, SavepointRequested):
+            yield SavepointRemover(self.warehouse, self.clock, self.name, None, claim).answer(
+                command
+            )
+        elif isinstance(command, SavepointRequested):
+            yield self._answer(command, claim)
+        elif isinstance(command, SavepointsCheckRequested):
+            yield from self._check_or_refuse(command, claim)
+        else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
+
+    def _answer(self, command: SavepointRequested, claim: Unclaimed) -> Outcome:
         try:
-            yield self._savepoint(command, claim)
+            return self._savepoint(command, claim)
+        except Refused as refused:
+            return self._rejected(command, refused)
+        except (ConfinementError, FormatError) as error:
+            return self._rejected(command, refusal_of(error))
+        except NotFound as error:
+            raise TransientError(f"{error} was removed while it was being read") from error
+
+    def _check_or_refuse(
+        self, command: SavepointsCheckRequested, claim: Unclaimed
+    ) -> Iterator[Outcome]:
+        try:
+            yield from self._check(command, claim)
         except Refused as refused:
             yield self._rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -111,21 +146,112 @@ class SavepointWriter:
         except NotFound as error:
             raise TransientError(f"{error} was removed while it was being read") from error
 
+    def _check(self, command: SavepointsCheckRequested, claim: Unclaimed) -> Iterator[Outcome]:
+        """Make the savepoints that are due, remove those that may go, and report. Idempotent."""
+        began = self.clock()
+        # neither of two clocks that is ahead ends a lifetime early
+        now = min(began, command.occurred_at)
+        rule = self.policy.rule_of(command.table)
+        table = open_table(self.warehouse, command.location, command.table)
+        held = dict.fromkeys(command.wanted)
+        refused, made, removed = set[str](), 0, 0
+        for outcome in self._resumed(command, table, claim):
+            removed += isinstance(outcome, SavepointRemoved)
+            yield outcome
+        table = table.reloaded()
+        for _ in range(_AT_ONCE):
+            view = self._views.of(table, rule, held)
+            found = view.check(rule, now, refused)
+            if not found.due or table.timeline.pending_restores:
+                break
+            outcome = self._answer(_requested(command, rule, found.due[0]), claim)
+            refused |= {found.due[0].instant} if isinstance(outcome, SavepointRejected) else set()
+            made += isinstance(outcome, SavepointCreated)
+            yield _caused(outcome, command)
+            table = table.reloaded()
+        view = self._views.of(table, rule, held)
+        found = view.check(rule, now, refused)
+        if found.withheld and rule is not None:
+            yield _withheld(command, rule, found.withheld[-1].instant, self.name, now)
+        going = () if table.timeline.pending_restores else found.removable[:_AT_ONCE]
+        for removal in going:
+            mark = view.mark_of(removal.instant)
+            remover = self._remover(Ended(mark.policy, mark.lifetime), claim)
+            outcome = remover.answer(_removal(command, removal.instant, removal.why))
+            removed += isinstance(outcome, SavepointRemoved)
+            yield _caused(outcome, command)
+        yield self._checked(command, table.reloaded(), (found, refused), (made, removed), began)
+
+    def _resumed(
+        self, command: SavepointsCheckRequested, table: HudiTable, claim: Unclaimed
+    ) -> Iterator[Outcome]:
+        """Finish the removals in which an earlier attempt of this check died."""
+        remover = self._remover(Ended(None, None), claim)
+        for pending in table.timeline.of_action(Action.SAVEPOINT, InstantState.INFLIGHT):
+            request = _removal(command, pending.timestamp, "an earlier attempt began its removal")
+            if remover.has_begun(table, request):
+                yield _caused(remover.answer(request), command)
+
+    def _remover(self, ended: Ended, claim: Unclaimed) -> SavepointRemover:
+        return SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
+
+    def _checked(
+        self,
+        command: SavepointsCheckRequested,
+        table: HudiTable,
+        last: tuple[Check, AbstractSet[str]],
+        counts: tuple[int, int],
+        began: datetime,
+    ) -> SavepointsChecked:
+        (found, refused), (made, removed) = last, counts
+        there = sorted(table.timeline.savepoints)
+        more = any(due.instant not in refused for due in found.due)
+        unfinished = more or removed < len(found.removable)
+        ended = self.clock()
+        bad = command.condemned
+        measured = self._measured(table) if command.measure else {}
+        return SavepointsChecked.about(
+            command,
+            source=self.name,
+            occurred_at=ended,
+            made=made,
+            removed=removed,
+            savepoints=len(there),
+            unowned=found.unowned[:_SHOWN],
+            next_check=ended + _AGAIN_AFTER if unfinished else found.next_check,
+            condemned=bad,
+            newest_before=max((at for at in there if bad and at < bad), default=None),
+            later=[at for at in there if bad and at >= bad][:_SHOWN],
+            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            **measured,
+        )
+
+    def _measured(self, table: HudiTable) -> dict[str, object]:
+        """The files that savepoints pin. Costs a listing and a read of every savepoint."""
+        pinned = pinned_by_all(table, newest_files(table, self.parallel_map))
+        times = [made_at(metadata) for _, metadata in read_savepoints(table)]
+        return {
+            "pinned_files": len(pinned),
+            "pinned_bytes": sum(pinned.values()),
+            "oldest_at": min(times, default=None),
+        }
+
     def _savepoint(self, command: SavepointRequested, task: Unclaimed) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         repeats = Repeats.of(self.warehouse, table.location, command)
         previous = repeats.outcome()
         if previous and was_removed(table.timeline, previous):
-            return without_review(previous)
-        chosen = task.planned(self._commit(table, command, previous))
+            return previous
+        chosen = self._commit(table, command, previous)
+        if command.instant is None:  # a repeat of the task means the same commit
+            chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
         plan = None if existing else self._begin(table, commit, command, task)
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
-        review = self._review(table, metadata, commit) if command.review else {}
         ended = self.clock()
         created = SavepointCreated.about(
             command,
@@ -140,7 +266,6 @@ class SavepointWriter:
             derived_from=plan.derived_from if plan else None,
             listed_because=plan.listed_because if plan else None,
             **({} if is_claimed else _marked(metadata, command)),
-            **review,
         )
         repeats.put(created, ended)
         if plan is not None:
@@ -151,20 +276,18 @@ class SavepointWriter:
     def _claim_existing(
         self, table: HudiTable, command: SavepointRequested, commit: str, there: SavepointMetadata
     ) -> bool:
-        """Record a person's claim on an existing savepoint; return whether it has no end."""
+        """Record a claim on an existing savepoint; return whether it is a person's without end."""
         if not is_wish(command, there):
             return False
         claim(self.warehouse, table.location, command, commit)
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
-        return command.lifetime_seconds is None
+        return command.policy is None and command.lifetime_seconds is None
 
     @staticmethod
     def _commit(
         table: HudiTable, command: SavepointRequested, previous: SavepointCreated | None
     ) -> str:
-        if previous is None and command.before is not None:
-            return commit_before(table.timeline, command.before).timestamp
         wanted = previous.instant if previous else command.instant
         return choose_commit(table.timeline, wanted).timestamp
 
@@ -183,21 +306,6 @@ class SavepointWriter:
         moment_ms = int(self.clock().timestamp() * 1000)
         files = plan.files if plan else {}
         return SavepointMetadata(command.requested_by, moment_ms, comment, files)
-
-    def _review(self, table: HudiTable, made: SavepointMetadata, commit: str) -> dict[str, object]:
-        """The review fields of the outcome, including the savepoint that is about to be completed.
-
-        Costs another listing and a read of every savepoint. A policy asks for it once a day.
-        """
-        found = review_savepoints(
-            table, newest_files(table, self.parallel_map), {commit: made}, self.clock()
-        )
-        return {
-            "reviewed": True,
-            "savepoints": found.savepoints,
-            "pinned_files": found.pinned_files,
-            "pinned_bytes": found.pinned_bytes,
-        }
 
     def _claim(self, table: HudiTable, plan: SavepointPlan) -> None:
         """Create the inflight file, and remove it again if the plan may be outdated.
@@ -246,15 +354,68 @@ class SavepointWriter:
         found = next((i for i in done if i.timestamp == commit), None)
         return SavepointMetadata.decode(table.read(found)) if found else None
 
-    def _rejected(self, command: SavepointRequested, refused: Refused) -> SavepointRejected:
+    def _rejected(
+        self, command: SavepointRequested | SavepointsCheckRequested, refused: Refused
+    ) -> SavepointRejected:
         return SavepointRejected.about(
             command,
             source=self.name,
             occurred_at=self.clock(),
-            instant=command.instant,
+            instant=command.instant if isinstance(command, SavepointRequested) else None,
             reason=refused.reason,
             message=refused.message,
         )
+
+
+def _requested(
+    command: SavepointsCheckRequested, rule: PolicyRule | None, due: Due
+) -> SavepointRequested:
+    """The request of a savepoint that is due."""
+    policy = rule.name if rule else None
+    return SavepointRequested.about(
+        command,
+        source=SavepointWriter.name,
+        occurred_at=command.occurred_at,
+        instant=due.instant,
+        requested_by=f"policy:{policy}",
+        policy=policy,
+        tiers=due.tiers,
+    )
+
+
+def _removal(
+    command: SavepointsCheckRequested, instant: str, why: str
+) -> SavepointRemovalRequested:
+    """The request of a removal by a check; a repeated check makes the same one."""
+    return SavepointRemovalRequested.about(
+        command,
+        source=SavepointWriter.name,
+        occurred_at=command.occurred_at,
+        instant=instant,
+        requested_by=SavepointWriter.name,
+        reason=why,
+    )
+
+
+def _caused(outcome: Outcome, command: SavepointsCheckRequested) -> Outcome:
+    """The outcome as one of the check."""
+    fields = outcome.model_dump() | {"caused_by": command.event_id, "event_id": ""}
+    return type(outcome).model_validate(fields)
+
+
+def _withheld(
+    command: SavepointsCheckRequested, rule: PolicyRule, instant: str, source: str, now: datetime
+) -> CommitFlagged:
+    return CommitFlagged.about(
+        command,
+        source=source,
+        occurred_at=now,
+        instant=instant,
+        flag=CommitFlag.SAVEPOINTS_AT_MAXIMUM,
+        message=f"a savepoint of this commit is due, but policy {rule.name} has max_count ="
+        f" {rule.max_count} savepoints on the table, and all of them are still kept: raise"
+        " max_count, or let the tiers keep less",
+    )
 
 
 def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[str, object]:

@@ -164,7 +164,7 @@ def _check_paths(new: Iterable[str], base: _Base, touched: set[str]) -> None:
     """Check that a listing would find the partitions that are new since the savepoint."""
     for path in new:
         names = path.split("/") if path else []
-        if any(name in {"", ".", "..", _META_FOLDER} for name in names) or "://" in path:
+        if any(name in {"", ".", "..", _META_FOLDER} for name in names):
             raise InDoubt(f"{path[:200]} is not a valid partition path")
         above = ("/".join(names[:count]) for count in range(len(names)))
         if any(parent in base.entries or parent in touched for parent in above):

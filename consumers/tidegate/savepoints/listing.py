@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, InstantState, SavepointMetadata
 from tidegate.savepoints.pins import made_at, newest_files
-from tidegate.savepoints.retention import expires_at
+from tidegate.savepoints.retention import Savepoint, kept_until
 from tidegate.savepoints.rules import PolicyRule
 from tidegate.storage import ParallelMap
 from tidegate.tables.hudi import open_table
@@ -40,34 +40,18 @@ class ListedSavepoint:
 
     def expires_at(self, rule: PolicyRule | None) -> datetime | None:
         """When its lifetime ends by the table's policy; None: it has none, or it is unknown."""
-        if self.mark is None:
+        mark = self.mark
+        if mark is None:
             return None
-        return expires_at(rule, _Aged(self.instant, self.mark, self.at or self.mark.decided_at))
+        since = mark.decided_at if mark.policy else self.at or mark.decided_at
+        return kept_until(
+            rule, Savepoint(self.instant, since, mark.policy, mark.tiers, mark.lifetime)
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class _Aged:
-    """A savepoint as the retention rules see it."""
-
-    instant: str
-    mark: SavepointMark
-    made_at: datetime
-
-    @property
-    def policy(self) -> str | None:
-        return self.mark.policy
-
-    @property
-    def tiers(self) -> tuple[str, ...]:
-        return self.mark.tiers
-
-    @property
-    def lifetime(self) -> timedelta | None:
-        return self.mark.lifetime
-
-    @property
-    def since(self) -> datetime:
-        return self.mark.decided_at if self.mark.policy else self.made_at
+    def is_unowned(self, rule: PolicyRule | None) -> bool:
+        """Whether a policy made it that this rule does not own: it stays until a person acts."""
+        policy = self.mark.policy if self.mark else None
+        return policy is not None and not (rule is not None and rule.owns(policy))
 
 
 def savepoints_of(

@@ -69,7 +69,7 @@ def read_commits(
         FormatError: a commit can't be read.
         NotFound: a commit was removed meanwhile.
     """
-    start, ahead, waits = 0, 1, "://" in table.location
+    start, ahead, waits = 0, 1, table.storage.can(table.location).is_remote
     before = _waited()
     while start < len(commits):
         window = commits[start : start + ahead]

@@ -10,18 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Final
 
-from tidegate.events import KeptSavepoint, SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, latest_slices
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_merged
-from tidegate.savepoints.claims import claimed_for_good
 from tidegate.savepoints.lookup import read_replaced
 from tidegate.storage import NotFound, ParallelMap
-
-MAX_REVIEWED: Final = 1000
-"""Maximum of savepoints in one outcome; the oldest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,52 +52,26 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
     return ListedFiles(superseded)
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """The savepoints of a table, and the files and bytes that they pin together."""
-
-    savepoints: tuple[KeptSavepoint, ...]
-    """Those that a policy made or that have a lifetime, oldest first; the oldest MAX_REVIEWED."""
-    pinned_files: int
-    pinned_bytes: int
-
-
-def review_savepoints(
-    table: HudiTable, listed: ListedFiles, made: Mapping[str, SavepointMetadata], now: datetime
-) -> Review:
-    """Review every savepoint of a table and those that are about to be completed (`made`).
+def pinned_by_all(table: HudiTable, listed: ListedFiles) -> dict[tuple[str, str], int]:
+    """The files that only savepoints keep, of all makers together, with their sizes in bytes.
 
     Raises:
         FormatError: a savepoint's file can't be read.
     """
-    there = ((instant.timestamp, metadata) for instant, metadata in read_savepoints(table))
-    kept, pinned = list[KeptSavepoint](), dict[tuple[str, str], int]()
-    for instant, metadata in chain(there, made.items()):
-        own = listed.pinned(metadata.files)
-        pinned |= own
-        if all(savepoint.instant != instant for savepoint in kept):
-            kept.append(kept_savepoint(instant, metadata, own))
-    ending = [
-        savepoint
-        for savepoint in kept
-        if savepoint.policy or savepoint.lifetime_seconds is not None
-    ]
-    claimed = claimed_for_good(table.storage, table.location, now)
-    may_end = [savepoint for savepoint in ending if savepoint.instant not in claimed]
-    oldest = tuple(sorted(may_end, key=lambda savepoint: savepoint.instant)[:MAX_REVIEWED])
-    return Review(oldest, len(pinned), sum(pinned.values()))
+    pinned = dict[tuple[str, str], int]()
+    for _, metadata in read_savepoints(table):
+        pinned |= listed.pinned(metadata.files)
+    return pinned
 
 
-def read_savepoints(
-    table: HudiTable, *, newest_first: bool = False
-) -> Iterator[tuple[Instant, SavepointMetadata]]:
+def read_savepoints(table: HudiTable) -> Iterator[tuple[Instant, SavepointMetadata]]:
     """The completed savepoints with their instants; one that is removed meanwhile is skipped.
 
     Raises:
         FormatError: a savepoint's file can't be read.
     """
     completed = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
-    for instant in reversed(completed) if newest_first else completed:
+    for instant in completed:
         try:
             content = table.read(instant)
         except NotFound:
@@ -118,20 +85,3 @@ def made_at(metadata: SavepointMetadata) -> datetime:
         return datetime.fromtimestamp(metadata.at_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(0, UTC)
-
-
-def kept_savepoint(
-    instant: str, metadata: SavepointMetadata, pinned: Mapping[tuple[str, str], int] | None
-) -> KeptSavepoint:
-    """A savepoint with the fields of its mark; `pinned` has the sizes of its pinned files."""
-    mark, _ = SavepointMark.parse(metadata.comment)
-    fields = mark.model_dump() if mark else {}
-    return KeptSavepoint(
-        instant=instant,
-        made_by=metadata.by or "?",
-        made_at=made_at(metadata),
-        files=metadata.file_count,
-        pinned_files=None if pinned is None else len(pinned),
-        pinned_bytes=None if pinned is None else sum(pinned.values()),
-        **fields,
-    )

@@ -64,20 +64,6 @@ def choose_commit(timeline: Timeline, wanted: str | None) -> Instant:
     raise Refused(Reason.NO_SUCH_COMMIT, f"{what} commits of the table's active timeline")
 
 
-def commit_before(timeline: Timeline, instant: str) -> Instant:
-    """The newest commit that is older than `instant` and completed no later than it.
-
-    Raises:
-        Refused: there is no such commit.
-    """
-    after = choose_commit(timeline, instant)
-    end = timeline.completion_of(after.timestamp)
-    for commit in reversed(timeline.completed_writes):
-        if commit.timestamp < instant and timeline.completion_of(commit.timestamp) <= end:
-            return commit
-    raise Refused(Reason.NO_SUCH_COMMIT, f"no commit of the active timeline precedes {instant}")
-
-
 def check_bound(commit: str, bound: str | None) -> None:
     """Check that a commit is not below `bound`, from which on the cleaner retained every file.
 

@@ -26,19 +26,22 @@ from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import forget_claims
 from tidegate.savepoints.pins import made_at
 from tidegate.savepoints.removal_plan import (
+    Ended,
     RemovalPlan,
     check_claims,
     check_no_restore,
     plan_removal,
     savepoint_on,
 )
-from tidegate.storage import NotFound
+from tidegate.storage import NotFound, Storage, join
 from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table, remove_before
+from tidegate.tables.hudi.outcome_store import FOLDER
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
-from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 _FOLDER: Final = "savepoint-removal"
+_BY_PEOPLE: Final = "savepoints-removed"
 _REMEMBERED: Final = timedelta(days=90)
 """Commands stay on their topic for 30 days, so older ones can't be consumed again."""
 
@@ -54,6 +57,8 @@ class SavepointRemover:
     warehouse: Warehouse
     clock: Callable[[], datetime]
     source: str
+    ended: Ended | None = None
+    """For a removal by a check; None: a person requests it."""
     claim: Unclaimed = NO_CLAIM
 
     def answer(self, command: SavepointRemovalRequested) -> Outcome:
@@ -72,6 +77,13 @@ class SavepointRemover:
         except NotFound as error:
             raise TransientError(f"{error} was removed while it was being read") from error
 
+    def has_begun(self, table: HudiTable, command: SavepointRemovalRequested) -> bool:
+        """Whether an earlier attempt died in between: the savepoint is pending, its copy there."""
+        store = _store(self.warehouse, table, command)
+        return (
+            _Backup(self.warehouse, store.path_of(command.event_id, "savepoint")).read() is not None
+        )
+
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
@@ -89,6 +101,8 @@ class SavepointRemover:
         if not was_there and content is None:
             return removed.model_validate(removed.model_dump() | {"already_gone": True})
         forget_claims(self.warehouse, table.location, command.instant)
+        if self.ended is None:
+            record_removed(self.warehouse, table, command.instant)
         store.put(command.event_id, removed)
         self.warehouse.remove_files([backup.path])
         oldest = (self.clock() - _REMEMBERED).astimezone(UTC).date()
@@ -109,11 +123,12 @@ class SavepointRemover:
         if found.state is not InstantState.COMPLETED and kept is not None:
             plan = RemovalPlan(found)  # an earlier attempt of this request removed the file
         else:
-            plan = plan_removal(table, found, command, self.clock())
+            plan = plan_removal(table, found, self.ended, self.clock())
             kept = self._unpublish(writer, plan, backup)
         try:
             check_no_restore(table.reloaded().timeline)
-            check_claims(table, command, self.clock())
+            if self.ended is not None:
+                check_claims(table, command.instant, self.clock())
         except (Refused, FormatError, TransientError):
             # a restore began, or a person's request for the savepoint found it there
             self._take_back(writer, kept)
@@ -204,6 +219,24 @@ def _store(
 ) -> OutcomeStore:
     day = command.occurred_at.astimezone(UTC).date().isoformat()
     return OutcomeStore(warehouse, table.location, f"{_FOLDER}/{day}")
+
+
+def record_removed(warehouse: Warehouse, table: HudiTable, instant: str) -> None:
+    """Record that a person removed a savepoint: no policy makes it again. Forgets archived ones."""
+    folder = join(table.location, FOLDER, _BY_PEOPLE)
+    with suppress(AlreadyExists):
+        warehouse.create(warehouse.roots.check(join(folder, instant)), b"")
+    start = table.timeline.start or ""
+    known = removed_by_people(warehouse, table.location)
+    warehouse.remove_files([join(folder, name) for name in sorted(known) if name < start])
+
+
+def removed_by_people(storage: Storage, location: str) -> frozenset[str]:
+    """The commits whose savepoint a person removed."""
+    try:
+        return frozenset(storage.names(join(location, FOLDER, _BY_PEOPLE)))
+    except NotFound:
+        return frozenset()
 
 
 def _completed(table: HudiTable, name: str) -> Instant:

@@ -1,24 +1,28 @@
 """Whether a savepoint may be removed, according to the table itself; the plan is the dry run.
 
-A service may remove only savepoints that its own mark allows. The maker and the tiers are read from
-the savepoint's metadata on the timeline, which a lost topic or a forged event can't change.
+A check may remove only a savepoint whose own mark allows it. The mark is read from the savepoint's
+metadata on the timeline, which a lost topic or a forged event can't change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from tidegate.events import SavepointMark, SavepointRemovalRequested
+from tidegate.events import SavepointMark
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
-from tidegate.hudi.instant_time import is_after
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import claimant
-from tidegate.savepoints.pins import made_at, read_savepoints
-from tidegate.savepoints.retention import end_of
 from tidegate.tables.refusal import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the mark of a savepoint has to say, so that a check may remove it."""
+
+    policy: str | None
+    lifetime: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,71 +56,39 @@ def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
 
 
 def plan_removal(
-    table: HudiTable, savepoint: Instant, command: SavepointRemovalRequested, now: datetime
+    table: HudiTable, savepoint: Instant, ended: Ended | None, now: datetime
 ) -> RemovalPlan:
-    """Plan a removal after a check that the request may remove this savepoint.
+    """Plan a removal; `ended`: a check ended the savepoint, no person asks for it.
 
     Raises:
-        Refused: it may not.
+        Refused: the savepoint may not be removed.
         FormatError: a savepoint's file can't be read.
         NotFound: the savepoint was removed meanwhile.
     """
     check_no_restore(table.timeline)
     is_complete = savepoint.state is InstantState.COMPLETED
     plan = RemovalPlan(savepoint, table.read(savepoint) if is_complete else None)
-    if is_by_service(command):
-        _check_maker(table, plan, command)
-        _check_time(plan, command, now)
-        check_claims(table, command, now)
+    if ended is not None:
+        _check_maker(plan, ended)
+        check_claims(table, savepoint.timestamp, now)
     return plan
 
 
-def is_by_service(command: SavepointRemovalRequested) -> bool:
-    """Whether a service asks. Unlike a person, it may not remove every savepoint."""
-    return command.policy is not None or command.by_lifetime
-
-
-def _check_time(plan: RemovalPlan, command: SavepointRemovalRequested, now: datetime) -> None:
-    """Check with a second clock that a savepoint is due for removal.
-
-    The requesting service knows only the broker's clock: if that jumps ahead, every lifetime seems
-    to be over. Ordinary clock differences delay nothing.
-    """
-    if is_after(command.occurred_at, now):
-        raise Refused(
-            Reason.NOT_DUE,
-            f"{command.source} requested it at {command.occurred_at:%Y-%m-%dT%H:%M:%S%z}, which is"
-            f" later than this service's time, {now:%Y-%m-%dT%H:%M:%S%z}",
-        )
-    metadata = plan.metadata
-    mark, _ = SavepointMark.parse(metadata.comment) if metadata else (None, "")
-    if metadata is None or mark is None or mark.lifetime is None or mark.policy is not None:
-        return
-    ends = end_of(made_at(metadata), mark.lifetime)
-    if is_after(ends, now):
-        raise Refused(
-            Reason.NOT_DUE,
-            f"savepoint {plan.instant.timestamp} is kept until {ends:%Y-%m-%dT%H:%M:%S%z}",
-        )
-
-
-def check_claims(table: HudiTable, command: SavepointRemovalRequested, now: datetime) -> None:
-    """Check that no person has a claim on this savepoint, if a service wants to remove it.
+def check_claims(table: HudiTable, instant: str, now: datetime) -> None:
+    """Check that no person has a claim on this savepoint.
 
     Raises:
         Refused: a person has a claim.
         FormatError: a claim can't be read, so it may still apply.
         TransientError: a claim was removed during the read.
     """
-    if not is_by_service(command):
-        return
-    claim = claimant(table.storage, table.location, command.instant, now)
+    claim = claimant(table.storage, table.location, instant, now)
     if claim is None:
         return
     until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
     raise Refused(
         Reason.NOT_OF_POLICY if claim.until is None else Reason.CLAIMED,
-        f"{claim.by} also requested savepoint {command.instant} and wants it kept{until}",
+        f"{claim.by} also requested savepoint {instant} and wants it kept{until}",
     )
 
 
@@ -130,7 +102,8 @@ def check_no_restore(timeline: Timeline) -> None:
         raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
 
 
-def _check_maker(table: HudiTable, plan: RemovalPlan, command: SavepointRemovalRequested) -> None:
+def _check_maker(plan: RemovalPlan, ended: Ended) -> None:
+    """Check with the savepoint's own file that it is the one that the check ended."""
     metadata, at = plan.metadata, plan.instant.timestamp
     if metadata is None:
         raise Refused(
@@ -138,36 +111,10 @@ def _check_maker(table: HudiTable, plan: RemovalPlan, command: SavepointRemovalR
             f"savepoint {at} was never completed, so its maker is unknown",
         )
     mark, _ = SavepointMark.parse(metadata.comment)
-    if mark is None or mark.policy != command.policy:
-        wanted = f"of policy {command.policy}" if command.policy else "with a lifetime"
+    if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):
+        wanted = f"of policy {ended.policy}" if ended.policy else "with this lifetime"
         raise Refused(
             Reason.NOT_OF_POLICY,
             f"savepoint {at} was made by {metadata.by or 'an unknown user'}, and its comment does"
             f" not mark it as one {wanted}",
         )
-    if mark.policy is None:
-        return
-    tiers = sorted(set(mark.tiers) & set(command.tiers))
-    if last := _without_successor(table, at, mark, tiers):
-        raise Refused(
-            Reason.LAST_OF_TIER,
-            f"savepoint {at} is the newest of policy {mark.policy} for {', '.join(last)}",
-        )
-
-
-def _without_successor(
-    table: HudiTable, at: str, mark: SavepointMark, tiers: Sequence[str]
-) -> list[str]:
-    """The tiers for which the table has no newer savepoint of the same policy."""
-    missing, own = set(tiers), (mark.decided_at, at)
-    for instant, metadata in read_savepoints(table, newest_first=True):
-        if not missing:
-            break
-        other, _ = SavepointMark.parse(metadata.comment)
-        if other is not None and other.policy == mark.policy and _order(other, instant) > own:
-            missing -= set(other.tiers)
-    return sorted(missing)
-
-
-def _order(mark: SavepointMark, instant: Instant) -> tuple[datetime, str]:
-    return mark.decided_at, instant.timestamp

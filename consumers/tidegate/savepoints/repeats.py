@@ -50,15 +50,6 @@ class Repeats:
         remove_before(store.warehouse, store.location, _FOLDER, oldest)
 
 
-def without_review(created: SavepointCreated) -> SavepointCreated:
-    """An earlier outcome without its outdated review.
-
-    A consumer that took the old list of savepoints as current would forget every later one.
-    """
-    nothing = {"reviewed": False, "savepoints": (), "pinned_files": None, "pinned_bytes": None}
-    return SavepointCreated.model_validate(created.model_dump() | nothing)
-
-
 def was_removed(timeline: Timeline, created: SavepointCreated) -> bool:
     """Whether a created savepoint is gone; after a crash at least its inflight file exists."""
     savepoints = timeline.of_action(Action.SAVEPOINT)

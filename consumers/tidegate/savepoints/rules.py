@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 from pydantic import Field
@@ -15,7 +16,7 @@ from tidegate.events.savepoint_marks import PolicyName
 
 
 class Tier(StrEnum):
-    """Why a policy makes a savepoint. A savepoint may be of several tiers."""
+    """Why a policy makes a savepoint. A savepoint may serve several tiers."""
 
     EVERY_COMMIT = "every-commit"
     EVERY_N = "every-n"
@@ -29,26 +30,31 @@ class Tier(StrEnum):
     """On the commit of an operation."""
 
 
-_PERIODS: Final = {
-    Tier.HOURLY: "%Y-%m-%dT%H",
-    Tier.DAILY: "%Y-%m-%d",
-    Tier.WEEKLY: "%G-W%V",
-    Tier.MONTHLY: "%Y-%m",
-}
-PERIODIC: Final = frozenset(_PERIODS)
+_DIGITS: Final = {Tier.HOURLY: 10, Tier.DAILY: 8, Tier.MONTHLY: 6}
+"""How many digits of an instant (yyyyMMddHHmmssSSS) name its period."""
+PERIODIC: Final = frozenset({*_DIGITS, Tier.WEEKLY})
 OPERATIONS: Final = frozenset({Tier.BEFORE, Tier.AFTER})
 
 
-def period_of(tier: Tier, at: datetime) -> str:
-    """The period (UTC) of a moment, as a text that sorts like the periods."""
-    return at.strftime(_PERIODS[tier])
+def period_of(tier: Tier, instant: str) -> str:
+    """The period of an instant, in the zone of the table's own instants; weeks begin on Monday."""
+    return _week_of(instant[:8]) if tier is Tier.WEEKLY else instant[: _DIGITS[tier]]
+
+
+@lru_cache(maxsize=10_000)
+def _week_of(day: str) -> str:
+    try:
+        year, week, _ = date.fromisoformat(day).isocalendar()
+    except ValueError:  # an instant is digits, which need not be a date
+        return day
+    return f"{year}-{week:02d}"
 
 
 class TierRule(Value, frozen=True):
     """A tier of a policy, and which savepoints it keeps.
 
-    It keeps the newest `keep` savepoints (counting only the newest of a period), each for its
-    lifetime. Without both, it keeps all of them forever. It always keeps the newest one.
+    It keeps the newest `keep` savepoints (of a period only the first), each for its lifetime.
+    Without both, it keeps all of them forever. It always keeps the newest one.
     """
 
     tier: Tier
@@ -58,11 +64,6 @@ class TierRule(Value, frozen=True):
     """For EVERY_N: the number of commits per savepoint."""
     operations: tuple[str, ...] = ()
     """For BEFORE and AFTER: shell patterns of the operations."""
-
-    @property
-    def is_forever(self) -> bool:
-        """Whether its savepoints are never removed."""
-        return self.keep is None and self.lifetime is None
 
     def matches(self, operation: str | None) -> bool:
         """Whether a commit's operation matches one of this tier's patterns."""
@@ -75,9 +76,9 @@ class TierRule(Value, frozen=True):
 class PolicyRule(Value, frozen=True):
     """A policy for the tables whose identity matches `pattern` (`*`, `?` and `[...]`).
 
-    Without tiers, savepoints are made on request only. `max_count` limits the policy's savepoints
-    on a table. It includes the newest of every tier, so it is at least the number of tiers. Within
-    `min_gap` after a savepoint by the policy, only BEFORE and AFTER make another one.
+    Without tiers, savepoints are made on request only. With `max_count`, the policy makes no
+    savepoint beyond that number; it removes none for it. Within `min_gap` of a savepoint of the
+    policy, only BEFORE and AFTER make another one.
     """
 
     name: PolicyName = "default"
@@ -85,14 +86,21 @@ class PolicyRule(Value, frozen=True):
     tiers: tuple[TierRule, ...] = ()
     min_gap: timedelta = timedelta(0)
     max_count: int | None = Field(default=None, ge=1)
+    adopts: tuple[PolicyName, ...] = ()
+    """Earlier names of the policy: their savepoints are its own."""
 
     def covers(self, table: str) -> bool:
         """Whether this rule applies to a table (`catalog.database.table`, lower case)."""
         return fnmatchcase(table, self.pattern.lower())
 
-    def tier(self, name: str) -> TierRule | None:
-        """The rule of a tier; None if the policy does not have (or no longer has) that tier."""
-        return next((tier for tier in self.tiers if tier.tier == name), None)
+    def owns(self, policy: str | None) -> bool:
+        """Whether savepoints that name this policy are this rule's."""
+        return policy is not None and policy in {self.name, *self.adopts}
+
+    @property
+    def reads_operations(self) -> bool:
+        """Whether the operations of commits matter."""
+        return any(tier.tier in OPERATIONS for tier in self.tiers)
 
 
 class SavepointPolicy(Value, frozen=True):

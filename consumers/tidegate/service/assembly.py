@@ -34,7 +34,7 @@ from tidegate.events import CleaningMode
 from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
-from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
@@ -50,7 +50,6 @@ from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
-    SavepointPolicyService,
     SavepointWriter,
     Tier,
     TierRule,
@@ -70,12 +69,7 @@ from tidegate.service.settings.savepoints import (
     SavepointRule,
     TierSettings,
 )
-from tidegate.service.stores import (
-    require_drivers,
-    require_renames,
-    require_tested_stores,
-    untested,
-)
+from tidegate.service.stores import remote, require_places, require_renames, require_stores
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
 from tidegate.storage import Storage
@@ -98,15 +92,15 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
     """What an executor works with: the tables it may change, and where it processes many files.
 
     Raises:
-        ConfigError: no warehouse root is configured, or one is on a store that was never tested.
+        ConfigError: no warehouse root is configured, or one is where no table can be changed.
     """
-    warehouse = settings.warehouse
-    roots = WarehouseRoots.of(*warehouse.roots)
-    require_tested_stores(warehouse.roots, allow_untested=warehouse.allow_untested_stores)
-    require_drivers(warehouse.roots)
+    roots = WarehouseRoots.of(*settings.warehouse.roots)
+    require_stores(roots.roots)
+    warehouse = Warehouse(roots, settings.warehouse.options)
+    require_places(warehouse)
     spark = SparkMap(lazy_session(settings.spark.conf), deadline=settings.spark.job_seconds)
     parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
-    return Warehouse(roots, warehouse.storage), parallel_map
+    return warehouse, parallel_map
 
 
 def savepoint_policy(settings: Settings) -> SavepointPolicy:
@@ -121,7 +115,8 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
         pattern=rule.tables,
         tiers=tuple(_tier_rule(name, tier) for name, tier in tiers.items()),
         min_gap=rule.min_gap or timedelta(0),
-        max_count=rule.maximum() if tiers else None,
+        max_count=rule.max_count,
+        adopts=rule.adopts,
     )
 
 
@@ -181,7 +176,7 @@ def second_source(settings: Settings) -> SecondSource:
         return MetastoreSource(
             watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
         )
-    if found := untested(roots):
+    if found := remote(roots):
         raise ConfigError(
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
             f" object stores have no quarantine: {', '.join(found)}. Set uri in"
@@ -245,7 +240,7 @@ def _executor(
     warehouse, parallel_map = table_work(settings)
     executor = kind(warehouse, parallel_map, _now)
     if observed:
-        executor, bus = measured_executor(executor, observed), ObservedBus(bus, observed)
+        executor, bus = measured_executor(executor, observed), observed_bus(bus, observed)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
     return ExecutorLoop(
         executor,
@@ -276,7 +271,9 @@ def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | 
     def writer(
         warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
     ) -> SavepointWriter:
-        return SavepointWriter(warehouse, files, clock, partial(most_derived, settings))
+        return SavepointWriter(
+            warehouse, files, clock, partial(most_derived, settings), savepoint_policy(settings)
+        )
 
     return _executor(writer, settings, bus, observed)
 
@@ -343,14 +340,14 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
 
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
-    policy = SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
-    return Subjects(ReaderGate(alarms=alarms(settings)), SavepointSubject(policy))
+    savepoints = SavepointSubject(savepoint_policy(settings), condemned_rules(settings))
+    return Subjects(ReaderGate(alarms=alarms(settings)), savepoints)
 
 
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     subject: Subject = subjects(settings)
     if observed:
-        subject, bus = measured_subject(subject, observed), ObservedBus(bus, observed)
+        subject, bus = measured_subject(subject, observed), observed_bus(bus, observed)
     retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     sign = _signer(settings)
@@ -441,7 +438,7 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
             bus,
             prefix,
             settings=watched,
-            storage=Storage(settings.warehouse.storage),
+            storage=Storage(settings.warehouse.options),
             publish=lambda events: publisher.publish(*events),
             make_reader=make_reader,
             connection=connection,

@@ -13,7 +13,7 @@ from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SOURCE, MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_metastore.connection import require_thrift
-from tidegate.monitoring.observed import ObservedBus
+from tidegate.monitoring.observed import observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
@@ -46,11 +46,11 @@ def metastore_bridge(
         registry=settings.registry,
         sign_with=settings.security.sign_with,
     )
-    storage = Storage(settings.warehouse.storage)
+    storage = Storage(settings.warehouse.options)
     observer: Observer = UNOBSERVED
     if monitoring is not None:
         observer = BridgeMetrics(monitoring.metrics)
-        bus = ObservedBus(bus, monitoring.service(METASTORE_BRIDGE))
+        bus = observed_bus(bus, monitoring.service(METASTORE_BRIDGE))
 
     def make_bridge(known: Baseline) -> MetastoreBridge:
         return MetastoreBridge(

@@ -1,75 +1,48 @@
-"""Which stores a warehouse root may be on: only local and mounted file systems are tested."""
+"""Where a warehouse root may be: on local and mounted file systems, and on S3."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
 
-import fsspec
-
-from tidegate.errors import ConfigError
-from tidegate.storage import local_path, normalise
-
-KNOWN_FAULTS: Final = (
-    "on S3, files whose removal is denied in a bulk request may count as removed; on HDFS,"
-    " creating a file only if it is absent is not atomic; a WebHDFS that can't be reached may"
-    " appear as an empty directory"
-)
-"""Known faults of other stores: the reason to refuse such a root."""
+from tidegate.errors import ConfigError, PermanentError, TransientError
+from tidegate.storage import NotFound, local_path, normalise
+from tidegate.storage.locations import place_of
+from tidegate.tables.warehouse import Warehouse
 
 
-OF_HDFS: Final = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
-"""The protocols of HDFS, in fsspec and in Hadoop."""
-HDFS_REMOVES_ELSEWHERE: Final = (
-    "the client of HDFS ignores the name of the cluster and cuts names at #, ? and ;, so other"
-    " directories than those of the tables would be removed"
-)
-"""Why such a root is refused, whatever risk is accepted."""
-
-
-def on_hdfs(root: str) -> bool:
-    """Whether a root is on HDFS, by its protocol."""
-    return normalise(root).partition("://")[0] in OF_HDFS
-
-
-def untested(roots: Sequence[str]) -> list[str]:
+def remote(roots: Sequence[str]) -> list[str]:
     """The roots that are not on a local or mounted file system."""
     return [root for root in roots if local_path(normalise(root)) is None]
 
 
-def require_tested_stores(roots: Sequence[str], *, allow_untested: bool) -> None:
-    """Refuse roots on stores that Tidegate was never tested on.
-
-    Roots on HDFS are refused even if the risk is accepted: nothing there is removed reliably.
+def require_stores(roots: Sequence[str]) -> None:
+    """Refuse roots in places where Tidegate changes no table.
 
     Raises:
-        ConfigError: it names them, the known faults, and the setting that accepts the risk.
+        ConfigError: it names them.
     """
-    if found := [root for root in roots if on_hdfs(root)]:
+    if found := [root for root in remote(roots) if not place_of(normalise(root)).startswith("s3:")]:
         raise ConfigError(
-            f"warehouse roots on HDFS: {', '.join(found)}. They are refused, also with"
-            f" allow_untested_stores: {HDFS_REMOVES_ELSEWHERE}. Mount HDFS as a file system, and"
-            " list the mounted path"
-        )
-    if (found := untested(roots)) and not allow_untested:
-        raise ConfigError(
-            f"warehouse roots on stores that were never tested: {', '.join(found)}. Known faults:"
-            f" {KNOWN_FAULTS}. Mount the store as a file system, or accept the risk with"
-            " allow_untested_stores = true in [warehouse]"
+            f"warehouse roots where Tidegate changes no table: {', '.join(found)}. It does so on"
+            " local and mounted file systems and on S3. Mount the store as a file system, and list"
+            " the mounted path"
         )
 
 
-def require_drivers(roots: Sequence[str]) -> None:
-    """Refuse roots on stores whose client is not installed: no table on them could be read.
+def require_places(warehouse: Warehouse) -> None:
+    """Refuse roots whose client is not installed, or whose bucket does not exist.
+
+    A server that does not answer, or denies access, may do so later: commands are retried.
 
     Raises:
-        ConfigError: it names the root, and what to install.
+        ConfigError: it names the root.
     """
-    for root in untested(roots):
-        protocol = normalise(root).partition("://")[0]
+    for root in remote(warehouse.roots.roots):
         try:
-            fsspec.get_filesystem_class(protocol)
-        except (ImportError, ValueError) as error:
+            with suppress(NotFound, TransientError, PermissionError):
+                warehouse.names(root)
+        except (ConfigError, PermanentError) as error:
             raise ConfigError(f"warehouse root {root}: {error}") from error
 
 
@@ -79,7 +52,7 @@ def require_renames(roots: Sequence[str]) -> None:
     Raises:
         ConfigError: it names the roots, and the settings that delete instead.
     """
-    if found := untested(roots):
+    if found := remote(roots):
         raise ConfigError(
             f"cleaning would quarantine, but object stores have no atomic rename:"
             f' {", ".join(found)}. Set mode = "delete" in [cleaning] and its rules, and'

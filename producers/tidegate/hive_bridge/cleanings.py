@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.events import (
-    CleaningRefused,
     CleaningReleased,
     DirectoriesCleaned,
     Event,
@@ -68,7 +67,6 @@ class _Entry:
     """The number of the latest poll of the queue that had begun when the vacuum became known."""
     commands: list[str] = field(default_factory=list[str])
     cleaned: bool = False
-    refused: str = ""
 
 
 class Cleanings:
@@ -100,10 +98,6 @@ class Cleanings:
             self._vacuum(event)
         elif isinstance(event, DirectoriesCleaned):
             self._cleaned(event.caused_by)
-        elif isinstance(event, CleaningRefused):
-            key = self._by_command.get(event.caused_by or "")
-            if key is not None:
-                self._entries[key].refused = f"{event.reason}: {event.message}"
 
     def nothing_to_clean(self, compaction: Compaction, found: Description) -> None:
         """Record a compaction that made nothing, and that found nothing obsolete.
@@ -123,18 +117,6 @@ class Cleanings:
             entry = self._entries.get(key_of(compaction, self._catalog))
             if compaction.is_visible and entry is not None and entry.cleaned:
                 yield compaction, entry.vacuum
-
-    def published(self, compaction: Compaction) -> PublishedVacuum | None:
-        """The vacuum that was published for a compaction, or None if none is known."""
-        entry = self._entries.get(key_of(compaction, self._catalog))
-        return None if entry is None else entry.vacuum
-
-    def refused(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, str]]:
-        """The compactions whose cleaning was refused and not done since, and why."""
-        for compaction in queue:
-            entry = self._entries.get(key_of(compaction, self._catalog))
-            if compaction.is_visible and entry is not None and entry.refused and not entry.cleaned:
-                yield compaction, entry.refused
 
     def forget(self, queue: Iterable[Compaction], poll: int) -> None:
         """Forget the vacuums that the queue no longer lists, if they were known before the poll.

@@ -1,7 +1,7 @@
-"""The message of Hudi's commit callbacks, over Kafka and HTTP alike.
+"""The message of Hudi's commit callbacks over HTTP.
 
 It is sent without waiting for an answer, so it may be lost, and anybody can send one: it is taken
-for a hint to look at a table's timeline, never for the commit itself.
+for a hint to poll a table's timeline, never for the commit itself.
 """
 
 from __future__ import annotations

@@ -35,9 +35,6 @@ class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid"):
     """How many tables are polled in parallel."""
     callback_port: int | None = Field(default=None, ge=0, le=65535)
     """Where Hudi's HTTP callback (`hoodie.write.commit.callback.http.url`) is listened to; a
-    callback only makes the bridge look at once. None: nowhere. 0: the system chooses."""
+    callback only makes the bridge poll at once. None: nowhere. 0: the system chooses."""
     callback_host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 for all of the machine's."""
-    callback_topic: str | None = Field(default=None, min_length=1)
-    """The topic of Hudi's Kafka callback (`hoodie.write.commit.callback.kafka.topic`), on the same
-    brokers; its messages, too, only make the bridge look at once."""

@@ -96,7 +96,8 @@ class Publisher:
         self._with_trace = trace_injector() if traces else None
         self._config = _with_servers(dict(config or {}), bootstrap_servers)
         self._producer = ConfirmedProducer(self._config)
-        settings = RegistrySettings(url=registry) if isinstance(registry, str) else registry
+        with _in_one_line("registry", ConfigError):
+            settings = RegistrySettings(url=registry) if isinstance(registry, str) else registry
         self._wire = wire_for(settings)
         self._source = source
         self._prefix = prefix
@@ -154,8 +155,8 @@ class Publisher:
 
         Args:
             table: The table as catalog.database.table.
-            location: Absolute path or URI of its root directory. A remote one needs fsspec and the
-                package of the file system (s3fs, gcsfs).
+            location: Absolute path or URI of its root directory. S3 needs the extra `[s3]`, another
+                remote one fsspec and the package of the file system (gcsfs).
 
         Raises:
             NoSuchTable: there is no Hudi table.
@@ -249,7 +250,8 @@ class Publisher:
         fields = _given(locals())
         where = fields.pop("metastore")
         if where is not None:
-            fields |= holds_of(fields, where)
+            with _in_one_line("metastore or locks", ConfigError):
+                fields |= holds_of(fields, where)
         return self._publish_one(VacuumFinished, fields)
 
     def lock_released(  # noqa: PLR0913 - an event's fields, all by name
@@ -427,11 +429,8 @@ class Publisher:
 
     def _publish_one(self, kind: type[Event], fields: dict[str, Any]) -> Receipt:
         complete = {**fields, "occurred_at": datetime.now(UTC), "source": self._source}
-        try:
+        with _in_one_line(f"invalid {kind.__name__}", InvalidEventError):
             event = kind.model_validate(complete)
-        except ValidationError as error:
-            problem = f"invalid {kind.__name__}: {validation_message(error)}"
-            raise InvalidEventError(problem) from None
         return self.publish(event)[0]
 
     def _message(self, event: Event) -> Message:
@@ -443,6 +442,15 @@ class Publisher:
         if self._signer is not None:
             message = self._signer.sign(event, message)
         return self._with_trace(message) if self._with_trace else message
+
+
+@contextmanager
+def _in_one_line(subject: str, error_type: type[TidegateError]) -> Generator[None]:
+    """Raise pydantic's errors as ours."""
+    try:
+        yield
+    except ValidationError as error:
+        raise error_type(f"{subject}: {validation_message(error)}") from None
 
 
 def _with_servers(

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+Version = str | int | None
+"""Distinguishes a file from another one that took its name: inode and change time of a local file,
+ETag of an object. None: the store has none."""
+
 
 class FileInfo(NamedTuple):
     """A file or directory: its name, normalised path and size in bytes.
@@ -19,6 +23,7 @@ class FileInfo(NamedTuple):
     size: int
     modified_ms: int
     is_link: bool = False
+    version: Version = None
 
 
 FileRow = tuple[str, int, bool, int]

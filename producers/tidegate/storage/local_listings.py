@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.file_info import FileRow, NamedEntry
 from tidegate.storage.local import (
     MAX_DEPTH,
     LocalPath,
@@ -23,6 +23,7 @@ from tidegate.storage.local import (
     walk_below,
     walk_open,
 )
+from tidegate.storage.store import file_rows
 
 _NANOSECONDS_PER_MS: Final = 1_000_000
 _KIND: Final = stat.S_IFMT(0o177777)
@@ -115,8 +116,3 @@ def _plain_files(directory: int) -> _Files | None:
             files.append((name, found.st_size, kind == stat.S_IFLNK, modified_ms))
     files.sort()
     return tuple(files)
-
-
-def file_rows(found: Iterable[FileInfo]) -> _Files:
-    """The files of a directory's listing, without their paths, in the same order."""
-    return tuple((entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found)

@@ -1,4 +1,8 @@
-"""Normalise locations, so that two spellings of one path compare equal."""
+"""Normalise locations, so that two spellings of one path compare equal.
+
+The identity of a place: `s3`, `s3a` and `s3n` are one scheme, and schemes have no case. `file:` and
+plain paths are one place. An authority (bucket, cluster) is compared as it is written.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +66,12 @@ def is_below(location: str, root: str) -> bool:
     return location != root and location.startswith(root.rstrip("/") + "/")
 
 
+def place_of(location: str) -> str:
+    """The place of a normalised location: `scheme://authority`, or "" for local file systems."""
+    scheme, sign, rest = location.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if sign else ""
+
+
 def local_path(location: str) -> str | None:
     """The path of a local location with all symbolic links resolved; None for a remote one."""
-    return None if "://" in location else os.path.realpath(location)
+    return None if place_of(location) else os.path.realpath(location)

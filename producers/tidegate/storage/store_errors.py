@@ -1,17 +1,18 @@
 """One table of the errors of remote stores' clients: denied, away or throttled, gone, wrong place.
 
-Every client has errors of its own. Some are not OSErrors, and some have a misleading kind: s3fs
+Every client has errors of its own. Some are not OSErrors, and some have a misleading kind: obstore
 reports a missing bucket as a missing file. So every call of a client is made in `store_errors`.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Generator
+import re
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tidegate.errors import PermanentError, TransientError
+from tidegate.errors import FormatError, PermanentError, TransientError
 
 
 def _denied(message: str) -> Exception:
@@ -22,63 +23,49 @@ def _gone(message: str) -> Exception:
     return FileNotFoundError(errno.ENOENT, message)
 
 
-_OF_CODES: Final[tuple[tuple[Callable[[str], Exception], frozenset[str]], ...]] = (
+_OF_CODES: Final[tuple[tuple[Callable[[str], Exception], str], ...]] = (
+    # 400 without a name is that of a HEAD request with credentials that have expired
     (
         _denied,
-        frozenset(
-            [
-                "403",
-                "AccessDenied",
-                "AccountProblem",
-                "AllAccessDisabled",
-                "ExpiredToken",
-                "Forbidden",
-                "InvalidAccessKeyId",
-                "InvalidToken",
-                "RequestTimeTooSkewed",
-                "SignatureDoesNotMatch",
-            ]
+        (
+            "400|401|403|AccessDenied|AccountProblem|AllAccessDisabled|ExpiredToken|Forbidden"
+            "|InvalidAccessKeyId|InvalidToken|RequestTimeTooSkewed|SignatureDoesNotMatch"
         ),
     ),
     (
         TransientError,
-        frozenset(
-            [
-                "409",
-                "429",
-                "500",
-                "502",
-                "503",
-                "504",
-                "ConditionalRequestConflict",
-                "InternalError",
-                "OperationAborted",
-                "RequestTimeout",
-                "ServiceUnavailable",
-                "SlowDown",
-                "Throttling",
-                "ThrottlingException",
-            ]
+        (
+            "409|429|5..|ConditionalRequestConflict|InternalError|OperationAborted|RequestTimeout"
+            "|ServiceUnavailable|SlowDown|Throttling|ThrottlingException"
         ),
     ),
-    (_gone, frozenset(["404", "NoSuchKey", "NoSuchVersion", "NotFound"])),
-    (
-        PermanentError,
-        frozenset(["301", "InvalidBucketName", "NoSuchBucket", "PermanentRedirect"]),
-    ),
+    (_gone, "404|NoSuchKey|NoSuchVersion|NotFound"),
+    (PermanentError, "301|InvalidBucketName|NoSuchBucket|PermanentRedirect"),
 )
 """The codes of S3's answers, by their meaning."""
 
-# Network faults that are not OSErrors; named, so that no client is imported.
-_AWAY: Final = {
-    "aiohttp.client_exceptions.ClientError",
-    "azure.core.exceptions.ServiceRequestError",
-    "azure.core.exceptions.ServiceResponseError",
-    "botocore.exceptions.ConnectionError",
-    "botocore.exceptions.HTTPClientError",
-    "google.auth.exceptions.TransportError",
-    "urllib3.exceptions.HTTPError",
+_OF_CLASSES: Final[dict[str, Callable[[str], Exception]]] = {
+    "aiohttp.client_exceptions.ClientError": TransientError,
+    "azure.core.exceptions.ServiceRequestError": TransientError,
+    "azure.core.exceptions.ServiceResponseError": TransientError,
+    "botocore.exceptions.ConnectionError": TransientError,
+    "botocore.exceptions.HTTPClientError": TransientError,
+    "botocore.exceptions.NoCredentialsError": _denied,
+    "botocore.exceptions.PartialCredentialsError": _denied,
+    "botocore.exceptions.ProfileNotFound": PermanentError,
+    "google.auth.exceptions.TransportError": TransientError,
+    "obstore.exceptions.InvalidPathError": FormatError,
+    "obstore.exceptions.PermissionDeniedError": _denied,
+    "obstore.exceptions.UnauthenticatedError": _denied,
+    # without a code of the store's answer: no connection, no answer in time, or one cut off
+    "obstore.exceptions.GenericError": TransientError,
+    "urllib3.exceptions.HTTPError": TransientError,
 }
+"""Errors without a code, by their class; named, so that no client is imported."""
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|status code: (\d{3})")
+_ANSWER: Final = re.compile(r"<Code>(\w+)</Code>.*<Message>(.*?)</Message>", re.DOTALL)
+_ELSEWHERE: Final = "incorrectly configured region"
+_DETAILS: Final = "\n\nDebug source"
 
 
 @contextmanager
@@ -89,6 +76,7 @@ def store_errors(location: str) -> Generator[None]:
         PermissionError: denied.
         TransientError: the store is away or throttles.
         FileNotFoundError: the file is gone.
+        FormatError: the store's client can't name this file.
         PermanentError: the wrong place, such as a missing bucket.
     """
     try:
@@ -102,16 +90,32 @@ def store_errors(location: str) -> Generator[None]:
 
 def error_of(code: str, message: str) -> Exception | None:
     """The error for a code of a store's answer; None for an unknown code."""
-    return next((kind(message) for kind, codes in _OF_CODES if code in codes), None)
+    return next((kind(message) for kind, named in _OF_CODES if re.fullmatch(named, code)), None)
 
 
 def _translated(error: Exception, location: str) -> Exception | None:
+    text = str(error).partition(_DETAILS)[0]
+    codes = [*_codes(error, text)]
+    if xml := _ANSWER.search(text):  # the rest names the request, and the server's identifiers
+        text = f"{xml[1]}: {xml[2]}"
+    message = f"{location}: {type(error).__name__}: {text}"
+    for code in codes:
+        if found := error_of(code, message):
+            return found
+    if _ELSEWHERE in text:
+        return PermanentError(message)
+    if isinstance(error, ValueError) and text.startswith("Could not parse path"):
+        return FormatError(message)
+    if isinstance(error, OSError):  # its number means more
+        return None
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
+    return next((_OF_CLASSES[name](message) for name in names if name in _OF_CLASSES), None)
+
+
+def _codes(error: Exception, text: str) -> Iterator[str]:
+    """The codes of a store's answer: as botocore reports them, and in the text of obstore."""
     for cause in (error, error.__cause__):
         answer: Any = getattr(cause, "response", None)
         if isinstance(answer, dict) and "Error" in answer:
-            return error_of(str(answer["Error"].get("Code")), f"{location}: {error}")
-    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
-    # some of these are OSErrors, too, whose numbers mean more
-    if not isinstance(error, OSError) and names & _AWAY:
-        return TransientError(f"{location}: {type(error).__name__}: {error}")
-    return None
+            yield str(answer["Error"].get("Code"))
+    yield from sorted(map("".join, _CODE.findall(text)), reverse=True)  # names before numbers

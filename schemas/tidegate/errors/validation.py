@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
 
 INSTANT: Final = r"^[0-9]{14}([0-9]{3})?$"
 DIRECTORY: Final = r"^[^/\\\x00-\x1f\x7f]{1,255}$"
@@ -46,10 +45,10 @@ def validation_message(error: ValidationError) -> str:
     return shown if left <= 0 else f"{shown}; and {left} more"
 
 
-def problem_of(found: ErrorDetails) -> str:
-    """One problem, without the name of its field."""
+def problem_of(found: Mapping[str, Any]) -> str:
+    """One of pydantic's problems, without the name of its field."""
     pattern = found.get("ctx", {}).get("pattern")
-    return FORMS.get(str(pattern)) or found["msg"].removeprefix("Value error, ")
+    return FORMS.get(str(pattern)) or str(found["msg"]).removeprefix("Value error, ")
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[str, ...]:

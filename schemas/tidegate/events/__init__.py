@@ -17,7 +17,12 @@ from tidegate.events.approvals import (
 )
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
-from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
+from tidegate.events.commands import (
+    CleaningReleased,
+    RestoreRequested,
+    SavepointRequested,
+    SavepointsCheckRequested,
+)
 from tidegate.events.facts import (
     CommitCompleted,
     CommitCondemned,
@@ -57,6 +62,7 @@ from tidegate.events.outcomes import (
     RestoreStarted,
     SavepointCreated,
     SavepointRejected,
+    SavepointsChecked,
     VacuumFlag,
     VacuumFlagged,
 )
@@ -69,7 +75,7 @@ from tidegate.events.quarantine import (
     QuarantineRemovalRequested,
     QuarantineRemoved,
 )
-from tidegate.events.savepoint_marks import KeptSavepoint, SavepointMark
+from tidegate.events.savepoint_marks import SavepointMark
 from tidegate.events.savepoint_removal import (
     SavepointRemovalRejected,
     SavepointRemovalRequested,
@@ -112,7 +118,6 @@ __all__ = [
     "Event",
     "Fact",
     "InstantRef",
-    "KeptSavepoint",
     "LockHold",
     "LockReleased",
     "LockType",
@@ -142,6 +147,8 @@ __all__ = [
     "SavepointRemovalRequested",
     "SavepointRemoved",
     "SavepointRequested",
+    "SavepointsCheckRequested",
+    "SavepointsChecked",
     "TableFormat",
     "TableType",
     "TaskEnd",

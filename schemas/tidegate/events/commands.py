@@ -10,6 +10,7 @@ from tidegate.events.base import Caused, Command, Request
 from tidegate.events.facts import VacuumKind
 from tidegate.events.limits import (
     MAX_DIRECTORIES,
+    Count,
     DirectoryName,
     HudiInstant,
     Id,
@@ -30,9 +31,7 @@ from tidegate.events.savepoint_marks import (
 class SavepointRequested(Request, frozen=True):
     """Write a Hudi savepoint on `instant`, or on the newest completed instant if it is None.
 
-    With `before`, on the commit that preceded that instant. A policy names itself and the `tiers`
-    that the savepoint is for; a person may give a lifetime. With `review`, the outcome lists the
-    table's savepoints.
+    A policy names itself and the `tiers` that the savepoint is for; a person may give a lifetime.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = (
@@ -45,18 +44,14 @@ class SavepointRequested(Request, frozen=True):
     instant: HudiInstant | None = None
     requested_by: Name
     comment: LongText = ""
-    before: HudiInstant | None = None
     policy: PolicyName | None = None
     tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
     lifetime_seconds: LifetimeSeconds | None = None
-    review: bool = False
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> Self:
+    def _has_no_mark(self) -> Self:
         if self.comment.startswith(PREFIX):
             raise ValueError(f"comment must not begin with {PREFIX!r}: so do savepoints' own marks")
-        if self.instant and self.before:
-            raise ValueError("give instant or before, not both")
         return self
 
     @property
@@ -80,6 +75,22 @@ class SavepointRequested(Request, frozen=True):
     def asked_why(self) -> str | None:
         """The comment, if there is one."""
         return self.comment or None
+
+
+class SavepointsCheckRequested(Caused, Command, frozen=True):
+    """Check a table's savepoints: make those that are due, remove those that may go.
+
+    The writer decides it from the table's own timeline and the rules of its settings. `wanted` are
+    savepoints to which a restore may be requested soon: they stay. With `condemned`, the outcome
+    names the table's newest savepoint before that commit. `attempt` counts the table's checks.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "attempt")
+
+    attempt: Count
+    wanted: tuple[HudiInstant, ...] = Field(default=(), max_length=100)
+    condemned: HudiInstant | None = None
+    measure: bool = False
 
 
 class RestoreRequested(Request, frozen=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from pydantic import AwareDatetime, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from tidegate.events.base import Command, Outcome, Value
 from tidegate.events.identity import derived_id
 from tidegate.events.limits import Count, LongText, Message, Text
 from tidegate.events.names import Name
-from tidegate.events.savepoint_marks import KeptSavepoint, LifetimeSeconds
+from tidegate.events.savepoint_marks import LifetimeSeconds
 from tidegate.events.verdict import Verdict
 
 
@@ -43,12 +43,11 @@ class SavepointCreated(Answer, frozen=True):
 
     `policy`, `tiers`, `decided_at` and `lifetime_seconds` are what its mark on the timeline says;
     the tiers with those of the request, if that is the same policy's. `bytes` are those of all its
-    files, where they were listed. If the request asked for a review, `savepoints` are all of the
-    table that a policy made or that have a lifetime, oldest first, and the pinned files are those
-    that only savepoints keep, of all makers together, each counted once. `derived_from` is the
-    savepoint of the table from which it was derived; else `listed_because` says why not.
+    files, where they were listed. `derived_from` is the savepoint of the table from which it was
+    derived; else `listed_because` says why not.
     """
 
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")
     means: ClassVar[Verdict] = Verdict.DONE
 
     instant: Text
@@ -61,10 +60,6 @@ class SavepointCreated(Answer, frozen=True):
     tiers: tuple[Text, ...] = ()
     decided_at: AwareDatetime | None = None
     lifetime_seconds: LifetimeSeconds | None = None
-    reviewed: bool = False
-    pinned_files: Count | None = None
-    pinned_bytes: Count | None = None
-    savepoints: tuple[KeptSavepoint, ...] = ()
     derived_from: Text | None = None
     listed_because: Text | None = None
 
@@ -72,11 +67,38 @@ class SavepointCreated(Answer, frozen=True):
 class SavepointRejected(Answer, frozen=True):
     """No savepoint was written. `reason` is a code of `Reason`."""
 
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")
     means: ClassVar[Verdict] = Verdict.REFUSED
 
     instant: Text | None = None
     reason: Text
     message: Message
+
+
+class SavepointsChecked(Answer, frozen=True):
+    """The retention of a table's savepoints was checked; its own outcomes precede it.
+
+    `savepoints` are those on the timeline now; `unowned` name a policy that no rule of the table
+    owns: they stay. `next_check` is when time alone may change the result; None: never. For a
+    `condemned` commit, `newest_before` is the newest savepoint before it, and `later` are those of
+    it and of later commits, which a restore needs removed. If the request asked to measure, the
+    pinned files are those that only savepoints keep, each counted once.
+    """
+
+    means: ClassVar[Verdict] = Verdict.DONE
+
+    made: Count = 0
+    removed: Count = 0
+    savepoints: Count
+    unowned: tuple[Text, ...] = Field(default=(), max_length=1000)
+    next_check: AwareDatetime | None = None
+    condemned: Text | None = None
+    newest_before: Text | None = None
+    later: tuple[Text, ...] = Field(default=(), max_length=1000)
+    pinned_files: Count | None = None
+    pinned_bytes: Count | None = None
+    oldest_at: AwareDatetime | None = None
+    duration_ms: Count
 
 
 class RestorePlan(Answer, frozen=True):
@@ -259,7 +281,11 @@ class CommitFlag(StrEnum):
     """Why a published commit needs the attention of people."""
 
     NO_SAVEPOINT_BEFORE = "no-savepoint-before"
-    """It was condemned, and no savepoint before it is known."""
+    """It was condemned, and the table has no savepoint before it."""
+    SAVEPOINT_AFTER = "savepoint-after"
+    """It was condemned, and a savepoint of it or of a later commit is in the way of a restore."""
+    SAVEPOINTS_AT_MAXIMUM = "savepoints-at-maximum"
+    """A savepoint of it is due, but the policy has as many as `max_count` allows."""
 
 
 class CommitFlagged(Outcome, frozen=True):

@@ -105,16 +105,6 @@ class Reason(StrEnum):
         "Its mark does not name the policy, or has no lifetime; or a person asked for it as well.",
         "Nothing: a savepoint of unknown origin counts as a person's; only a person removes it.",
     )
-    LAST_OF_TIER = (
-        "last-of-tier",
-        "It is the newest savepoint of one of its policy's tiers.",
-        "Nothing: it goes when its successor is there; a person may remove it.",
-    )
-    NOT_DUE = (
-        "not-due",
-        "By the writer's clock and the savepoint's own metadata it is too early to remove it.",
-        "Find out whose clock is wrong, the broker's or the writer's.",
-    )
     CLAIMED = (
         "claimed",
         "A person asked for this savepoint as well, with a lifetime that is not over.",

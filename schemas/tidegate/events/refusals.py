@@ -8,7 +8,12 @@ from tidegate.errors import PermanentError
 from tidegate.events.aborted import AbortedCleaningReleased
 from tidegate.events.approvals import RestoreApprovalRejected, RestoreApproved
 from tidegate.events.base import Command
-from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
+from tidegate.events.commands import (
+    CleaningReleased,
+    RestoreRequested,
+    SavepointRequested,
+    SavepointsCheckRequested,
+)
 from tidegate.events.holds import HoldRequest
 from tidegate.events.outcomes import Answer, CleaningRefused, RestoreRejected, SavepointRejected
 from tidegate.events.quarantine import (
@@ -43,6 +48,8 @@ def _refusal_of(
             found = RestoreApprovalRejected, {"request": command.request}
         case SavepointRequested():
             found = SavepointRejected, {"instant": command.instant}
+        case SavepointsCheckRequested():
+            found = SavepointRejected, {"instant": None}
         case SavepointRemovalRequested():
             found = SavepointRemovalRejected, {"instant": command.instant}
         case CleaningUndoRequested():

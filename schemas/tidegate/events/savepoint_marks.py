@@ -14,8 +14,6 @@ from pydantic import AwareDatetime, Field
 
 from tidegate.errors import validation
 from tidegate.events.base import Value
-from tidegate.events.limits import Count, Text
-from tidegate.events.names import Name
 
 PREFIX: Final = "[tidegate "
 """What a mark begins with; the comment of a request must not."""
@@ -85,22 +83,3 @@ class SavepointMark(Value, frozen=True):
 
 def _seconds(text: str | None) -> int | None:
     return None if text is None else int(text.removesuffix("s"))
-
-
-class KeptSavepoint(Value, frozen=True):
-    """A savepoint that is on a table's timeline, with what its mark says.
-
-    The pinned files are those that no slice of the table's newest commit has any more: only
-    savepoints keep them from Hudi's cleaner. None: not looked at.
-    """
-
-    instant: Text
-    made_by: Name
-    made_at: AwareDatetime
-    policy: Text | None = None
-    tiers: tuple[Text, ...] = ()
-    decided_at: AwareDatetime | None = None
-    lifetime_seconds: LifetimeSeconds | None = None
-    files: Count
-    pinned_files: Count | None = None
-    pinned_bytes: Count | None = None

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime
 
 from tidegate.events.base import Request
 from tidegate.events.limits import Count, HudiInstant, Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
-from tidegate.events.savepoint_marks import PolicyName, TierName
 from tidegate.events.verdict import Verdict
 
 
 class SavepointRemovalRequested(Request, frozen=True):
     """Remove a savepoint: Hudi may clean what only it kept. The table's rows stay as they are.
 
-    A service names the `policy` that made the savepoint, or says `by_lifetime`: it is then removed
-    only if its own mark names that policy, or a lifetime that a person gave it. A person who says
-    neither may remove any. `tiers` are those that the policy has: the newest of each stays.
-    `attempt` counts the requests for one savepoint, from 0: a refused one is made again later.
+    A person may remove any savepoint. The savepoint writer removes those whose time is over at a
+    check, without such a request.
     """
 
-    identified_by: ClassVar[tuple[str, ...]] = (
-        "table",
-        "instant",
-        "attempt",
-        "caused_by",
-        "source",
-    )
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "instant", "caused_by", "source")
 
     instant: HudiInstant
     requested_by: Name
     reason: Text
-    policy: PolicyName | None = None
-    by_lifetime: bool = False
-    tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
-    attempt: Count = 0
 
     @property
     def asked_by(self) -> str:
@@ -57,6 +44,7 @@ class SavepointRemoved(Answer, frozen=True):
     gone, or had never been completed. `savepoints_left` are the table's others.
     """
 
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")
     means: ClassVar[Verdict] = Verdict.DONE
 
     instant: Text
@@ -73,6 +61,7 @@ class SavepointRemoved(Answer, frozen=True):
 class SavepointRemovalRejected(Answer, frozen=True):
     """The savepoint was not removed. `reason` is a code of `Reason`."""
 
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")
     means: ClassVar[Verdict] = Verdict.REFUSED
 
     instant: Text

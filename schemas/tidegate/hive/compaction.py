@@ -152,14 +152,6 @@ class Compaction:
             return False
         return self.write_ids.is_valid(base.acid.max_write_id)
 
-    def obsolete(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
-        """The first part of `removable`."""
-        return self.removable(found).obsolete
-
-    def aborted(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
-        """The second part of `removable`: directories that no reader reads."""
-        return self.removable(found).aborted
-
     def _choose(
         self,
         found: Sequence[FoundDirectory],

@@ -132,7 +132,7 @@ def test_redrive_warns_of_messages_that_fail_again(place: Place) -> None:
     warned = place.run("redrive", "--service", "restorer").stderr
     assert "1 of them fail again, since they can't be decoded" in warned
     assert "tidegate dead-letters discard" in warned
-    assert "fail again" not in place.run("redrive", "--service", "savepoint-policy").stderr
+    assert "fail again" not in place.run("redrive", "--service", "coordinator").stderr
 
 
 def test_traces_are_shown_on_request(place: Place) -> None:

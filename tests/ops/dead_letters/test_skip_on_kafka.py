@@ -63,8 +63,8 @@ def test_only_the_next_offset_of_a_stopped_service_can_be_skipped(place: Place) 
         skip(place, SERVICE, "commits", (number, 1), "--execute")
     with pytest.raises(TidegateError, match="has no record at offset 0 yet"):
         skip(place, SERVICE, "commits", (1 - number, 0), "--execute")
-    with pytest.raises(ConfigError, match="does not consume locks, only commits"):
-        skip(place, SERVICE, "locks", (number, 0), "--execute")
+    with pytest.raises(ConfigError, match="does not consume dead-letters, only"):
+        skip(place, SERVICE, "dead-letters", (number, 0), "--execute")
     with place.running(SERVICE):
         place.wait_until_idle(SERVICE)
         with pytest.raises(GroupInUseError):

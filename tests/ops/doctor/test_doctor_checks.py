@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
+from support.s3 import S3Server
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import Kind, Position, Store, row_key
 from tidegate.errors import FormatError, StopService, TransientError
@@ -509,27 +510,27 @@ def test_a_partitioner_of_the_settings_is_checked_though_its_value_is_hidden() -
     assert (found.state, "random puts" in found.seen) == (Status.FAIL, True)
 
 
-@pytest.mark.parametrize(("allowed", "state"), [(False, Status.FAIL), (True, Status.WARN)])
-def test_a_store_that_was_never_tested_is_reported_with_its_faults(
-    *, allowed: bool, state: Status
-) -> None:
-    warehouse = {"roots": ["s3://lake/tables"], "allow_untested_stores": allowed}
-    settings = Settings.model_validate({"warehouse": warehouse})
-
-    checks = {finding.check: finding for finding in examine(settings, [], Extras())}
-
-    found = checks["store s3://lake/tables"]
-    assert (found.state, "bulk request may count as removed" in found.seen) == (state, True)
-
-
-def test_a_root_on_hdfs_fails_also_where_the_risk_is_accepted() -> None:
-    warehouse = {"roots": ["hdfs://lake/tables"], "allow_untested_stores": True}
-    settings = Settings.model_validate({"warehouse": warehouse})
+@pytest.mark.parametrize("root", ["hdfs://lake/tables", "gs://lake/tables"])
+def test_a_root_where_no_table_can_be_changed_fails(root: str) -> None:
+    settings = Settings.model_validate({"warehouse": {"roots": [root]}})
 
     checks = {check.check: check for check in examine(settings, [], Extras())}
 
-    found = checks["store hdfs://lake/tables"]
-    assert (found.state, "ignores the name of the cluster" in found.seen) == (Status.FAIL, True)
+    found = checks[f"root {root}"]
+    assert (found.state, "changes no table" in found.seen) == (Status.FAIL, True)
+
+
+def test_a_bucket_is_reported_with_how_it_removes(s3: S3Server) -> None:
+    warehouse = {"roots": ["s3://lake/wh", "s3a://gone/wh"], "stores": s3.settings("lake", "gone")}
+    settings = Settings.model_validate({"warehouse": warehouse})
+    s3.put("wh/t/f")
+
+    checks = {check.check: check for check in examine(settings, [], Extras(write=True))}
+
+    there, gone = checks["root s3://lake/wh"], checks["root s3a://gone/wh"]
+    assert (there.state, "ignores ETags in bulk" in there.seen) == (Status.OK, True)
+    assert (gone.state, "NoSuchBucket" in gone.seen) == (Status.FAIL, True)
+    assert s3.all_keys() == ["wh/t/f"]
 
 
 def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_it() -> None:

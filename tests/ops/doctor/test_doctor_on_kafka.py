@@ -27,7 +27,7 @@ from tidegate.events import Event
 from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.savepoints import SavepointPolicy, SavepointPolicyService
+from tidegate.savepoints import SavepointPolicy
 from tidegate.service.assembly import SERVICES
 
 pytestmark = pytest.mark.kafka
@@ -105,9 +105,7 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     topic = f"{topic_prefix}.commits"
     say(producer, topic, commit(1))
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    policy = CoordinatorLoop(
-        SavepointSubject(SavepointPolicyService(SavepointPolicy(rules=()))), bus, topic_prefix
-    )
+    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
     while not policy.step(0.1):
         pass
     well = findings(tidegate("doctor", "coordinator", "--json"))["state"]

@@ -17,16 +17,24 @@ from tidegate.ops.event_log.summary import content_of
         ("SavepointRequested", {}, "on 20261121041551845, for hourly, daily"),
         (
             "SavepointRequested",
-            {"instant": None, "before": "20261121041551845"},
-            "on the commit before 20261121041551845, for hourly, daily",
+            {"instant": None},
+            "on the newest commit, for hourly, daily",
+        ),
+        ("SavepointsCheckRequested", {}, "of the table"),
+        (
+            "SavepointsCheckRequested",
+            {"condemned": "20261121041551845"},
+            "of the table, for condemned 20261121041551845",
+        ),
+        (
+            "SavepointsChecked",
+            {},
+            ("31 savepoints, 1 made, 1 removed; no rule owns 1 savepoint; they pin 850.9 KiB"),
         ),
         (
             "SavepointCreated",
             {},
-            (
-                "20261121041551845: 3 files in 3 partitions, for hourly, daily;"
-                " the table's savepoints pin 850.9 KiB"
-            ),
+            "20261121041551845: 3 files in 3 partitions, for hourly, daily",
         ),
         (
             "SavepointRemovalRequested",

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from support.policies import every_commit
+from support.policies import checked_after, every_commit
 from support.samples import commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.store import AHEAD, Position, Store, row_key
 from tidegate.errors import ConfigError
-from tidegate.events import SavepointRequested
 from tidegate.events.keys import murmur2, partition_of
 from tidegate.events.message import event_of
 from tidegate.ops.doctor.placement import MURMUR2
@@ -25,7 +24,6 @@ from tidegate.runtime.bus import ChangelogRecord, Partition, Record
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
     SavepointPolicy,
-    SavepointPolicyService,
 )
 
 COMMITS = Partition("tidegate.commits", 0)
@@ -137,9 +135,8 @@ def test_on_a_topic_that_was_created_again_no_table_s_offsets_count() -> None:
     assert ahead_of(written) == {}
 
 
-def savepoints_on(*tables: str) -> SavepointPolicyService:
-    rules = (every_commit(table) for table in tables)
-    return SavepointPolicyService(SavepointPolicy(rules=tuple(rules)))
+def savepoints_on(*tables: str) -> SavepointPolicy:
+    return SavepointPolicy(rules=tuple(every_commit(table) for table in tables))
 
 
 def send(bus: MemoryBus, events: list[tuple[int, str]]) -> None:
@@ -148,7 +145,7 @@ def send(bus: MemoryBus, events: list[tuple[int, str]]) -> None:
         bus.send([Message(sent.topic, sent.key, sent.value, sent.headers, 0)])
 
 
-def work(bus: MemoryBus, policy: SavepointPolicyService) -> None:
+def work(bus: MemoryBus, policy: SavepointPolicy) -> None:
     loop = CoordinatorLoop(SavepointSubject(policy), bus)
     while loop.step(0):
         pass
@@ -157,11 +154,7 @@ def work(bus: MemoryBus, policy: SavepointPolicyService) -> None:
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
     commands = (event_of(sent.key, sent.value) for sent in bus.records("tidegate.commands"))
-    return [
-        (command.table, int(command.instant[-3:]))
-        for command in commands
-        if isinstance(command, SavepointRequested) and command.instant
-    ]
+    return checked_after(commands)
 
 
 def test_what_one_table_missed_is_made_up_for_and_what_others_missed_is_not() -> None:

@@ -9,21 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from support.policies import every_commit
+from support.policies import checked_after, every_commit
 from support.samples import commit, events_on, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.events import SavepointRequested
 from tidegate.ops.replay.changelogs import applied_positions, reset_state
 from tidegate.ops.replay.plan import GroupPosition, GroupReplay, plan_group
 from tidegate.ops.replay.tables import count_records
 from tidegate.ops.replay.targets import Target, ToEarliest, ToOffset
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.savepoints import (
-    SavepointPolicy,
-    SavepointPolicyService,
-)
+from tidegate.savepoints import SavepointPolicy
 
 COMMITS = Partition("tidegate.commits", 0)
 CHANGELOG = Partition("tidegate.coordinator.changelog", 0)
@@ -33,20 +29,14 @@ ORDERS, OTHER, THIRD = "lake.sales.orders", "lake.sales.other", "lake.sales.thir
 
 def work(bus: MemoryBus, pattern: str) -> None:
     rules = (every_commit(pattern),)
-    loop = CoordinatorLoop(
-        SavepointSubject(SavepointPolicyService(SavepointPolicy(rules=rules))), bus
-    )
+    loop = CoordinatorLoop(SavepointSubject(SavepointPolicy(rules=rules)), bus)
     while loop.step(0):
         pass
     loop.close()
 
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
-    return [
-        (event.table, int(event.instant[-3:]))
-        for event in events_on(bus, "tidegate.commands")
-        if isinstance(event, SavepointRequested) and event.instant
-    ]
+    return checked_after(events_on(bus, "tidegate.commands"))
 
 
 @pytest.fixture

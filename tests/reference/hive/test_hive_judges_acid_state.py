@@ -151,7 +151,10 @@ def test_hive_reads_a_compacted_base_of_hive_3_though_its_last_write_id_aborted(
     assert isinstance(answer, AcidState)
     assert (answer.base, answer.obsolete) == ("base_0000006", names[:2])
     vacuum = Compaction.of(names[2:], major=True, min_write_id=1, max_write_id=6, write_ids=ids)
-    assert tuple(directory.name for directory in vacuum.obsolete(found(*names))) == answer.obsolete
+    assert (
+        tuple(directory.name for directory in vacuum.removable(found(*names)).obsolete)
+        == answer.obsolete
+    )
     compacted = [FoundDirectory.named(name, compacted=name == names[2]) for name in names]
     assert as_sets(acid_state(compacted, ids)) == as_sets(answer)
 

@@ -59,16 +59,18 @@ def test_the_earlier_form_keeps_working_with_a_lifetime(tmp_path: Path) -> None:
     (none,) = rules(tmp_path, 'when = "on_request"')
 
     assert limited.tiers == (TierRule(tier=Tier.EVERY_COMMIT, lifetime=30 * DAY),)
-    assert limited.max_count == 100
+    assert limited.max_count is None
     assert forever.tiers == (TierRule(tier=Tier.EVERY_COMMIT),)
     assert forever.max_count is None
     assert none.tiers == ()
 
 
-def test_the_maximum_is_by_default_what_the_tiers_keep(tmp_path: Path) -> None:
-    (rule,) = rules(tmp_path, "hourly = { keep = 500 }", "daily = { keep = 7 }")
+def test_a_policy_may_adopt_the_savepoints_of_earlier_names(tmp_path: Path) -> None:
+    (rule,) = rules(tmp_path, 'policy = "sales"', 'adopts = ["orders"]', "daily = { keep = 7 }")
 
-    assert rule.max_count == 507
+    assert [rule.owns(name) for name in ("sales", "orders", "other", None)] == [
+        *(True, True, False, False)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +106,6 @@ def test_the_maximum_is_by_default_what_the_tiers_keep(tmp_path: Path) -> None:
             id="three for ever",
         ),
         pytest.param(
-            ('daily = { lifetime = "forever" }', "max_count = 9"),
-            "max_count contradicts daily, kept forever",
-            id="a maximum of what is kept for ever",
-        ),
-        pytest.param(
             ("daily = { keep = 1 }", "weekly = { keep = 1 }", "max_count = 1"),
             "max_count (1) is less than the number of tiers (2)",
             id="fewer than tiers",
@@ -117,16 +114,6 @@ def test_the_maximum_is_by_default_what_the_tiers_keep(tmp_path: Path) -> None:
             ("daily = { keep = 7 }", "max_count = 5"),
             "max_count (5) is less than what the tiers keep together (7)",
             id="fewer than kept",
-        ),
-        pytest.param(
-            ("hourly = { keep = 900 }", "daily = { keep = 1 }"),
-            "901 savepoints of a table are more than 900",
-            id="too many to keep",
-        ),
-        pytest.param(
-            ('every_commit = { lifetime = "9d" }', "max_count = 901"),
-            "901 savepoints of a table are more than 900",
-            id="too many at most",
         ),
         pytest.param(
             ("daily = { keep = 7 }", 'lifetime = "30d"'),

@@ -39,7 +39,8 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
     assert settings.connection() == {"bootstrap.servers": "broker:9092"}
     assert (settings.topics.partitions, settings.topics.replication) == (24, 3)
     assert settings.warehouse.roots == ("/lake", "s3://lake/tables")
-    assert settings.warehouse.storage == {"s3": {"endpoint_url": "http://minio:9000"}}
+    store = settings.warehouse.options["s3://lake"]
+    assert (store["endpoint"], store["timeout"]) == ("http://minio:9000", 60)
     assert settings.spark.conf == {"spark.master": "local[2]"}
     assert [(rule.tables, list(rule.tiers())) for rule in settings.savepoints] == [
         ("lake.sales.*", ["hourly", "daily", "weekly", "monthly", "before"])
@@ -146,8 +147,8 @@ def test_a_file_that_is_not_there_or_is_not_text_is_refused(file: Path) -> None:
         pytest.param(f'[kafka]\n"sasl.password" = "{SECRET}', id="a password without its end"),
         pytest.param(f'[kafka]\n"sasl.password" = {SECRET}', id="a password without quotes"),
         pytest.param(f'kafka = "{SECRET}"', id="a password for a section"),
-        pytest.param(f'[warehouse]\nstorage = {{s3 = "{SECRET}"}}', id="a storage key"),
-        pytest.param(f'[warehouse.storage.s3]\nsecret = "{SECRET}"\n[x]', id="beside an error"),
+        pytest.param(f'[warehouse]\nstorage = {{gs = "{SECRET}"}}', id="a storage key"),
+        pytest.param(f'[warehouse.storage.gs]\nsecret = "{SECRET}"\n[x]', id="beside an error"),
         pytest.param(f'[kafka]\n"sasl.password" = "{SECRET}"\n"a" = 1.5', id="beside a fraction"),
         pytest.param(f'[[savepoints]]\ntables = "*"\nwhen = "{SECRET}"', id="for a known word"),
     ],

@@ -1,5 +1,72 @@
-"""Every file opened here is closed again, after failures too."""
+"""Every file opened here is closed again, after failures too; and the places of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
 
 from support.descriptors import nothing_left_open
+from support.s3 import BUCKET, S3Server, s3_server
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
-__all__ = ["nothing_left_open"]
+__all__ = ["nothing_left_open", "place"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table's location in an empty warehouse, and another client of the same place."""
+
+    warehouse: Warehouse
+    table: str
+    put: Callable[[str], object]
+    """Writes a file with the content `1`, by its path below the table."""
+    files: Callable[[], list[str]]
+    """The files below the table, as the other client lists them."""
+    name: str
+
+
+@pytest.fixture(
+    params=[
+        "path",
+        "URI",
+        "moto",
+        pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
+        pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
+    ]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
+    name = str(request.param)
+    if name in {"path", "URI"}:
+        yield _local(tmp_path, name)
+        return
+    with s3_server(name) as server:
+        yield _on_s3(server, name)
+
+
+def _local(lake: Path, name: str) -> Place:
+    table = lake / "t"
+
+    def put(path: str) -> None:
+        (table / path).parent.mkdir(parents=True, exist_ok=True)
+        (table / path).write_bytes(b"1")
+
+    def files() -> list[str]:
+        return sorted(str(p.relative_to(table)) for p in table.rglob("*") if p.is_file())
+
+    warehouse = Warehouse(WarehouseRoots.of(str(lake)))
+    return Place(warehouse, f"file://{table}" if name == "URI" else str(table), put, files, name)
+
+
+def _on_s3(server: S3Server, name: str) -> Place:
+    above = "wh/t/"
+
+    def files() -> list[str]:
+        return sorted(k[len(above) :] for k in server.all_keys() if k[-1] != "/" and above in k)
+
+    def put(path: str) -> None:
+        server.put(f"{above}{path}")
+
+    return Place(server.warehouse(), f"s3://{BUCKET}/wh/t", put, files, name)

@@ -99,14 +99,14 @@ def test_a_place_that_is_not_there_or_not_below_the_roots_is_named(
 
 
 def test_an_object_store_has_no_rename() -> None:
-    warehouse = Warehouse(WarehouseRoots.of("memory://lake/wh"))
+    warehouse = Warehouse(WarehouseRoots.of("s3://lake/wh"))
     with (
         pytest.raises(PermanentError, match="no atomic rename"),
-        warehouse.moving("memory://lake/wh/a", "memory://lake/wh/b"),
+        warehouse.moving("s3://lake/wh/a", "s3://lake/wh/b"),
     ):
         pass
     with pytest.raises(PermanentError, match="no atomic rename"):
-        warehouse.remove_if_empty("memory://lake/wh/a")
+        warehouse.remove_if_empty("s3://lake/wh/a")
 
 
 def test_only_an_empty_directory_is_removed(root: Path, warehouse: Warehouse) -> None:

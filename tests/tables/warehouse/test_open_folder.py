@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,15 +12,6 @@ from support.descriptors import open_below
 from tidegate.errors import ConfinementError, ReachedByLink
 from tidegate.storage import FileInfo, NotFound
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
-
-
-@pytest.fixture(params=["local", "memory"])
-def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Warehouse, str]:
-    if request.param == "local":
-        (tmp_path / "t").mkdir()
-        return Warehouse(WarehouseRoots.of(str(tmp_path))), str(tmp_path / "t")
-    root = f"memory://{uuid.uuid4().hex}"
-    return Warehouse(WarehouseRoots.of(f"{root}/lake")), f"{root}/lake/t"
 
 
 @pytest.fixture
@@ -41,26 +31,6 @@ def names(found: Sequence[FileInfo] | None) -> list[str] | None:
     return None if found is None else [info.name for info in found]
 
 
-def test_a_directory_goes_only_if_that_is_agreed_to(anywhere: tuple[Warehouse, str]) -> None:
-    warehouse, table = anywhere
-    for name in ("delta/a", "delta/deep/b", "other/c"):
-        warehouse.create(f"{table}/{name}", b"x")
-    asked: list[object] = []
-
-    def refuse(found: Sequence[FileInfo]) -> bool:
-        asked.append(sorted(names(found) or ()))
-        return False
-
-    with warehouse.opened(table) as folder:
-        assert not folder.remove_if("delta", refuse)
-        assert names(folder.files_below("delta")) == ["a", "b"]
-        assert folder.remove_if("delta", lambda _: True)
-        assert folder.files_below("delta") is None
-        assert folder.remove_if("delta", lambda _: True)
-        assert names(folder.files_below("other")) == ["c"]
-    assert asked == [["a", "b"]]
-
-
 def test_what_appears_after_the_look_is_looked_at_before_it_goes(
     warehouse: Warehouse, table: Path
 ) -> None:
@@ -77,6 +47,23 @@ def test_what_appears_after_the_look_is_looked_at_before_it_goes(
     assert seen == [["a", "b"], ["b", "late"]]
     assert (table / "delta/late").exists()
     assert (table / "delta/deep/deeper/b").exists()
+
+
+def test_a_file_that_appears_in_a_directory_below_after_the_last_look_stays(
+    warehouse: Warehouse, table: Path
+) -> None:
+    looks: list[list[str] | None] = []
+
+    def agree_to_known(found: Sequence[FileInfo]) -> bool:
+        looks.append(names(found))
+        if len(looks) == 2:  # after the look at what the first attempt left
+            (table / "delta/deep/deeper/late").touch()
+        return "late" not in (names(found) or ())
+
+    with warehouse.opened(str(table)) as folder:
+        assert not folder.remove_if("delta", agree_to_known)
+    assert looks == [["a", "b"], ["b"], ["late"]]
+    assert [path.name for path in table.rglob("*") if path.is_file()] == ["late"]
 
 
 def test_a_folder_that_was_replaced_while_it_was_open_is_left_alone(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fsspec
 import pytest
 
 from support.descriptors import open_below
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, ReachedByLink, TidegateError
-from tidegate.storage import NotFound, Storage, TooDeep
+from tidegate.storage import TooDeep
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
 
 T = TypeVar("T")
@@ -47,14 +45,6 @@ def warehouse(lake: Path) -> Warehouse:
     return Warehouse(WarehouseRoots.of(str(lake)))
 
 
-@pytest.fixture(params=["path", "URI", "remote"])
-def anywhere(request: pytest.FixtureRequest, lake: Path) -> tuple[Warehouse, str]:
-    """A warehouse and a place below its root: on the disk in both spellings, and elsewhere."""
-    root = str(lake) if request.param != "remote" else f"memory://{uuid.uuid4().hex}"
-    spelt = f"file://{root}" if request.param == "URI" else root
-    return Warehouse(WarehouseRoots.of(root)), f"{spelt}/t"
-
-
 def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
@@ -72,32 +62,6 @@ def at_once(count: int, act: Callable[[int], object]) -> list[object]:
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(run, range(count)))
-
-
-def test_a_file_is_created_whole_with_its_folders(anywhere: tuple[Warehouse, str]) -> None:
-    warehouse, table = anywhere
-    warehouse.create(f"{table}/a/b", b"content")
-
-    assert warehouse.read(f"{table}/a/b") == b"content"
-
-
-def test_creating_never_overwrites(anywhere: tuple[Warehouse, str]) -> None:
-    warehouse, table = anywhere
-    warehouse.create(f"{table}/f", b"first")
-
-    with pytest.raises(AlreadyExists):
-        warehouse.create(f"{table}/f", b"second")
-    assert warehouse.read(f"{table}/f") == b"first"
-
-
-def test_neither_create_nor_replace_leaves_a_draft(anywhere: tuple[Warehouse, str]) -> None:
-    warehouse, table = anywhere
-    warehouse.create(f"{table}/f", b"first")
-    with pytest.raises(AlreadyExists):
-        warehouse.create(f"{table}/f", b"second")
-    warehouse.replace(f"{table}/f", b"third")
-
-    assert [entry.name for entry in warehouse.list(table)] == ["f"]
 
 
 def test_a_write_that_fails_leaves_no_draft(warehouse: Warehouse, lake: Path) -> None:
@@ -179,18 +143,6 @@ def test_replacing_removes_the_checksum_that_hadoop_keeps(
     assert (lake / "f").read_bytes() == b"new"
 
 
-def test_removing_files_counts_those_that_were_there(anywhere: tuple[Warehouse, str]) -> None:
-    warehouse, table = anywhere
-    warehouse.create(f"{table}/a", b"")
-    warehouse.create(f"{table}/b", b"")
-    removed = warehouse.remove_files([f"{table}/a", f"{table}/none", f"{table}/b", f"{table}/x/y"])
-
-    assert removed == 2
-    with pytest.raises(NotFound):
-        warehouse.read(f"{table}/a")
-    assert warehouse.remove_files([f"{table}/a"]) == 0
-
-
 def test_a_file_below_a_file_counts_as_gone(warehouse: Warehouse, lake: Path) -> None:
     (lake / "f").write_text("")
 
@@ -205,42 +157,6 @@ def test_all_paths_are_checked_before_any_file_goes(warehouse: Warehouse, lake: 
     with pytest.raises(ConfinementError):
         warehouse.remove_files([f"{lake}/first", f"{lake.parent}/outside/precious"])
     assert names(lake) == ["first"]
-
-
-def test_a_tree_goes_with_all_below_it_and_nothing_beside_it(
-    anywhere: tuple[Warehouse, str],
-) -> None:
-    warehouse, table = anywhere
-    for name in ("d/a", "d/b/c", "d2/a"):
-        warehouse.create(f"{table}/{name}", b"")
-    warehouse.remove_tree(f"{table}/d")
-    warehouse.remove_tree(f"{table}/d")
-
-    assert [entry.name for entry in warehouse.list(table)] == ["d2"]
-
-
-@pytest.mark.parametrize("name", ["p=*", "p=?", "p=[ab]", "**", "p=a\nb"])
-def test_a_strange_name_is_removed_as_it_is_and_is_not_a_pattern(
-    anywhere: tuple[Warehouse, str], name: str
-) -> None:
-    warehouse, table = anywhere
-    for folder in ("p=a", "p=b", name):
-        warehouse.create(f"{table}/{folder}/f", b"")
-        warehouse.create(f"{table}/{folder}/deep/f", b"")
-    warehouse.remove_tree(f"{table}/{name}")
-
-    assert [entry.name for entry in warehouse.list(table)] == ["p=a", "p=b"]
-    assert len(list(warehouse.walk(table))) == 4
-
-
-def test_a_strange_name_of_one_file_is_not_a_pattern(anywhere: tuple[Warehouse, str]) -> None:
-    warehouse, table = anywhere
-    for name in ("a", "b", "*", "[ab]"):
-        warehouse.create(f"{table}/{name}", b"")
-    warehouse.remove_tree(f"{table}/*")
-    warehouse.remove_files([f"{table}/[ab]"])
-
-    assert [entry.name for entry in warehouse.list(table)] == ["a", "b"]
 
 
 def test_removing_a_tree_removes_the_links_in_it_and_follows_none(
@@ -312,21 +228,6 @@ def test_no_call_reaches_one_place_under_the_name_of_another(
         act(warehouse, f"{lake}/{place}")
     assert names(lake) == before
     assert (lake / "t/f").read_text() == "precious"
-
-
-def test_no_call_reaches_out_of_a_remote_root() -> None:
-    room = uuid.uuid4().hex
-    fs = fsspec.filesystem("memory")
-    fs.pipe_file(f"/{room}/lake2/precious", b"precious")
-    warehouse = Warehouse(WarehouseRoots.of(f"memory://{room}/lake"))
-    precious = f"memory://{room}/lake2/precious"
-
-    for act in (warehouse.remove_tree, lambda at: warehouse.remove_files([at])):
-        with pytest.raises(ConfinementError):
-            act(precious)
-    with pytest.raises(ConfinementError):
-        warehouse.replace(precious, b"evil")
-    assert Storage().read(precious) == b"precious"
 
 
 def test_files_of_one_directory_are_removed_with_that_directory_opened_once(

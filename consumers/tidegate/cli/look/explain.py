@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -16,11 +16,9 @@ from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.ops.explain import Story
 from tidegate.ops.explain import explain as gather
-from tidegate.ops.explain.policy import PolicyStory, policy_story
+from tidegate.ops.explain.policy import described_rule
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
-
-_COMMITS: Final = 10
 
 
 def explain(
@@ -54,7 +52,7 @@ def explain(
                 "dead_letters": [
                     dead_letter_row(dead_letter) for dead_letter in story.dead_letters
                 ],
-                "savepoint_policy": policy.as_json() if policy else None,
+                "savepoint_policy": policy,
                 "next": story.next_steps(),
             }
         )
@@ -66,24 +64,16 @@ def explain(
         write(f"  {line_of(event)}")
     _show_state(story, settings.bridge.metastore)
     if policy is not None:
-        _show_policy(policy)
+        write(f"savepoint policy: {policy}")
     write("next:")
     for step in story.next_steps():
         write(f"  {step}")
 
 
-def _policy(settings: Settings, story: Story) -> PolicyStory | None:
-    """What the savepoint policy means for the story's table; None where there is no commit."""
+def _policy(settings: Settings, story: Story) -> str | None:
+    """The savepoint rule of the story's table; None where there is no commit."""
     table = story.table_of_commits
-    return policy_story(savepoint_policy(settings), table, story.events) if table else None
-
-
-def _show_policy(policy: PolicyStory) -> None:
-    write(f"savepoint policy: {policy.rule}")
-    for commit in policy.commits[-_COMMITS:]:
-        write(f"  {commit}")
-    if len(policy.commits) > _COMMITS:
-        write(f"  ... and of {len(policy.commits) - _COMMITS} older commits; --json lists all")
+    return described_rule(savepoint_policy(settings), table) if table else None
 
 
 def _show_state(story: Story, watched: BridgeSettings | None) -> None:

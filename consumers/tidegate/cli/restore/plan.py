@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -220,11 +220,21 @@ def clean(
     _show_paths("would remove", planned.directories)
 
 
-def _show(fields: Mapping[str, Any]) -> None:
+def _show(fields: Mapping[str, object]) -> None:
     for name, value in fields.items():
-        text = ", ".join(value) if isinstance(value, list) else value
-        text = size(value) if name.endswith("bytes") else "-" if text in {None, ""} else text
-        write(f"{name.replace('_', ' ')}: {text}")
+        write(f"{name.replace('_', ' ')}: {_text(name, value)}")
+
+
+def _text(name: str, value: object) -> str:
+    match value:
+        case None | "" | []:
+            return "-"
+        case int() if name.endswith("bytes"):
+            return size(value)
+        case list():
+            return ", ".join(map(str, cast("list[object]", value)))
+        case _:
+            return str(value)
 
 
 def _show_paths(verb: str, paths: Sequence[str]) -> None:

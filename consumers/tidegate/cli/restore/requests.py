@@ -185,7 +185,7 @@ def _chosen(config: Path | None, location: str, savepoint: str) -> str:
     """The instant of a savepoint; only for `latest` the table is read."""
     if not savepoint.startswith("latest"):
         return savepoint
-    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - needs fsspec
+    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - reads tables
     from tidegate.service.assembly import table_work  # noqa: PLC0415
 
     warehouse, _ = table_work(Settings.load(config))

@@ -44,6 +44,7 @@ def list_savepoints(
     """List the savepoints of a table, oldest first, with requester, time and reason.
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
+    Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over.
     """
     settings = Settings.load(config)
     warehouse, parallel_map = table_work(settings)
@@ -61,6 +62,7 @@ def list_savepoints(
             "age": age_of(now - listed.at) if listed.at else None,
             "policy": listed.mark.policy if listed.mark else None,
             "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
+            "unowned": listed.is_unowned(rule) if name else None,
             "expires": expires.isoformat(timespec="seconds") if expires else None,
             "files": listed.files,
         }

@@ -10,11 +10,10 @@ import typer
 
 from tidegate.cli.look.waiting import age_of
 from tidegate.cli.options import AsJsonLines, ConfigFile, Since, since_of, table_pattern
-from tidegate.cli.output import write, write_error, write_json, write_table
+from tidegate.cli.output import write, write_json, write_table
 from tidegate.events import CommitCompleted
 from tidegate.events.topics import COMMITS
 from tidegate.ops.event_log import EventFilter, EventLog
-from tidegate.savepoints import SavepointPolicyService
 from tidegate.savepoints.simulation import Simulation
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
@@ -37,7 +36,7 @@ def simulate(
     Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
     """
     settings = Settings.load(config)
-    simulation = Simulation(SavepointPolicyService(savepoint_policy(settings)))
+    simulation = Simulation(savepoint_policy(settings))
     tables = tuple(table_pattern(pattern) for pattern in table or ())
     commits = 0
     for logged in EventLog.of(settings).read(
@@ -48,8 +47,6 @@ def simulate(
             commits += 1
     now = datetime.now(UTC)
     simulation.until(now)
-    for commit, problem in simulation.refused:
-        write_error(f"{commit.table} {commit.instant}: {problem}")
     gone = list(simulation.removed()) if removed else []
     rows = list(_rows([*simulation.savepoints(), *gone], now))
     if as_json:
@@ -62,14 +59,14 @@ def simulate(
 
 
 def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
-    for savepoint in savepoints:
+    for simulated in savepoints:
+        savepoint, removed_at = simulated.savepoint, simulated.removed_at
         yield {
-            "table": savepoint.table,
+            "table": simulated.table,
             "instant": savepoint.instant,
-            "policy": savepoint.mark.policy,
-            "tiers": ",".join(savepoint.mark.tiers),
-            "pinned_since": savepoint.made_at.isoformat(timespec="seconds"),
-            "age": age_of((savepoint.removed_at or now) - savepoint.made_at),
-            "removed_at": savepoint.removed_at
-            and savepoint.removed_at.isoformat(timespec="seconds"),
+            "policy": savepoint.policy,
+            "tiers": ",".join(savepoint.tiers),
+            "pinned_since": savepoint.since.isoformat(timespec="seconds"),
+            "age": age_of((removed_at or now) - savepoint.since),
+            "removed_at": removed_at and removed_at.isoformat(timespec="seconds"),
         }

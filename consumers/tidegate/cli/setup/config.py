@@ -46,8 +46,9 @@ def settings_template() -> str:
 
 
 def _is_optional(section: str) -> bool:
-    """Whether an empty section would be an error: it needs an address, or is a list's item."""
-    return "[" in section or section.startswith(("registry", "bridge.", "savepoints."))
+    """Whether an empty section is an error: it needs an address or a name, or is a list's item."""
+    needs = ("registry", "bridge.", "savepoints.")
+    return "[" in section or '"' in section or section.startswith(needs)
 
 
 def _lines(setting: Setting, section: str) -> str:

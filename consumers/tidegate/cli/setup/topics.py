@@ -60,7 +60,6 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
     settings = Settings.load(config)
     needed = acls(
         settings.topics.prefix,
-        callback_topic=hudi.callback_topic if (hudi := settings.bridge.hudi) else None,
         principals=settings.security.principals,
     )
     if as_json:

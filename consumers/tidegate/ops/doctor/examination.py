@@ -28,10 +28,9 @@ from tidegate.ops.doctor.local import (
 from tidegate.ops.doctor.metastore import metastore_checks
 from tidegate.ops.doctor.offsets import check_offsets, check_retention
 from tidegate.ops.doctor.placement import INPUT_TOPICS, check_partitioner, check_placement
-from tidegate.ops.doctor.roots import PROBE, check_root, check_store
+from tidegate.ops.doctor.roots import PROBE, check_root
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
-from tidegate.service.stores import untested
 
 _NO_BROKER: Final = "no broker"
 _STARTING_SPARK: Final = 120.0
@@ -122,11 +121,8 @@ def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> I
     yield Check("registry", partial(check_registry, settings), 60.0)
     start = partial(check_spark, settings.spark, start=extras.spark)
     yield Check("spark", start, _STARTING_SPARK if extras.spark else 30.0)
-    roots, options = settings.warehouse.roots, settings.warehouse.storage
+    roots, options = settings.warehouse.roots, settings.warehouse.options
     probe = f"{PROBE}-{uuid.uuid4().hex}" if extras.write else None
-    allowed = settings.warehouse.allow_untested_stores
-    for root in untested(roots):
-        yield Check(f"store {root}", partial(check_store, root, allowed=allowed))
     for root in roots:
         yield Check(f"root {root}", partial(check_root, root, roots, options, probe=probe))
     if not roots:

@@ -43,6 +43,8 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRemoved,
     SavepointRequested,
+    SavepointsChecked,
+    SavepointsCheckRequested,
     TaskEnded,
     TaskIssued,
     UnknownTableResolved,
@@ -162,9 +164,21 @@ def _(event: LockReleased) -> str:
 
 @content_of.register
 def _(event: SavepointRequested) -> str:
-    last = f"the commit before {event.before}" if event.before else "the newest commit"
     tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    return f"on {event.instant or last}{tiers}"
+    return f"on {event.instant or 'the newest commit'}{tiers}"
+
+
+@content_of.register
+def _(event: SavepointsCheckRequested) -> str:
+    return f"of the table{f', for condemned {event.condemned}' if event.condemned else ''}"
+
+
+@content_of.register
+def _(event: SavepointsChecked) -> str:
+    unowned = f"; no rule owns {counted(len(event.unowned), 'savepoint')}" if event.unowned else ""
+    pinned = f"; they pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
+    there = counted(event.savepoints, "savepoint")
+    return f"{there}, {event.made} made, {event.removed} removed{unowned}{pinned}"
 
 
 @content_of.register
@@ -188,11 +202,8 @@ def _(event: SavepointCreated) -> str:
     there = ", existed already" if event.already_there else ""
     partitions = counted(event.partitions, "partition")
     tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    pinned = (
-        f"; the table's savepoints pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
-    )
     files = f"{counted(event.files, 'file')} in {partitions}"
-    return f"{event.instant}: {files}{tiers}{there}{pinned}"
+    return f"{event.instant}: {files}{tiers}{there}"
 
 
 @content_of.register

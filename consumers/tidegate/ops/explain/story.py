@@ -26,6 +26,7 @@ from tidegate.events import (
     RestoreFailed,
     RestoreRequested,
     SavepointRequested,
+    SavepointsCheckRequested,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
@@ -37,6 +38,7 @@ from tidegate.ops.waiting import PendingVacuum
 
 _SERVICES: Mapping[type[Command], str] = {
     SavepointRequested: "the savepoint writer",
+    SavepointsCheckRequested: "the savepoint writer",
     RestoreRequested: "the restorer",
     RestoreApproved: "the restorer",
     CleaningReleased: "the cleaner",

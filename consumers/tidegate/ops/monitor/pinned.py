@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from tidegate.events import Event, SavepointCreated, SavepointRemoved
+from tidegate.events import Event, SavepointRemoved, SavepointsChecked
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """One table's pinned bytes and oldest savepoint, by its last review."""
+    """One table's pinned bytes and oldest savepoint, as last measured."""
 
     size: int
     oldest: datetime | None
@@ -22,7 +22,7 @@ class _Pinned:
 
 @dataclass(slots=True)
 class PinnedFiles:
-    """The last review of each table that was seen."""
+    """The last measurement of each table that was seen."""
 
     patterns: Sequence[str]
     """From `[monitoring] tables`; a table counts for the first pattern that matches."""
@@ -30,14 +30,13 @@ class PinnedFiles:
 
     def take(self, event: Event) -> None:
         """Take the next outcome."""
-        if isinstance(event, SavepointCreated) and event.reviewed:
-            times = [savepoint.decided_at or savepoint.made_at for savepoint in event.savepoints]
-            self._tables[event.table] = _Pinned(event.pinned_bytes or 0, min(times, default=None))
+        if isinstance(event, SavepointsChecked) and event.pinned_bytes is not None:
+            self._tables[event.table] = _Pinned(event.pinned_bytes, event.oldest_at)
         elif isinstance(event, SavepointRemoved) and event.savepoints_left == 0:
             self._tables.pop(event.table, None)
 
     def export(self, metrics: Metrics) -> None:
-        """Set the gauges; a pattern without a reviewed table has no value."""
+        """Set the gauges; a pattern without a measured table has no value."""
         sizes, oldest = dict[str, int](), dict[str, float]()
         for table, pinned in self._tables.items():
             pattern = next(

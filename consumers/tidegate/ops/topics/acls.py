@@ -57,14 +57,12 @@ class Acl:
 def acls(
     prefix: str = DEFAULT_PREFIX,
     *,
-    callback_topic: str | None = None,
     principals: Mapping[Role, Sequence[str]] = _NONE,
 ) -> tuple[Acl, ...]:
     """The minimal rights of every role, in the order of the topics, without duplicates.
 
     Args:
         prefix: The prefix of the deployment's topics and groups.
-        callback_topic: The topic of Hudi's callbacks, which the bridges read.
         principals: Kafka's names of the principals, by role; by default `User:` and the role.
     """
     rights = [
@@ -72,7 +70,6 @@ def acls(
         *_watched(prefix),
         *_groups(prefix),
         *_transactions(prefix),
-        *(_reading(Role.BRIDGES, callback_topic) if callback_topic else ()),
     ]
     return tuple(
         replace(acl, principals=tuple(principals.get(Role(acl.role), (f"User:{acl.role}",))))

@@ -48,9 +48,9 @@ engine = "hudi"                          # Hudi's own procedure, for tables that
 
 [warehouse]
 roots = ["/lake", "s3://lake/tables"]    # no table outside of these is ever changed
-allow_untested_stores = true             # needed for roots that are not on a file system
-[warehouse.storage.s3]                   # fsspec's options, a table for each protocol
-endpoint_url = "http://minio:9000"
+[warehouse.stores."s3://lake"]           # a bucket; credentials come from boto3's own chain
+endpoint = "http://minio:9000"
+timeout = 60                             # seconds for a request and its answer
 
 [spark]
 min_items = 256                          # table work with at least this many items runs on Spark
@@ -124,6 +124,7 @@ traces = true                            # OpenTelemetry spans; OTEL_* variables
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -154,6 +155,7 @@ from tidegate.service.settings.security import SecuritySettings
 from tidegate.service.settings.services import ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
 from tidegate.signatures.keys import require_private
+from tidegate.storage import normalise
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -198,16 +200,53 @@ class TopicSettings(Section, frozen=True):
     """Copies of each partition; 3 in production."""
 
 
+class StoreSettings(Section, frozen=True):
+    """How a bucket is reached."""
+
+    endpoint: str | None = None
+    """The URL of the server; by default that of AWS."""
+    region: str | None = None
+    """By default that of the profile, else us-east-1."""
+    path_style: bool | None = None
+    """Whether the bucket is in the path. By default, if `endpoint` is set."""
+    profile: str | None = None
+    """A profile of the configuration of AWS."""
+    ca: str | None = None
+    """A file of PEM certificates that sign the server's own."""
+    timeout: float = Field(default=60.0, gt=0)
+    """Seconds for a request and its answer."""
+
+
 class WarehouseSettings(Section, frozen=True):
     """Where tables may be changed, and the options of their file systems."""
 
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
-    allow_untested_stores: bool = False
-    """Accept roots that are not on a local or mounted file system, with their known faults. Roots
-    on HDFS are refused all the same: mount it."""
+    stores: dict[str, StoreSettings] = Field(default_factory=dict)
+    """How buckets of S3 are reached, by their names: `[warehouse.stores."s3://lake"]`. Credentials
+    come from boto3's own chain: the environment, a profile, a web identity or the instance."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
-    """Options of fsspec's file systems, a table for each protocol."""
+    """Options of fsspec's file systems, a table for each protocol. Tables there are only read."""
+
+    @field_validator("stores")
+    @classmethod
+    def _are_buckets(cls, stores: dict[str, StoreSettings]) -> dict[str, StoreSettings]:
+        if not all(re.fullmatch(r"s3[an]?://[^/]+", place) for place in stores):
+            raise ValueError("a store is named by its bucket: s3://bucket")
+        return stores
+
+    @field_validator("storage")
+    @classmethod
+    def _is_not_s3(cls, storage: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if {"s3", "s3a", "s3n"} & storage.keys():
+            raise ValueError('the options of S3 are in [warehouse.stores."s3://bucket"]')
+        return storage
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The options of all stores, as `Storage` takes them."""
+        buckets = {normalise(place): store.model_dump() for place, store in self.stores.items()}
+        return {**self.storage, **buckets}
 
 
 class SparkSettings(Section, frozen=True):

@@ -57,7 +57,8 @@ def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
             meaning = meanings.get(attribute, "")
             yield Setting(section, name, _kind(field.annotation), _default(field), meaning)
         elif name not in SERVICES:  # each service has the limits of all
-            sections.append((name, inner, is_list))
+            is_named = get_origin(field.annotation) is dict
+            sections.append((f'{name}."NAME"' if is_named else name, inner, is_list))
     for name, inner, is_list in sections:
         # below a list of tables, a table is one of the last element
         dotted = f"{section.strip('[]')}.{name}" if section else name

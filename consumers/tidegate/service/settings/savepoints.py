@@ -13,9 +13,6 @@ from tidegate.events.savepoint_marks import PolicyName
 from tidegate.service.settings.section import Duration, Section
 
 FOREVER: Final = "forever"
-_MAX_COUNT: Final = 100
-_MOST: Final = 900
-"""The highest limit of a policy's savepoints on one table; the policy's state holds a thousand."""
 _EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'
 
 
@@ -70,14 +67,16 @@ class SavepointRule(Section, frozen=True):
     """A shell pattern of the tables, as catalog.database.table."""
     policy: PolicyName = "default"
     """The policy's name. Its savepoints carry it, and the policy removes only those."""
+    adopts: tuple[PolicyName, ...] = ()
+    """Earlier names of this policy: it keeps and removes their savepoints as its own."""
     when: Literal["every_commit", "on_request"] | None = None
     """Short for `every_commit = {}`; or that there are savepoints on request only."""
     lifetime: Lifetime | None = None
     """The lifetime of tiers that have neither `keep` nor a lifetime of their own."""
     max_count: int | None = Field(default=None, ge=1)
-    """Savepoints of the policy on one table; by default 100, or as many as the tiers keep.
+    """The most savepoints that the policy has on one table; by default there is no limit.
 
-    Above it, the oldest are removed first. There is no maximum if a tier has the lifetime forever.
+    Above it no savepoint is made, and a CommitFlagged outcome names the commit. None is removed.
     """
     min_gap: Duration | None = Field(default=None, ge=timedelta(0))
     """The shortest time between two savepoints of the policy, except before and after operations.
@@ -114,13 +113,6 @@ class SavepointRule(Section, frozen=True):
         if self.when == "every_commit":
             found["every_commit"] = TierSettings()
         return {name: self._completed(tier) for name, tier in found.items() if tier is not None}
-
-    def maximum(self) -> int | None:
-        """The maximum number of savepoints; None: no maximum."""
-        tiers = self.tiers().values()
-        if any(tier.lifetime == FOREVER for tier in tiers):
-            return None
-        return self.max_count or max(_MAX_COUNT, sum(tier.keep or 1 for tier in tiers))
 
     def _completed(self, tier: TierSettings) -> TierSettings:
         if tier.keep is not None or tier.lifetime is not None:
@@ -164,9 +156,6 @@ class SavepointRule(Section, frozen=True):
                 return f'{name}: keep = {tier.keep} and lifetime = "forever" contradict each other'
             if tier.lifetime == timedelta(0):
                 return f"{name}: a lifetime of nothing"
-        forever = [name for name, tier in tiers.items() if tier.lifetime == FOREVER]
-        if forever and self.max_count is not None:
-            return f"max_count contradicts {', '.join(forever)}, kept forever"
         if self.lifetime is not None and all(
             tier.lifetime != self.lifetime for tier in tiers.values()
         ):
@@ -175,11 +164,6 @@ class SavepointRule(Section, frozen=True):
 
     def _counts(self) -> str | None:
         tiers, most = self.tiers(), self.max_count
-        if tiers and (self.maximum() or 0) > _MOST:
-            return (
-                f"{self.maximum()} savepoints of a table are more than {_MOST}: each is read by"
-                " every clean of Hudi. Give the tiers less to keep, or lifetimes and a max_count"
-            )
         if most is None:
             return None
         if most < len(tiers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.tables.hudi.opening import claim_table, open_table
 from tidegate.tables.hudi.outcome_store import OutcomeStore, remove_before
-from tidegate.tables.hudi.timeline_writer import TimelineWriter, with_checksum
+from tidegate.tables.hudi.timeline_writer import TimelineWriter
 
 __all__ = [
     "OutcomeStore",
@@ -12,5 +12,4 @@ __all__ = [
     "claim_table",
     "open_table",
     "remove_before",
-    "with_checksum",
 ]

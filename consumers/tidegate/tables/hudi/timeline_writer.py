@@ -8,19 +8,7 @@ from datetime import datetime
 
 from tidegate.hudi import Instant, InstantState, next_instant
 from tidegate.hudi_reader import HudiTable
-from tidegate.storage import join
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
-
-
-def with_checksum(location: str) -> list[str]:
-    """The files to remove: on a local disk, Hadoop's checksum file, and then the file itself.
-
-    The file comes last, so that a repeated removal after an interruption still finds both.
-    """
-    if "://" in location:
-        return [location]
-    folder, name = location.rsplit("/", 1)
-    return [join(folder, f".{name}.crc"), location]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +50,4 @@ class TimelineWriter:
     def remove(self, instants: Iterable[Instant]) -> None:
         """Remove the files of instants, with Hadoop's checksums."""
         paths = [self.table.path_of(instant) for instant in instants]
-        self.warehouse.remove_files([file for path in paths for file in with_checksum(path)])
+        self.warehouse.remove_files(paths, checksums=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate.tables.warehouse.changes import MayGo, OpenFolder
 from tidegate.tables.warehouse.moves import Moves
-from tidegate.tables.warehouse.open_folder import MayGo, OpenFolder
 from tidegate.tables.warehouse.roots import WarehouseRoots
 from tidegate.tables.warehouse.writer import AlreadyExists, Warehouse
 

@@ -12,14 +12,17 @@ import re
 import stat
 import uuid
 from collections.abc import Generator, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from typing import IO, Final
 
 from tidegate.errors import TransientError
+from tidegate.storage.file_info import FileInfo, Version
 from tidegate.storage.local import (
     MAX_DEPTH,
     LocalPath,
     TooDeep,
+    entry_in,
     located,
     open_below,
     opened_directory,
@@ -43,10 +46,16 @@ def create_file(path: LocalPath, content: bytes) -> None:
         _create(directory, path.name, content)
 
 
-def replace_file(path: LocalPath, content: bytes) -> None:
-    """Replace or create a file atomically; remove its Hadoop checksum (`.name.crc`) first.
+def replace_file(path: LocalPath, content: bytes, if_version: Version) -> None:
+    """Replace a file atomically, or create it; remove its Hadoop checksum (`.name.crc`) first.
+
+    Args:
+        path: The file.
+        content: Its new content.
+        if_version: The version to replace; None: any, or none.
 
     Raises:
+        FileExistsError: it has another version, or is gone. This is checked right before.
         TransientError: other processes keep replacing it.
     """
     with located(path), opened_directory(path.parent) as directory:
@@ -54,6 +63,8 @@ def replace_file(path: LocalPath, content: bytes) -> None:
             refuse_link(path)
         for _ in range(_ATTEMPTS):
             with _draft(directory, path.name, content) as draft:
+                if if_version is not None and _version(directory, path) != if_version:
+                    raise FileExistsError(errno.EEXIST, "it was replaced meanwhile", str(path))
                 with suppress(FileNotFoundError):
                     os.unlink(f".{path.name}.crc", dir_fd=directory)
                 try:
@@ -88,6 +99,17 @@ def present(folder: LocalPath, names: Iterable[str], at_most: int) -> set[str] |
     except (FileNotFoundError, NotADirectoryError):  # then none of them exists
         return set()
     return found
+
+
+def remove_entries(folder: LocalPath, entries: Iterable[FileInfo]) -> int:
+    """Remove files of one directory that still have the listed version; return how many."""
+    removed = 0
+    missing = suppress(FileNotFoundError, NotADirectoryError)
+    with missing, located(folder), opened_directory(folder) as directory:
+        for entry in entries:
+            if _version(directory, folder.child(entry.name)) == entry.version:
+                removed += _remove_file(directory, entry.name, folder)
+    return removed
 
 
 def remove_names(folder: LocalPath, names: Iterable[str], *, are_files: bool = False) -> int:
@@ -147,7 +169,9 @@ def remove_tree(path: LocalPath) -> None:
         return
 
 
-def _remove(parent: int, path: LocalPath, device: int) -> None:
+def _remove(
+    parent: int, path: LocalPath, device: int, only: AbstractSet[str] | None = None
+) -> None:
     """Remove the last name of `path` (file, link or directory) from the open directory `parent`."""
     for attempt in range(_ATTEMPTS):
         try:
@@ -163,7 +187,7 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
         try:
             if os.fstat(directory).st_dev != device:
                 raise OSError(errno.EXDEV, "another file system is mounted here", str(path))
-            empty_directory(directory, path, device)
+            empty_directory(directory, path, device, only)
         finally:
             os.close(directory)
         try:
@@ -171,6 +195,8 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
         except FileNotFoundError:
             return
         except OSError as error:
+            if only is not None and error.errno == errno.ENOTEMPTY:
+                return
             # not empty: another process writes into it; not a directory: replaced by a link
             if error.errno not in {errno.ENOTEMPTY, errno.ENOTDIR} or attempt == _ATTEMPTS - 1:
                 raise
@@ -178,8 +204,12 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
             return
 
 
-def empty_directory(directory: int, path: LocalPath, device: int) -> None:
+def empty_directory(
+    directory: int, path: LocalPath, device: int, only: AbstractSet[str] | None = None
+) -> None:
     """Remove everything in an open directory of a device. Links in it are removed, not followed.
+
+    With `only`, the files at other paths stay, and the directories that contain them.
 
     Raises:
         TooDeep: directories are nested deeper than MAX_DEPTH.
@@ -191,7 +221,9 @@ def empty_directory(directory: int, path: LocalPath, device: int) -> None:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:
         if is_directory:
-            _remove(directory, LocalPath(path.root, (*path.names, name)), device)
+            _remove(directory, path.child(name), device, only)
+            continue
+        if only is not None and f"{path}/{name}" not in only:
             continue
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
@@ -214,6 +246,13 @@ def _made_directory(path: LocalPath) -> Generator[int]:
         yield here
     finally:
         os.close(here)
+
+
+def _version(directory: int, path: LocalPath) -> Version:
+    try:
+        return entry_in(directory, path).version
+    except FileNotFoundError:
+        return None
 
 
 def _is_link(directory: int, name: str) -> bool:

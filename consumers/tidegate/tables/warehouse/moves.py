@@ -19,7 +19,7 @@ from tidegate.storage.local import (
     opened_directory,
     walk_open,
 )
-from tidegate.tables.warehouse.open_folder import MayGo
+from tidegate.tables.warehouse.changes import MayGo
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""List and remove directories of one parent, each only if its files are as expected.
+"""List and remove local directories of one parent, if their files are as expected.
 
 The parent is opened once. If it is moved or replaced meanwhile, the names still refer to the
 directory that was opened.
@@ -8,42 +8,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from tidegate.storage import FileInfo, Storage
+from tidegate.storage import FileInfo
 from tidegate.storage.local import LocalPath, naming, open_below, walk_open
+from tidegate.tables.warehouse.changes import MayGo
 from tidegate.tables.warehouse.local_files import empty_directory
-from tidegate.tables.warehouse.remote_files import RemoteFiles
 
 _ATTEMPTS: Final = 10
 _LAST: Final = _ATTEMPTS - 1
-
-MayGo = Callable[[Sequence[FileInfo]], bool]
-"""Decides from all files below a directory whether it may be removed."""
-
-
-class OpenFolder(Protocol):
-    """A directory of a warehouse while directories in it are removed."""
-
-    def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """List all files below one of its directories; None if that does not exist."""
-        ...
-
-    def remove_if(self, name: str, may_go: MayGo) -> bool:
-        """Remove one of its directories with everything below, if `may_go` accepts the files.
-
-        Returns:
-            Whether it is gone; also True if there was no such directory.
-
-        Raises:
-            ReachedByLink, ConfinementError: it is a link.
-            TooDeep: directories are nested deeper than MAX_DEPTH.
-            OSError: something can't be removed; EXDEV for a mounted file system.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +84,7 @@ class LocalFolder:
             return False
         try:
             if is_repeat:
-                empty_directory(directory, path, self.device)
+                empty_directory(directory, path, self.device, {file.path for file in found})
             else:
                 _unlink(directory, found, len(str(path)) + 1)
         except OSError as error:
@@ -122,29 +98,3 @@ def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
         if len(file.path) == above + len(file.name):
             with suppress(FileNotFoundError):
                 os.unlink(file.name, dir_fd=directory)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteFolder:
-    """A remote directory: a store has no descriptors, so every call uses the full path."""
-
-    storage: Storage
-    location: str
-
-    def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """See `OpenFolder`."""
-        found = RemoteFiles(self.storage).tree(f"{self.location}/{name}")
-        return None if found is None else found.files
-
-    def remove_if(self, name: str, may_go: MayGo) -> bool:
-        """See `OpenFolder`. Removes exactly the listed entries.
-
-        What another process writes after the listing stays, and the directory is not gone. A store
-        can't refuse the removal of a listed file that was replaced since, so such a file goes.
-        """
-        remote = RemoteFiles(self.storage)
-        location = f"{self.location}/{name}"
-        found = remote.tree(location)
-        if found is None:
-            return True
-        return may_go(found.files) and not remote.remove(location, found)

@@ -8,6 +8,7 @@ from typing import Self
 from tidegate.errors import ConfigError, ConfinementError, FormatError
 from tidegate.storage import is_below, local_path, normalise
 from tidegate.storage.local import LocalPath, check_no_link
+from tidegate.storage.locations import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,6 @@ class WarehouseRoots:
             ConfinementError: it is outside the roots, by its name or through a link.
         """
         where = self.below(location)
-        if "://" not in where:
+        if not place_of(where):
             check_no_link(LocalPath.below(where, self.roots))
         return where

@@ -8,6 +8,7 @@ from glob import escape
 
 from tidegate.errors import FormatError
 from tidegate.storage import local_path, normalise
+from tidegate.storage.locations import place_of
 
 _WILD = frozenset("*?[")
 
@@ -31,7 +32,7 @@ def every_spelling(directories: Iterable[str], roots: Iterable[str] = ()) -> tup
         names = pattern.split("/") if pattern != "/" else [""]
         plain = next((n for n, name in enumerate(names) if _WILD & set(name)), len(names))
         fixed = "/".join(names[:plain]) or "/"
-        resolved = fixed if "://" in pattern else local_path(fixed) or fixed
+        resolved = fixed if place_of(pattern) else local_path(fixed) or fixed
         found[pattern] = None
         found["/".join([escape(resolved.rstrip("/")), *names[plain:]])] = None
         for root, real in known:

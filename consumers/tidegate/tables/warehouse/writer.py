@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, Final, NamedTuple, cast
 
-from tidegate.errors import ConfinementError, PermanentError, TidegateError
-from tidegate.storage import NotFound, ParallelMap, Storage
-from tidegate.storage.local import LocalPath, hold_directory, opened_directory
-from tidegate.tables.warehouse import local_files
-from tidegate.tables.warehouse.moves import Moves, remove_if_empty, same_device
-from tidegate.tables.warehouse.open_folder import LocalFolder, OpenFolder, RemoteFolder
-from tidegate.tables.warehouse.remote_files import RemoteFiles
+from tidegate.errors import ConfigError, ConfinementError, TidegateError
+from tidegate.storage import FileInfo, ParallelMap, Storage
+from tidegate.storage.file_info import Version
+from tidegate.storage.locations import place_of
+from tidegate.tables.warehouse.changes import Changes, OpenFolder
+from tidegate.tables.warehouse.local_changes import LocalChanges
+from tidegate.tables.warehouse.moves import Moves
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
 FILES_PER_TASK: Final = 1000
 """Maximum of files that one task of a parallel removal removes."""
-_WORTH_A_LISTING: Final = 64
-"""From this number of files on, one listing is faster than a check of every file."""
-_ENTRIES_PER_NAME: Final = 4
-"""A listing with more entries per file than this is slower than a check of every file."""
 
 
 class _Removal(NamedTuple):
@@ -34,7 +29,7 @@ class _Removal(NamedTuple):
 
 
 class AlreadyExists(TidegateError):  # noqa: N818 - an expected result, not a failure
-    """Another process created this file first. The catcher reads it and decides."""
+    """Another process created or replaced this file first. The catcher reads it and decides."""
 
 
 class Warehouse(Storage):
@@ -43,13 +38,13 @@ class Warehouse(Storage):
     On local and mounted file systems, every call walks from the root by directory descriptors and
     follows no symbolic link below it. A link on the way is an error, even if it appears during the
     call. Links themselves are never changed, except inside a removed tree. Object stores have no
-    links; for HDFS see `Storage`. Removing a missing file succeeds, so every call may be repeated.
+    links. Removing a missing file succeeds, so every call may be repeated.
     """
 
     def __init__(
         self, roots: WarehouseRoots, options: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Take the roots, and fsspec's options by protocol."""
+        """Take the roots, and the options of their stores as `Storage` does."""
         super().__init__(options, roots.roots)
         self.roots = roots
 
@@ -61,42 +56,66 @@ class Warehouse(Storage):
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the roots.
         """
-        where = self.roots.below(location)
+        store, where = self._below(location)
         try:
-            if "://" in where:
-                RemoteFiles(self).create(where, content)
-            else:
-                local_files.create_file(self._local(where), content)
+            store.create(where, content)
         except FileExistsError as error:
             raise AlreadyExists(location) from error
 
-    def replace(self, location: str, content: bytes) -> None:
+    def replace(self, location: str, content: bytes, if_version: Version = None) -> None:
         """Replace or create a file atomically: a reader sees either the old or the new content.
 
         Removes Hadoop's checksum next to it (`.name.crc`), which would not match the new content.
 
+        Args:
+            location: The file.
+            content: Its new content.
+            if_version: The version to replace; None: any, or none.
+
         Raises:
+            AlreadyExists: it has another version than `if_version`, or is gone.
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the roots.
         """
-        where = self.roots.below(location)
-        if "://" not in where:
-            local_files.replace_file(self._local(where), content)
-            return
-        RemoteFiles(self).replace(where, content)
+        store, where = self._below(location)
+        try:
+            store.replace(where, content, if_version)
+        except FileExistsError as error:
+            raise AlreadyExists(location) from error
 
-    def remove_files(self, locations: Iterable[str]) -> int:
+    def remove_entries(self, entries: Sequence[FileInfo]) -> int:
+        """Remove files of one directory that a listing showed; return how many.
+
+        A file whose name another file took meanwhile stays, unless the store can't tell: see
+        `Changes.remove`.
+
+        Raises:
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: a file is outside the roots; nothing was removed.
+        """
+        stores = {self._below(entry.path)[0] for entry in entries}
+        return sum(store.remove(entries) for store in stores)
+
+    def remove_files(self, locations: Iterable[str], *, checksums: bool = False) -> int:
         """Remove files; return how many existed.
 
         Local files are removed directory by directory, each opened once, in the given order within
         a directory.
+
+        Args:
+            locations: The files.
+            checksums: Whether to remove Hadoop's checksum (`.name.crc`) before each of them, so
+                that a repeated removal after an interruption still finds both.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: a file is outside the roots; nothing was removed.
         """
         folders = self._by_folder(locations)
-        return sum(self.remove_names(folder, names) for folder, names in folders.items())
+        return sum(
+            self.remove_names(folder, self._with_checksums(folder, names) if checksums else names)
+            for folder, names in folders.items()
+        )
 
     def remove_with_checksums(
         self, folders: Mapping[str, Sequence[str]], parallel_map: ParallelMap
@@ -122,14 +141,16 @@ class Warehouse(Storage):
         left = 0
         for folder, names in checked.items():
             # a directory with several tasks is listed once for all of them
-            present = self._present(folder, names) if len(names) > FILES_PER_TASK else None
+            is_split = len(names) > FILES_PER_TASK
+            present = self._changes(folder).present(folder, names) if is_split else None
             for start in range(0, len(names), FILES_PER_TASK):
                 batch = names[start : start + FILES_PER_TASK]
                 if len(batch) > left:
                     tasks.append([])
                     left = FILES_PER_TASK
                 is_listed = present is not None
-                batch = batch if present is None else _with_checksums(batch, present)
+                if present is not None:
+                    batch = self._with_checksums(folder, batch, present)
                 tasks[-1].append(_Removal(folder, batch, is_listed))
                 left -= len(batch)
         return sum(parallel_map.map(self._remove_all, tasks))
@@ -146,25 +167,26 @@ class Warehouse(Storage):
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: a name is a link to a location outside.
         """
-        if "://" in folder:
-            return RemoteFiles(self).remove_names(folder, names)
-        return local_files.remove_names(self._local(folder), names, are_files=are_files)
+        return self._changes(folder).remove_names(folder, names, are_files=are_files)
 
     def _remove_all(self, removals: Iterable[_Removal]) -> int:
         removed = 0
         for folder, names, is_listed in removals:
-            present = None if is_listed else self._present(folder, names)
-            if not is_listed and "://" not in folder:
-                names = _with_checksums(names, present)  # noqa: PLW2901
+            present = None if is_listed else self._changes(folder).present(folder, names)
+            if not is_listed:
+                names = self._with_checksums(folder, names, present)  # noqa: PLW2901
             are_files = is_listed or present is not None
             removed += self.remove_names(folder, names, are_files=are_files)
         return removed
 
-    def _present(self, folder: str, names: Sequence[str]) -> AbstractSet[str] | None:
-        """The existing ones of many local files and checksums; None: check every file instead."""
-        if "://" in folder or len(names) < _WORTH_A_LISTING:
-            return None
-        return local_files.present(self._local(folder), names, _ENTRIES_PER_NAME * len(names))
+    def _with_checksums(
+        self, folder: str, names: Iterable[str], present: AbstractSet[str] | None = None
+    ) -> list[str]:
+        """Every file after its checksum, if there are any; with `present`, only existing ones."""
+        if not self._changes(folder).can.checksums:
+            return list(names)
+        pairs = (file for name in names for file in (f".{name}.crc", name))
+        return list(pairs) if present is None else [pair for pair in pairs if pair in present]
 
     def _folder_of(self, folder: str, names: Iterable[str]) -> str:
         """The normalised directory of files, after a check that all names are plain file names."""
@@ -181,14 +203,10 @@ class Warehouse(Storage):
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the roots.
         """
-        where = self.roots.below(location)
-        if "://" not in where:
-            local_files.remove_tree(self._local(where))
-            return
-        RemoteFiles(self).remove_tree(where)
+        store, where = self._below(location)
+        store.remove_tree(where)
 
-    @contextmanager
-    def opened(self, location: str) -> Generator[OpenFolder]:
+    def opened(self, location: str) -> AbstractContextManager[OpenFolder]:
         """Open a directory, to remove directories in it.
 
         Raises:
@@ -196,23 +214,11 @@ class Warehouse(Storage):
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the roots.
         """
-        where = self.roots.below(location)
-        if "://" in where:
-            yield RemoteFolder(self, where)
-            return
-        path = self._local(where)
-        try:
-            directory = hold_directory(path)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFound(location) from error
-        try:
-            yield LocalFolder(directory, path, os.fstat(directory).st_dev)
-        finally:
-            os.close(directory)
+        store, where = self._below(location)
+        return store.opened(where)
 
-    @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
-        """Open two local directories, to move directories from the first to the second.
+    def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
+        """Open two directories of one place, to move directories from the first to the second.
 
         Raises:
             NotFound: one of them does not exist.
@@ -221,30 +227,48 @@ class Warehouse(Storage):
             PermanentError: a directory is on an object store, which can't rename.
             OSError: EXDEV: they are on different file systems.
         """
-        paths = [self._to_rename(location) for location in (source, target)]
-        with ExitStack() as opened:
-            try:
-                here, there = (opened.enter_context(opened_directory(path)) for path in paths)
-            except (FileNotFoundError, NotADirectoryError) as error:
-                raise NotFound(str(error)) from error
-            same_device(here, there, paths[1])
-            yield Moves(here, paths[0], there, paths[1])
+        store, where = self._below(source)
+        return store.moving(where, self.roots.below(target))
 
     def remove_if_empty(self, location: str) -> bool:
-        """Remove a local directory if it is empty; return whether it is gone.
+        """Remove a directory if it is empty; return whether it is gone.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the roots.
             PermanentError: it is on an object store, which has no directories.
         """
-        return remove_if_empty(self._to_rename(location))
+        store, where = self._below(location)
+        return store.remove_if_empty(where)
 
-    def _to_rename(self, location: str) -> LocalPath:
+    def limits(self, location: str) -> Sequence[str]:
+        """What the place of a location can't do, found out by trying; sentences for people."""
+        return self._below(location)[0].limits()
+
+    def _below(self, location: str) -> tuple[Changes, str]:
+        """The store of a location below a root, and the normalised location."""
         where = self.roots.below(location)
-        if "://" in where:
-            raise PermanentError(f"{location} is on an object store, which has no atomic rename")
-        return self._local(where)
+        return self._changes(where), where
+
+    def _changes(self, where: str) -> Changes:
+        return cast("Changes", self._at(where))
+
+    def _open(self, place: str) -> Changes:
+        """A store of a place, which `_at` keeps.
+
+        Raises:
+            ConfigError: no table is changed there.
+        """
+        if not place:
+            return LocalChanges(self.confined_to)
+        scheme, _, authority = place.partition("://")
+        if scheme != "s3":
+            raise ConfigError(f"{place}: Tidegate changes tables on file systems and on S3 only")
+        from tidegate.storage.s3 import S3Options  # noqa: PLC0415 - its clients are an extra
+        from tidegate.tables.warehouse.s3_files import S3Changes  # noqa: PLC0415
+
+        root = next(root for root in self.confined_to if place_of(root) == place)
+        return S3Changes(authority, S3Options(**self.options.get(place, {})), root)
 
     def _by_folder(self, locations: Iterable[str]) -> dict[str, list[str]]:
         """Check every location by name; return the names by normalised directory.
@@ -264,9 +288,3 @@ class Warehouse(Storage):
                 name = last
             folders.setdefault(folder, []).append(name)
         return folders
-
-
-def _with_checksums(names: Iterable[str], present: AbstractSet[str] | None) -> list[str]:
-    """Every file after its checksum; with `present`, only the existing ones."""
-    pairs = (file for name in names for file in (f".{name}.crc", name))
-    return list(pairs) if present is None else [pair for pair in pairs if pair in present]

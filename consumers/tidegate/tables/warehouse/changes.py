@@ -1,0 +1,112 @@
+"""One interface to change the files of every place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.storage import FileInfo
+from tidegate.storage.file_info import Version
+from tidegate.storage.store import Store
+
+if TYPE_CHECKING:
+    from tidegate.tables.warehouse.moves import Moves
+
+MayGo = Callable[[Sequence[FileInfo]], bool]
+"""Decides from all files below a directory whether it may be removed or moved."""
+
+
+class OpenFolder(Protocol):
+    """A directory of a warehouse while directories in it are removed."""
+
+    def files_below(self, name: str) -> Sequence[FileInfo] | None:
+        """List all files below one of its directories; None if that does not exist."""
+        ...
+
+    def remove_if(self, name: str, may_go: MayGo) -> bool:
+        """Remove one of its directories, if `may_go` accepts the files.
+
+        Only files that `may_go` saw are removed. If other files appear meanwhile, it is asked
+        again, or the directory is left.
+
+        Returns:
+            Whether it is gone; also True if there was no such directory.
+
+        Raises:
+            ReachedByLink, ConfinementError: it is a link.
+            TooDeep: directories are nested deeper than MAX_DEPTH.
+            OSError: something can't be removed; EXDEV for a mounted file system.
+        """
+        ...
+
+
+class Changes(Store):
+    """Changes the files of one place. The caller has checked that locations are below a root.
+
+    Removing a missing file succeeds. What is removed is exactly what was listed or named: a file
+    that another process writes meanwhile stays.
+    """
+
+    @abstractmethod
+    def create(self, location: str, content: bytes) -> None:
+        """Create a file, never over an existing one; also where the first answer is lost.
+
+        Raises:
+            FileExistsError: another process created it.
+        """
+
+    @abstractmethod
+    def replace(self, location: str, content: bytes, if_version: Version) -> None:
+        """Replace a file, or create it if `if_version` is None.
+
+        Raises:
+            FileExistsError: it has another version by now, or is gone.
+        """
+
+    @abstractmethod
+    def remove(self, entries: Sequence[FileInfo]) -> int:
+        """Remove files that were listed; return how many.
+
+        A file whose name another file took meanwhile is left where the place can tell: on local
+        file systems, and on S3 where the server honours conditions.
+
+        Raises:
+            TransientError: a file is still there.
+            OSError: the store refuses a removal.
+        """
+
+    @abstractmethod
+    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool) -> int:
+        """Remove files of one directory, in this order; return how many existed."""
+
+    @abstractmethod
+    def remove_tree(self, location: str) -> None:
+        """Remove a file, or a directory and everything below it."""
+
+    @abstractmethod
+    def remove_if_empty(self, location: str) -> bool:
+        """Remove a directory if it is empty; return whether it is gone."""
+
+    @abstractmethod
+    def opened(self, location: str) -> AbstractContextManager[OpenFolder]:
+        """Open a directory, to remove directories in it."""
+
+    @abstractmethod
+    def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
+        """Open two directories, to move directories from the first to the second.
+
+        Raises:
+            PermanentError: this place can't rename.
+        """
+
+    def present(self, folder: str, names: Sequence[str]) -> AbstractSet[str] | None:
+        """The existing ones of many files and checksums, if one listing is faster; else None."""
+        del folder, names
+        return None
+
+    def limits(self) -> Sequence[str]:
+        """What this place can't do, found out by trying; sentences for people."""
+        return ()

@@ -1,0 +1,71 @@
+"""Read local and mounted file systems, without following a link below a root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tidegate.storage.batches import map_batches
+from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.local import (
+    LocalPath,
+    entry_of,
+    list_directory,
+    list_names,
+    read_end,
+    read_file,
+)
+from tidegate.storage.local_listings import files_of_each, named_entries
+from tidegate.storage.parallel import ParallelMap
+from tidegate.storage.store import Capabilities, Store
+
+
+class LocalStore(Store):
+    """Opens every directory relative to its parent, from the innermost of `roots` that has it.
+
+    Without roots, links are followed as the operating system does.
+    """
+
+    can = Capabilities(renames=True, links=True, checksums=True, is_remote=False)
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        """Take the normalised roots."""
+        self.roots = tuple(roots)
+
+    def children(self, location: str) -> Sequence[FileInfo]:
+        """See `Store`."""
+        return list_directory(self.path(location))
+
+    def names(self, location: str) -> Sequence[str]:
+        """See `Store`. Needs no stat per child."""
+        return list_names(self.path(location))
+
+    def kinds(self, location: str) -> Sequence[NamedEntry]:
+        """See `Store`. Needs no system call per child."""
+        return named_entries(self.path(location))
+
+    def entry(self, location: str) -> FileInfo:
+        """See `Store`."""
+        return entry_of(self._file(location))
+
+    def trees(
+        self, location: str, names: Sequence[str], parallel_map: ParallelMap
+    ) -> Sequence[tuple[FileRow, ...] | None]:
+        """See `Store`. The parent is opened once for many directories."""
+        return map_batches(partial(files_of_each, self.path(location)), names, parallel_map)
+
+    def read(self, location: str, limit: int) -> bytes:
+        """See `Store`."""
+        return read_file(self._file(location), limit, follow=not self.roots)
+
+    def read_end(self, location: str, count: int) -> bytes:
+        """See `Store`."""
+        return read_end(self._file(location), count)
+
+    def path(self, location: str) -> LocalPath:
+        """A location as a root and the names below it."""
+        return LocalPath.below(location, self.roots or (location,))
+
+    def _file(self, location: str) -> LocalPath:
+        folder = location.rsplit("/", 1)[0] or "/"
+        return LocalPath.below(location, self.roots or (folder,))

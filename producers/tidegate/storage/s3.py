@@ -1,0 +1,280 @@
+"""Read S3 through two clients: obstore is fast, and boto3 can name every key.
+
+obstore lists 20,000 keys in less than a tenth of boto3's CPU time, but it shows the marker of a
+directory (`d/`) as an empty file `d`, and fails at keys that name no path (`a//b`, control
+characters). So a listing with such a key, or with an empty file, is made again by boto3.
+Credentials come from boto3's chain: environment, profile, web identity, instance.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import boto3
+import obstore
+from botocore.config import Config
+from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.exceptions import InvalidPathError
+from obstore.store import S3Store as Objects
+
+from tidegate.errors import FormatError
+from tidegate.storage.file_info import FileInfo
+from tidegate.storage.local import MAX_DEPTH, TooDeep
+from tidegate.storage.store import Store
+from tidegate.storage.store_errors import store_errors
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config
+
+_PAGE: Final = 1000
+_MS: Final = 1000
+_CONNECT: Final = 5.0
+"""Seconds until a connection must be there. Inside a data centre it takes milliseconds."""
+_ATTEMPTS: Final = 7
+_STRAY: Final = frozenset({"", ".", ".."})
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """How a bucket is reached. Secrets are not among them: they come from boto3's chain."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    """None: for an endpoint of your own, yes."""
+    profile: str | None = None
+    ca: str | None = None
+    """A file of PEM certificates."""
+    timeout: float = 60.0
+    """Seconds for a request and its answer."""
+
+
+class Clients(NamedTuple):
+    """The two clients of a bucket."""
+
+    objects: Objects
+    boto: Any
+
+
+class S3Store(Store):
+    """Reads one bucket."""
+
+    def __init__(self, bucket: str, options: S3Options) -> None:
+        """Take the bucket; nothing connects until the first call."""
+        self.bucket, self.options = bucket, options
+        self._place = f"s3://{bucket}/"
+
+    def children(self, location: str) -> Sequence[FileInfo]:
+        """See `Store`. A prefix with no key below does not exist.
+
+        Raises:
+            FormatError: a key has an empty name there (`a//b`).
+        """
+        prefix = self.prefix(location)
+        with store_errors(location):
+            found = _delimited(self.clients, prefix)
+            if found is None:
+                found = self._keys(prefix, "/")
+        own = prefix.removesuffix("/")
+        children = [self._info(prefix, *row) for row in found if row[0].removesuffix("/") != own]
+        if not found:
+            raise FileNotFoundError(location)
+        return children
+
+    def entry(self, location: str) -> FileInfo:
+        """See `Store`. Sees files only: an object store has no directories."""
+        key, objects = self.key(location), self.clients.objects
+        with store_errors(location):
+            try:
+                found = obstore.head(objects, key)
+            except FileNotFoundError:
+                # an answer to HEAD has no text: it is the same if the bucket is missing
+                next(obstore.list(objects, key), None)
+                raise
+        return self._info("", key, found["size"], found["last_modified"], found["e_tag"])
+
+    def tree(self, location: str) -> Iterator[FileInfo]:
+        """See `Store`, but sorted by path: a bucket is listed flat, which takes few requests."""
+        return (entry for entry in self.entries(location) if not entry.is_dir)
+
+    def entries(self, location: str) -> list[FileInfo]:
+        """Everything below a directory, sorted by path: files, and the markers of directories.
+
+        The path of a marker ends in a slash.
+
+        Raises:
+            FormatError: a key has an empty name there (`a//b`).
+            TooDeep: directories are nested deeper than MAX_DEPTH.
+        """
+        prefix = self.prefix(location)
+        with store_errors(location):
+            found = _flat(self.clients, prefix)
+            if found is None:
+                found = self._keys(prefix)
+        if not found:
+            raise FileNotFoundError(location)
+        return sorted((self._info(prefix, *row) for row in found), key=lambda entry: entry.path)
+
+    def read(self, location: str, limit: int) -> bytes:
+        """See `Store`."""
+        with store_errors(location):
+            answer = obstore.get(self.clients.objects, self.key(location))
+            if answer.meta["size"] > limit:
+                raise FormatError(f"{location} is larger than the limit of {limit} bytes")
+            return bytes(answer.bytes())
+
+    def read_end(self, location: str, count: int) -> bytes:
+        """See `Store`."""
+        with store_errors(location):
+            answer = obstore.get(
+                self.clients.objects, self.key(location), options={"range": {"suffix": count}}
+            )
+            return bytes(answer.bytes())
+
+    @property
+    def clients(self) -> Clients:
+        """The clients, shared by all stores of a process: they keep connections."""
+        return clients_of(self.bucket, self.options)
+
+    def key(self, location: str) -> str:
+        """The key of a location."""
+        return location[len(self._place) :]
+
+    def prefix(self, location: str) -> str:
+        """What the keys below a directory start with."""
+        key = self.key(location)
+        return key and f"{key}/"
+
+    def _keys(self, prefix: str, delimiter: str = "") -> list[_Row]:
+        """List by boto3, which tells a marker from a file and names any key."""
+        pages = self.clients.boto.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix, Delimiter=delimiter
+        )
+        found: list[_Row] = []
+        for page in pages:
+            found += [
+                (str(o["Key"]), int(o["Size"]), o["LastModified"], o["ETag"])
+                for o in page.get("Contents", ())
+            ]
+            found += [(str(p["Prefix"]), 0, None, None) for p in page.get("CommonPrefixes", ())]
+        return found
+
+    def _info(
+        self, prefix: str, key: str, size: int, modified: datetime | None, e_tag: str | None
+    ) -> FileInfo:
+        below = key[len(prefix) :]
+        names = below.removesuffix("/").split("/")
+        if below and _STRAY.intersection(names):
+            raise FormatError(
+                f"{self._place}{prefix} has a key with an empty name, or one of dots, which no"
+                f" path can name: {key!r}"
+            )
+        if len(names) > MAX_DEPTH:
+            raise TooDeep(f"{self._place}{key} is nested deeper than {MAX_DEPTH} directories")
+        ms = int(modified.timestamp() * _MS) if modified else 0
+        is_dir = key.endswith("/")
+        # the prefix of a listing is a directory like all others; a marker's key keeps its slash
+        path = self._place + (key if modified or not is_dir else key.removesuffix("/"))
+        return FileInfo(names[-1], path, is_dir, size, ms, version=e_tag)
+
+
+_Row = tuple[str, int, datetime | None, str | None]
+"""Key, size in bytes, modification time, ETag. The last two are None for a prefix."""
+
+
+def _flat(clients: Clients, prefix: str) -> list[_Row] | None:
+    """List all keys by obstore; None if it can't tell what some of them are."""
+    own = prefix.removesuffix("/")
+    found: list[_Row] = []
+    try:
+        for page in obstore.list(clients.objects, prefix or None, chunk_size=_PAGE):
+            for entry in page:
+                key, size = entry["path"], entry["size"]
+                if key == own:  # of the keys below a prefix, only its own marker
+                    key = prefix
+                elif not size:
+                    return None
+                found.append((key, size, entry["last_modified"], entry["e_tag"]))
+    except InvalidPathError:
+        return None
+    return found
+
+
+def _delimited(clients: Clients, prefix: str) -> list[_Row] | None:
+    """List one directory by obstore; None if it can't name all of its keys."""
+    try:
+        found = obstore.list_with_delimiter(clients.objects, prefix or None)
+    except InvalidPathError:
+        return None
+    rows: list[_Row] = [(f"{path}/", 0, None, None) for path in found["common_prefixes"]]
+    rows += [(o["path"], o["size"], o["last_modified"], o["e_tag"]) for o in found["objects"]]
+    return rows
+
+
+@cache
+def clients_of(bucket: str, options: S3Options) -> Clients:
+    """The clients of a bucket. Every request has a deadline, and few repetitions.
+
+    Raises:
+        PermissionError: boto3's chain finds no credentials.
+    """
+    session = boto3.Session(profile_name=options.profile)
+    if session.get_credentials() is None:
+        raise PermissionError(errno.EACCES, f"s3://{bucket}: boto3 finds no credentials")
+    region = options.region or session.region_name or "us-east-1"
+    by_path = options.endpoint is not None if options.path_style is None else options.path_style
+    boto = session.client(
+        "s3",
+        endpoint_url=options.endpoint,
+        region_name=region,
+        verify=options.ca,
+        config=Config(
+            connect_timeout=_CONNECT,
+            read_timeout=options.timeout,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            s3={"addressing_style": "path" if by_path else "virtual"},
+        ),
+    )
+    objects = Objects(
+        bucket,
+        config=_config(bucket, options.endpoint, region, by_path=by_path),
+        credential_provider=Boto3CredentialProvider(session),
+        client_options=_client_options(options),
+        retry_config={
+            "max_retries": _ATTEMPTS - 1,
+            "retry_timeout": timedelta(seconds=options.timeout / 4),
+            "backoff": {
+                "init_backoff": timedelta(milliseconds=100),
+                "max_backoff": timedelta(seconds=1),
+                "base": 2,
+            },
+        },
+    )
+    return Clients(objects, boto)
+
+
+def _config(bucket: str, endpoint: str | None, region: str, *, by_path: bool) -> S3Config:
+    config: S3Config = {"region": region, "virtual_hosted_style_request": not by_path}
+    if endpoint is not None:
+        url = urlsplit(endpoint)
+        host = url.netloc if by_path else f"{bucket}.{url.netloc}"
+        config["endpoint"] = url._replace(netloc=host).geturl()
+    return config
+
+
+def _client_options(options: S3Options) -> ClientConfig:
+    common: ClientConfig = {
+        "timeout": timedelta(seconds=options.timeout),
+        "connect_timeout": timedelta(seconds=_CONNECT),
+        "allow_http": (options.endpoint or "").startswith("http:"),
+    }
+    if options.ca is not None:
+        common["root_certificate"] = Path(options.ca).read_bytes()
+    return common

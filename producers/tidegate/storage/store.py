@@ -1,0 +1,108 @@
+"""One interface to read from every place where tables lie.
+
+A place is a scheme and an authority: `s3://lake` is one, and the local and mounted file systems
+together are another, named "". Two spellings of a place are one: see `tidegate.storage.locations`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.local import MAX_DEPTH, TooDeep
+from tidegate.storage.parallel import ParallelMap
+
+MAX_READ: Final = 256 * 1024 * 1024
+"""Maximum size, in bytes, of a file that is read without an explicit limit."""
+
+
+class Capabilities(NamedTuple):
+    """The properties of a place that decide what its callers do."""
+
+    renames: bool = False
+    """A directory is moved in one step, which replaces nothing."""
+    links: bool = False
+    """A name may be a symbolic link."""
+    checksums: bool = False
+    """Hadoop writes a checksum (`.name.crc`) next to each file."""
+    is_remote: bool = True
+    """Every call waits for a server."""
+
+
+class Store(ABC):
+    """Reads the files of one place. Locations are normalised, and in this place.
+
+    All methods raise FileNotFoundError or NotADirectoryError if there is nothing at a location,
+    PermissionError if the store denies access, TransientError for a fault that may pass, and
+    PermanentError for a place that does not exist, such as a bucket.
+    """
+
+    can = Capabilities()
+
+    @abstractmethod
+    def children(self, location: str) -> Sequence[FileInfo]:
+        """The direct children of a directory, in no order. Links are listed as links."""
+
+    @abstractmethod
+    def entry(self, location: str) -> FileInfo:
+        """The file or directory at a location, as its parent's listing shows it.
+
+        Some servers of S3 report its time in whole seconds only.
+        """
+
+    @abstractmethod
+    def read(self, location: str, limit: int) -> bytes:
+        """Read a complete file.
+
+        Raises:
+            FormatError: it is larger than `limit` bytes, or not a regular file.
+        """
+
+    @abstractmethod
+    def read_end(self, location: str, count: int) -> bytes:
+        """Read the last `count` bytes of a file, or all of a smaller one."""
+
+    def tree(self, location: str) -> Iterator[FileInfo]:
+        """All files below a directory, level by level, sorted by name. Links count as files.
+
+        Raises:
+            TooDeep: directories are nested deeper than MAX_DEPTH.
+        """
+        return self._walk(location, MAX_DEPTH)
+
+    def names(self, location: str) -> Sequence[str]:
+        """The names of the direct children, in no order."""
+        return [child.name for child in self.children(location)]
+
+    def kinds(self, location: str) -> Sequence[NamedEntry]:
+        """The names and kinds of the direct children, in no order."""
+        return [NamedEntry(c.name, c.is_dir, c.is_link) for c in self.children(location)]
+
+    def trees(
+        self, location: str, names: Sequence[str], parallel_map: ParallelMap
+    ) -> Sequence[tuple[FileRow, ...] | None]:
+        """The files below these directories of one parent; None for a missing directory."""
+        return parallel_map.map(partial(self._rows, location), names)
+
+    def _rows(self, location: str, name: str) -> tuple[FileRow, ...] | None:
+        try:
+            return file_rows(self.tree(f"{location}/{name}"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _walk(self, location: str, depth: int) -> Iterator[FileInfo]:
+        if not depth:
+            raise TooDeep(f"{location} is nested too deep ({MAX_DEPTH} directories)")
+        for info in sorted(self.children(location)):
+            if info.is_dir and not info.is_link:
+                yield from self._walk(info.path, depth - 1)
+            else:
+                yield info
+
+
+def file_rows(found: Iterable[FileInfo]) -> tuple[FileRow, ...]:
+    """The files of a directory's listing, without their paths, in the same order."""
+    return tuple((entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found)
