@@ -122,6 +122,27 @@ RULES: Final = (
         "tests/cleaning/test_quarantine.py::test_the_mode_follows_the_first_rule_that_matches_and_expiry_quarantines",
     ),
     Rule(
+        "a task with a lower number does nothing more",
+        "consumers/tidegate/tables/task_numbers.py",
+        "> self.number:",
+        "> self.number + 99:",
+        "tests/tables/test_claim.py::test_a_stalled_worker_does_nothing_once_a_later_task_is_on_the_table",
+    ),
+    Rule(
+        "the first name of a location is its only one",
+        "consumers/tidegate/tables/claim.py",
+        "if found != ours:",
+        "if False:",
+        "tests/tables/test_claim.py::test_the_first_name_has_the_location_and_another_is_refused_by_name",
+    ),
+    Rule(
+        "the last outcome of a task is recorded before it is published",
+        "consumers/tidegate/runtime/executor/command_runner.py",
+        "claim.finish([*last, self.ended(issued)])",
+        "[*last, self.ended(issued)]",
+        "tests/runtime/test_claimed_tasks.py::test_a_repeat_publishes_the_recorded_outcome_and_nothing_else",
+    ),
+    Rule(
         "the cleaner looks up holds before each round",
         "consumers/tidegate/cleaning/executor.py",
         "            if (hold := self.holds.hold_on(command))",

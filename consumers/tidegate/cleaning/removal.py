@@ -14,6 +14,7 @@ from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 BATCHES: Final = 1_000
@@ -31,12 +32,14 @@ class NotRemoved:
     be pickled. Its errno decides whether another attempt may succeed."""
 
 
-def remove_directories(
+def remove_directories(  # noqa: PLR0913 - the last two by name
     warehouse: Warehouse,
     phases: Iterable[Sequence[ListedDirectory]],
     products: tuple[ListedDirectory, ...],
     parallel_map: ParallelMap,
+    *,
     go_on: Callable[[], None] = lambda: None,
+    claim: Unclaimed = NO_CLAIM,
 ) -> list[NotRemoved]:
     """Remove planned directories, phase by phase; stop before the next phase at an error.
 
@@ -46,12 +49,13 @@ def remove_directories(
         products: The vacuum's directories, which must be unchanged.
         parallel_map: Processes the batches.
         go_on: Called before each hundred thousand directories; what it raises ends the removal.
+        claim: Checked before each batch, and within a batch that takes long.
 
     Returns:
         The directories that could not be removed; empty if all were.
     """
     for phase in phases:
-        remove = RemoveUnchanged(warehouse, phase[0].parent, products)
+        remove = RemoveUnchanged(warehouse, phase[0].parent, products, claim)
         for batches in batches_of(batches_of(phase), BATCHES):
             go_on()
             done = parallel_map.map(remove, batches)
@@ -72,10 +76,12 @@ class RemoveUnchanged:
     warehouse: Warehouse
     location: str
     products: tuple[ListedDirectory, ...]
+    claim: Unclaimed = NO_CLAIM
 
     def __call__(self, batch: Sequence[ListedDirectory]) -> list[NotRemoved]:
         """Remove directories; return the errors, because the others are still to be removed."""
         try:
+            self.claim.check()
             with self.warehouse.opened(self.location) as folder:
                 failed = [self._remove(folder, directory) for directory in batch]
         except (OSError, TidegateError) as error:
@@ -84,6 +90,7 @@ class RemoveUnchanged:
 
     def _remove(self, folder: OpenFolder, directory: ListedDirectory) -> NotRemoved | None:
         try:
+            self.claim.check_if_old()
             for product in self.products:
                 found = folder.files_below(product.name)
                 if found is None or listed_files(found) != product.files:

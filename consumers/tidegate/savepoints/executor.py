@@ -40,8 +40,10 @@ from tidegate.savepoints.retention import Check, Due
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import NotFound, ParallelMap
-from tidegate.tables.hudi import TimelineWriter, open_table
+from tidegate.tables.claim import Claim, Task
+from tidegate.tables.hudi import TimelineWriter, claim_table, open_table
 from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _SHOWN: Final = 900
@@ -99,25 +101,32 @@ class SavepointWriter:
         """Return False: a savepoint destroys nothing, so every request is carried out."""
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def claim(self, command: Command, task: Task) -> Claim:
+        """Claim the table."""
+        return claim_table(self.warehouse, command.location, task)
+
+    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
         """Write or remove the savepoint, or yield a rejection.
 
         Raises:
+            Overtaken, AlreadyDone: another task, or another worker of this one, has the table.
             PermanentError: the command is of another type.
             TransientError: a file was removed while it was being read; try again.
         """
         if isinstance(command, SavepointRemovalRequested):
-            yield SavepointRemover(self.warehouse, self.clock, self.name).answer(command)
+            yield SavepointRemover(self.warehouse, self.clock, self.name, None, claim).answer(
+                command
+            )
         elif isinstance(command, SavepointRequested):
-            yield self._answer(command)
+            yield self._answer(command, claim)
         elif isinstance(command, SavepointsCheckRequested):
-            yield from self._check_or_refuse(command)
+            yield from self._check_or_refuse(command, claim)
         else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
 
-    def _answer(self, command: SavepointRequested) -> Outcome:
+    def _answer(self, command: SavepointRequested, claim: Unclaimed) -> Outcome:
         try:
-            return self._savepoint(command)
+            return self._savepoint(command, claim)
         except Refused as refused:
             return self._rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -125,9 +134,11 @@ class SavepointWriter:
         except NotFound as error:
             raise TransientError(f"{error} was removed while it was being read") from error
 
-    def _check_or_refuse(self, command: SavepointsCheckRequested) -> Iterator[Outcome]:
+    def _check_or_refuse(
+        self, command: SavepointsCheckRequested, claim: Unclaimed
+    ) -> Iterator[Outcome]:
         try:
-            yield from self._check(command)
+            yield from self._check(command, claim)
         except Refused as refused:
             yield self._rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -135,7 +146,7 @@ class SavepointWriter:
         except NotFound as error:
             raise TransientError(f"{error} was removed while it was being read") from error
 
-    def _check(self, command: SavepointsCheckRequested) -> Iterator[Outcome]:
+    def _check(self, command: SavepointsCheckRequested, claim: Unclaimed) -> Iterator[Outcome]:
         """Make the savepoints that are due, remove those that may go, and report. Idempotent."""
         began = self.clock()
         # neither of two clocks that is ahead ends a lifetime early
@@ -144,7 +155,7 @@ class SavepointWriter:
         table = open_table(self.warehouse, command.location, command.table)
         held = dict.fromkeys(command.wanted)
         refused, made, removed = set[str](), 0, 0
-        for outcome in self._resumed(command, table):
+        for outcome in self._resumed(command, table, claim):
             removed += isinstance(outcome, SavepointRemoved)
             yield outcome
         table = table.reloaded()
@@ -153,7 +164,7 @@ class SavepointWriter:
             found = view.check(rule, now, refused)
             if not found.due or table.timeline.pending_restores:
                 break
-            outcome = self._answer(_requested(command, rule, found.due[0]))
+            outcome = self._answer(_requested(command, rule, found.due[0]), claim)
             refused |= {found.due[0].instant} if isinstance(outcome, SavepointRejected) else set()
             made += isinstance(outcome, SavepointCreated)
             yield _caused(outcome, command)
@@ -165,22 +176,24 @@ class SavepointWriter:
         going = () if table.timeline.pending_restores else found.removable[:_AT_ONCE]
         for removal in going:
             mark = view.mark_of(removal.instant)
-            remover = self._remover(Ended(mark.policy, mark.lifetime))
+            remover = self._remover(Ended(mark.policy, mark.lifetime), claim)
             outcome = remover.answer(_removal(command, removal.instant, removal.why))
             removed += isinstance(outcome, SavepointRemoved)
             yield _caused(outcome, command)
         yield self._checked(command, table.reloaded(), (found, refused), (made, removed), began)
 
-    def _resumed(self, command: SavepointsCheckRequested, table: HudiTable) -> Iterator[Outcome]:
+    def _resumed(
+        self, command: SavepointsCheckRequested, table: HudiTable, claim: Unclaimed
+    ) -> Iterator[Outcome]:
         """Finish the removals in which an earlier attempt of this check died."""
-        remover = self._remover(Ended(None, None))
+        remover = self._remover(Ended(None, None), claim)
         for pending in table.timeline.of_action(Action.SAVEPOINT, InstantState.INFLIGHT):
             request = _removal(command, pending.timestamp, "an earlier attempt began its removal")
             if remover.has_begun(table, request):
                 yield _caused(remover.answer(request), command)
 
-    def _remover(self, ended: Ended) -> SavepointRemover:
-        return SavepointRemover(self.warehouse, self.clock, self.name, ended)
+    def _remover(self, ended: Ended, claim: Unclaimed) -> SavepointRemover:
+        return SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
 
     def _checked(
         self,
@@ -223,16 +236,19 @@ class SavepointWriter:
             "oldest_at": min(times, default=None),
         }
 
-    def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
+    def _savepoint(self, command: SavepointRequested, task: Unclaimed) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         repeats = Repeats.of(self.warehouse, table.location, command)
         previous = repeats.outcome()
         if previous and was_removed(table.timeline, previous):
             return previous
-        commit = self._commit(table, command, previous)
+        chosen = self._commit(table, command, previous)
+        if command.instant is None:  # a repeat of the task means the same commit
+            chosen = task.planned(chosen)
+        commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        plan = None if existing else self._begin(table, commit, self.most_derived(command.table))
+        plan = None if existing else self._begin(table, commit, command, task)
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
@@ -253,6 +269,7 @@ class SavepointWriter:
         )
         repeats.put(created, ended)
         if plan is not None:
+            task.check()
             self._complete(table, plan, metadata)
         return created
 
@@ -274,8 +291,11 @@ class SavepointWriter:
         wanted = previous.instant if previous else command.instant
         return choose_commit(table.timeline, wanted).timestamp
 
-    def _begin(self, table: HudiTable, commit: str, most_derived: int) -> SavepointPlan:
-        plan = self._plan(table, commit, most_derived)
+    def _begin(
+        self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
+    ) -> SavepointPlan:
+        plan = self._plan(table, commit, self.most_derived(command.table))
+        task.check()
         self._claim(table, plan)
         return plan
 

@@ -57,6 +57,11 @@ class Reason(StrEnum):
         "Another table than the one that the command names is at the location.",
         "Correct the table's name or its location.",
     )
+    LOCATION_OF_ANOTHER_TABLE = (
+        "location-of-another-table",
+        "The location belongs to a table of another name, or to another deployment.",
+        "Use the first name; if the table was renamed or copied, the runbook has the steps.",
+    )
     # about the command's signature
     NOT_SIGNED = (
         "not-signed",

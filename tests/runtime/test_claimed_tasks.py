@@ -1,0 +1,337 @@
+"""What a worker publishes for a task: once, by its number on the table, whatever comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.acid import FIVE_LISTINGS, INSERTS, NOON, build, names_in, release, tree
+from support.hudi_tables import (
+    NOW,
+    at,
+    data_files,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    ticking,
+    timeline_names,
+)
+from support.interfering import Interfering
+from support.quarantined import QUARANTINE, undo_of, visible
+from support.samples import events_on, memory_bus, message, work_off
+from support.savepoint_removals import removal
+from tidegate.cleaning import Cleaner
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import DeliveryError
+from tidegate.events import (
+    CleaningRefused,
+    CleaningReleased,
+    CleaningStarted,
+    CleaningUndone,
+    Command,
+    DirectoriesCleaned,
+    Outcome,
+    RestoreCompleted,
+    SavepointCreated,
+    SavepointRemoved,
+    TaskEnd,
+    TaskEnded,
+    TaskIssued,
+)
+from tidegate.events.wire import Wire, original_of
+from tidegate.publisher import Message
+from tidegate.restores import LivenessSettings, Restorer
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.protocols import Executor
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.savepoints import SavepointWriter
+from tidegate.tables.claim import HIVE, HUDI, Task
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+AFTER_MINOR = FIVE_LISTINGS[1].directories
+AT_ZERO = Record(Partition("tidegate.tasks", 0), 0, b"", b"", (), 0)
+
+
+@dataclass
+class Workers:
+    """The workers of one deployment: each task is carried out as one of them would do it."""
+
+    root: Path
+    deployment: str = "cluster/tidegate"
+    bus: MemoryBus = field(default_factory=memory_bus)
+
+    def do(
+        self, number: int, command: Command, executor: Executor | None = None, **changes: object
+    ) -> list[Outcome]:
+        """Carry a task out; return what it published."""
+        executor = executor or Cleaner(self.warehouse, ThreadMap(1), ticking(), QUARANTINE)
+        before = len(events_on(self.bus, "tidegate.outcomes"))
+        task = issued(number, command, **changes)
+        wire, retries = Wire(), RetryPolicy(attempts=1)
+        lookup = OutcomeLookup(self.bus, wire, "tidegate")
+        runner = CommandRunner(
+            executor, self.bus, "tidegate", wire, retries, lookup, deployment=self.deployment
+        )
+        assert runner.attempt(command, Attempts(AT_ZERO, task)) is None
+        found = events_on(self.bus, "tidegate.outcomes")[before:]
+        outcomes = [outcome for outcome in found if isinstance(outcome, Outcome)]
+        if outcomes and not isinstance(outcomes[0], CleaningStarted | TaskEnded):
+            assert isinstance(outcomes[-1], TaskEnded)
+        return [outcome for outcome in outcomes if not isinstance(outcome, TaskEnded)]
+
+    @property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(WarehouseRoots.of(str(self.root)))
+
+
+def issued(number: int, command: Command, **changes: object) -> TaskIssued:
+    """A task as the coordinator issues it."""
+    fields: dict[str, object] = {
+        "table": command.table,
+        "location": command.location,
+        "caused_by": command.event_id,
+        "occurred_at": NOON,
+        "source": "coordinator",
+        "number": number,
+        "command": original_of(Wire().serialize(command, "tidegate.commands"), NOON),
+    }
+    return TaskIssued.model_validate(fields | changes)
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Workers:
+    return Workers(tmp_path)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CleaningReleased:
+    return release(str(build(tmp_path / "t", AFTER_MINOR)))
+
+
+def kinds(outcomes: list[Outcome]) -> list[type[Outcome]]:
+    return [type(outcome) for outcome in outcomes]
+
+
+def test_a_copied_cleaning_after_an_undo_does_nothing(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    assert kinds(workers.do(1, command)) == [CleaningStarted, DirectoriesCleaned]
+    assert kinds(workers.do(2, undo_of(command))) == [CleaningUndone]
+    before = tree(tmp_path)
+    assert workers.do(1, command) == []  # a copy, or a replay of the cleaner's group
+    assert tree(tmp_path) == before
+    assert set(INSERTS) <= set(visible(tmp_path / "t"))
+
+
+def test_a_repeat_publishes_the_recorded_outcome_and_nothing_else(
+    workers: Workers, command: CleaningReleased
+) -> None:
+    _, cleaned = workers.do(1, command)
+    assert workers.do(1, command) == [cleaned]
+
+
+def test_an_outcome_is_on_the_table_before_it_is_published(
+    workers: Workers, command: CleaningReleased, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies between the two leaves the outcome to its successor."""
+    send = workers.bus.send
+
+    def fails_for_last(messages: list[Message]) -> None:
+        if any(b"DirectoriesCleaned" in repr(message).encode() for message in messages):
+            raise DeliveryError("the broker is away")
+        send(messages)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers.bus, "send", fails_for_last)
+        with pytest.raises(DeliveryError):
+            workers.do(1, command)
+    (cleaned,) = workers.do(1, command)
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert cleaned.directories == INSERTS  # those that the first worker moved
+
+
+def test_a_cleaner_that_stalls_removes_nothing_once_a_stop_is_on_the_table(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    removed: list[str] = []
+
+    def stop(name: str) -> None:
+        removed.append(name)
+        Cleaner(workers.warehouse, ThreadMap(1), ticking()).claim(
+            command, Task(2, "stop", command.table, workers.deployment)
+        )
+
+    waits = Interfering(tmp_path, after=stop)
+    stalled = Cleaner(waits, ThreadMap(1), ticking())
+    assert kinds(workers.do(1, command, stalled)) == [CleaningStarted]
+    assert workers.do(1, command) == []  # and its repeat neither
+
+
+def test_two_deployments_and_two_names_are_refused_by_name(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    workers.do(1, command)
+    before = names_in(tmp_path / "t")
+    other = release(command.location, table="hive.sales.other")
+    for stranger, asked in ((workers, other), (Workers(tmp_path, "staging/tidegate"), command)):
+        (refused,) = stranger.do(7, asked)
+        assert isinstance(refused, CleaningRefused)
+        assert refused.reason == "location-of-another-table"
+        assert command.table in refused.message
+    assert names_in(tmp_path / "t") == before
+
+
+def test_a_refused_task_is_refused_again_in_the_same_words(
+    workers: Workers, tmp_path: Path
+) -> None:
+    command = release(str(build(tmp_path / "t", FIVE_LISTINGS[0].directories)))
+    (refused,) = workers.do(1, command)
+    assert isinstance(refused, CleaningRefused)
+    assert refused.reason == "products-missing"
+    build(tmp_path / "t", {"delta_0000001_0000003": 10})
+    assert workers.do(1, command) == [refused]
+
+
+def test_without_a_table_there_is_a_refusal_and_no_folder(workers: Workers, tmp_path: Path) -> None:
+    (refused,) = workers.do(1, release(str(tmp_path / "dropped")))
+    assert isinstance(refused, CleaningRefused)
+    assert refused.reason == "no-such-table"
+    assert names_in(tmp_path) == []
+
+
+class Stalling(Warehouse):
+    """Lets something happen right after a savepoint's inflight file was created."""
+
+    def __init__(self, root: Path, meanwhile: Iterator[object]) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
+        self.meanwhile = meanwhile
+
+    def create(self, location: str, content: bytes) -> None:
+        super().create(location, content)
+        if location.endswith(".savepoint.inflight"):
+            next(self.meanwhile)
+
+
+def test_a_writer_that_stalls_does_not_complete_a_savepoint_that_was_removed(
+    workers: Workers, tmp_path: Path
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    request = savepoint_request(table, at(2))
+    quick = SavepointWriter(workers.warehouse, ThreadMap(1), ticking())
+
+    def meanwhile() -> Iterator[object]:
+        """Another worker completes the savepoint; then a person has it removed."""
+        yield (workers.do(1, request, quick), workers.do(2, removal(table, 2), quick))
+
+    stalled = SavepointWriter(Stalling(tmp_path, meanwhile()), ThreadMap(1), ticking())
+    assert kinds(workers.do(1, request, stalled)) == [SavepointCreated, SavepointRemoved]
+    assert not [name for name in timeline_names(table) if "savepoint" in name]
+
+
+def test_the_newest_commit_is_the_newest_of_when_the_task_was_first_begun(
+    workers: Workers, tmp_path: Path
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    request = savepoint_request(table, None)
+
+    def meanwhile() -> Iterator[object]:
+        raise KeyboardInterrupt
+        yield
+
+    dying = SavepointWriter(Stalling(tmp_path, meanwhile()), ThreadMap(1), ticking())
+    with pytest.raises(KeyboardInterrupt):
+        workers.do(1, request, dying)
+    table.commit(at(5), at(4))
+    (created,) = workers.do(1, request, SavepointWriter(workers.warehouse, ThreadMap(1), ticking()))
+    assert isinstance(created, SavepointCreated)
+    assert created.instant == at(4)
+    assert not [name for name in timeline_names(table) if name.startswith(f"{at(5)}.savepoint")]
+
+
+def test_the_hidden_folder_of_a_table_is_left_by_its_cleaning(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    workers.do(1, command, Cleaner(workers.warehouse, ThreadMap(1), ticking()))
+    assert names_in(tmp_path / "t" / HIVE) == ["owner", "tasks"]
+    assert names_in(tmp_path / "t" / HIVE / "tasks") == ["1", "1.done"]
+
+
+def ends(workers: Workers) -> list[TaskEnded]:
+    found = events_on(workers.bus, "tidegate.outcomes")
+    return [outcome for outcome in found if isinstance(outcome, TaskEnded)]
+
+
+def test_every_task_has_one_last_word_always_the_same(
+    workers: Workers, command: CleaningReleased
+) -> None:
+    workers.do(1, command)
+    workers.do(1, command)
+    first, again = ends(workers)
+    assert first == again
+    assert (first.number, first.end) == (1, TaskEnd.ANSWERED)
+    assert first.caused_by == issued(1, command).event_id
+
+
+def test_a_task_whose_number_another_one_has_ends_with_the_highest_number(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    workers.do(4, command)
+    before = tree(tmp_path)
+    workers.do(4, release(command.location, caused_by="another-vacuum"))
+    assert tree(tmp_path) == before
+    last = ends(workers)[-1]
+    assert (last.end, last.highest) == (TaskEnd.NUMBER_TAKEN, 4)
+
+
+def test_a_loop_works_off_tasks_and_passes_over_those_of_other_workers(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    other = savepoint_request(table, at(2))
+    broken = issued(1, command, caused_by="not its command")
+    bus = workers.bus
+    for task in (issued(1, other), broken, issued(2, command), issued(1, command)):
+        bus.send([message(task)])
+    loop = ExecutorLoop(Cleaner(workers.warehouse, ThreadMap(1), ticking(), QUARANTINE), bus)
+    work_off(loop)
+    found = events_on(bus, "tidegate.outcomes")
+    kinds_found = [type(event) for event in found]
+    assert kinds_found == [TaskEnded, CleaningStarted, DirectoriesCleaned, TaskEnded]
+    dead, done = ends(workers)
+    assert (dead.number, dead.end) == (1, TaskEnd.DEAD_LETTERED)
+    assert "not its command" in str(dead.message)
+    assert (done.number, done.end) == (2, TaskEnd.ANSWERED)
+    assert len(bus.records("tidegate.dead-letters")) == 1
+
+
+def test_savepoints_and_restores_neither_count_nor_remove_the_hidden_folder(
+    workers: Workers, tmp_path: Path
+) -> None:
+    plain = four_commits(tmp_path / "plain/orders", 9)
+    claimed = four_commits(tmp_path / "claimed/orders", 9)
+    writer = SavepointWriter(workers.warehouse, ThreadMap(1), ticking())
+    unwatched = LivenessSettings(watch=timedelta(0))
+    later = ticking(NOW + timedelta(minutes=1))
+    restorer = Restorer(workers.warehouse, ThreadMap(1), later, unwatched)
+    (without,) = writer.execute(savepoint_request(plain, at(2)))
+    (created,) = workers.do(1, savepoint_request(claimed, at(2)), writer)
+    assert isinstance(without, SavepointCreated)
+    assert isinstance(created, SavepointCreated)
+    assert (created.files, created.bytes) == (without.files, without.bytes)
+    *_, restored = restorer.execute(restore_request(plain, at(2)))
+    *_, again = workers.do(2, restore_request(claimed, at(2)), restorer)
+    assert isinstance(restored, RestoreCompleted)
+    assert isinstance(again, RestoreCompleted)
+    assert again.files_deleted == restored.files_deleted
+    assert data_files(claimed.path) == data_files(plain.path)
+    folder = claimed.path / HUDI
+    assert {"owner", "tasks"} <= set(names_in(folder))
+    assert names_in(folder / "tasks") == ["2", "2.done"]
