@@ -41,6 +41,7 @@ from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap, local_path, normalise
+from tidegate.tables.claim import HIVE, NO_CLAIM, Claim, Task, Unclaimed
 from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
@@ -107,19 +108,26 @@ class Cleaner:
                 return plan_aborted_cleaning(listing, command)
             return plan_cleaning(listing, command)
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def claim(self, command: Command, task: Task) -> Claim:
+        """Claim the directory of the table or partition."""
+        partition = getattr(command, "partition", None)
+        location = location_of(self.warehouse, command.location, partition)
+        return Claim.take(self.warehouse, location, HIVE, task)
+
+    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
         """Remove or quarantine obsolete directories, undo a quarantine, or remove it for good.
 
         Raises:
+            Overtaken, AlreadyDone: another task, or another worker of this one, has the table.
             OSError: the file system refuses to remove a directory, now and later.
             TransientError: a directory could not be removed or appeared again, or a later vacuum's
                 cleaning is under way.
             PermanentError: the cleaner does not execute such a command.
         """
-        quarantine = QuarantineCommands(self.warehouse, self.parallel_map, self.clock)
+        quarantine = QuarantineCommands(self.warehouse, self.parallel_map, self.clock, claim)
         match command:
             case CleaningReleased() | AbortedCleaningReleased():
-                yield from self._clean(command)
+                yield from self._clean(command, claim)
             case CleaningUndoRequested():
                 yield from quarantine.undo(command)
             case QuarantineRemovalRequested() if hold := self.holds.hold_on(command):
@@ -129,7 +137,7 @@ class Cleaner:
             case _:
                 raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
 
-    def _clean(self, command: Cleaning) -> Iterator[Outcome]:
+    def _clean(self, command: Cleaning, claim: Unclaimed) -> Iterator[Outcome]:
         """Remove obsolete directories; without any, report at once that the table is clean."""
         if (hold := self.holds.hold_on(command)) is not None:
             yield self._deferred(command, hold)
@@ -149,7 +157,7 @@ class Cleaner:
             for fields in self._parts(command, plan):
                 yield CleaningStarted.about(command, **fields, **how)
         try:
-            hold = yield from self._removing(command, plan, handling)
+            hold = yield from self._removing(command, plan, handling, claim)
         except NotConfirmed as why:  # since the check before it
             yield self._not_confirmed(command, why)
             return
@@ -162,23 +170,23 @@ class Cleaner:
             yield DirectoriesCleaned.about(command, **fields, **done, **how)
 
     def _removing(
-        self, command: Cleaning, plan: CleaningPlan, handling: Handling
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
     ) -> Generator[Outcome, None, CleaningHoldRequested | None]:
         """Remove; yield outcomes about the progress of a large cleaning."""
         if len(plan.remove) <= LONG:
-            return self._remove(command, plan, handling)
+            return self._remove(command, plan, handling, claim)
         location = location_of(self.warehouse, command.location, command.partition)
         progress = CleaningProgress(command, plan, lambda: self.warehouse.list(location))
         return (
             yield from while_working(
-                lambda: self._remove(command, plan, handling),
+                lambda: self._remove(command, plan, handling, claim),
                 lambda: progress.event(self._event_fields(command)),
                 self.progress_every,
             )
         )
 
     def _remove(
-        self, command: Cleaning, plan: CleaningPlan, handling: Handling
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
     ) -> CleaningHoldRequested | None:
         """Remove and plan again until nothing is left: another process may remove at the same time.
 
@@ -186,7 +194,7 @@ class Cleaner:
             The hold that was found before a round; None once nothing is left.
         """
         confirm = _Confirmation(partial(self._confirm, command), self.confirm_every, plan)
-        go = self._goes(command, plan, handling, confirm)
+        go = self._goes(command, plan, handling, confirm, claim)
         failed: list[NotRemoved] = []
         for _ in range(_ROUNDS):
             if not plan.remove:
@@ -194,7 +202,10 @@ class Cleaner:
             confirm.plan = plan
             if (hold := self.holds.hold_on(command)) is not None:
                 return hold
+            claim.check()
             failed = go(plan)
+            if failed:  # perhaps because another task has the table
+                claim.check()
             try:
                 plan = self.plan(command)
             except Refused as refused:
@@ -213,14 +224,17 @@ class Cleaner:
         plan: CleaningPlan,
         handling: Handling,
         confirm: Callable[[], None],
+        claim: Unclaimed,
     ) -> Callable[[CleaningPlan], list[NotRemoved]]:
         """How directories go: removed, or moved into one entry of the quarantine."""
         if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):
-            return lambda plan: remove_directories(self.warehouse, plan, self.parallel_map, confirm)
+            return lambda plan: remove_directories(
+                self.warehouse, plan, self.parallel_map, confirm, claim
+            )
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
-        return MoveAside(self.warehouse, location, record)
+        return MoveAside(self.warehouse, location, record, claim)
 
     def _handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
         """Whether to delete or quarantine, by the rules and by the second source's proof.

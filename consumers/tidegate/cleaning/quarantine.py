@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -32,6 +33,7 @@ from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
+from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
 
 
@@ -45,6 +47,7 @@ class MoveAside:
     warehouse: Warehouse
     location: str
     record: QuarantineRecord
+    claim: Unclaimed = NO_CLAIM
     _entry: str | None = None
 
     def __call__(self, plan: CleaningPlan) -> list[NotRemoved]:
@@ -63,6 +66,7 @@ class MoveAside:
                 raise TransientError(f"{entry} was removed at once") from error
             self._entry = entry
         for phase in plan.phases:
+            self.claim.check()
             if failed := self._move(phase, plan.products, self._entry):
                 return failed
         return []
@@ -74,8 +78,11 @@ class MoveAside:
         entry: str,
     ) -> list[NotRemoved]:
         warehouse, location = self.warehouse, self.location
+        answers: list[NotRemoved | None] = []
         with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
-            answers = [_moved(moves, folder, directory, products) for directory in phase]
+            for directory in phase:
+                self.claim.check_if_old()
+                answers.append(_moved(moves, folder, directory, products))
         if markers := [directory.marker_path for directory in phase if directory.has_marker]:
             warehouse.remove_files(markers)
         return [answer for answer in answers if answer is not None]
@@ -150,7 +157,9 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
     return Entry(path.rpartition("/")[2], path, record, quarantined, leaving, by, sizes)
 
 
-def put_back(warehouse: Warehouse, location: str, plan: UndoPlan) -> None:
+def put_back(
+    warehouse: Warehouse, location: str, plan: UndoPlan, claim: Unclaimed = NO_CLAIM
+) -> None:
     """Move directories back to their places, in the order of the plan.
 
     Raises:
@@ -159,8 +168,10 @@ def put_back(warehouse: Warehouse, location: str, plan: UndoPlan) -> None:
     """
     for path, group in groupby(plan.put_back, key=itemgetter(1)):
         try:
+            claim.check()
             with warehouse.moving(path, location) as moves:
                 for name, _ in group:
+                    claim.check_if_old()
                     moves.move_if(name, _always)
         except NotFound as error:
             raise TransientError(f"the quarantine changed during the undo: {error}") from error
@@ -173,7 +184,11 @@ def mark_undone(warehouse: Warehouse, plan: UndoPlan, request: str) -> None:
 
 
 def remove_for_good(
-    warehouse: Warehouse, location: str, entries: Sequence[Entry], parallel_map: ParallelMap
+    warehouse: Warehouse,
+    location: str,
+    entries: Sequence[Entry],
+    parallel_map: ParallelMap,
+    claim: Unclaimed = NO_CLAIM,
 ) -> None:
     """Remove entries with everything in them; the record of an entry goes last.
 
@@ -181,10 +196,18 @@ def remove_for_good(
         OSError: a file or directory can't be removed.
     """
     for entry in entries:
-        leaving = [*entry.leaving, *_set_apart(warehouse, entry)]
-        parallel_map.map(warehouse.remove_tree, [join(entry.path, name) for name in leaving])
+        claim.check()
+        leaving = [*entry.leaving, *_set_apart(warehouse, entry, claim)]
+        remove = partial(_remove_tree, warehouse, claim)
+        parallel_map.map(remove, [join(entry.path, name) for name in leaving])
+        claim.check()
         warehouse.remove_files([join(entry.path, UNDONE), join(entry.path, RECORD)])
     _sweep(warehouse, join(location, FOLDER))
+
+
+def _remove_tree(warehouse: Warehouse, claim: Unclaimed, path: str) -> None:
+    claim.check_if_old()
+    warehouse.remove_tree(path)
 
 
 def _sweep(warehouse: Warehouse, folder: str) -> None:
@@ -199,11 +222,12 @@ def _sweep(warehouse: Warehouse, folder: str) -> None:
     warehouse.remove_if_empty(folder)
 
 
-def _set_apart(warehouse: Warehouse, entry: Entry) -> Iterator[str]:
+def _set_apart(warehouse: Warehouse, entry: Entry, claim: Unclaimed) -> Iterator[str]:
     """Rename the directories to remove, so that no undo puts them back; yield the new names."""
     try:
         with warehouse.moving(entry.path, entry.path) as moves:
             for name in entry.quarantined:
+                claim.check_if_old()
                 if moves.move_if(name, _always, as_name=LEAVING + name):
                     yield LEAVING + name
     except NotFound:  # another process removed it

@@ -26,6 +26,7 @@ from tidegate.events import (
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.storage import NotFound, ParallelMap, join
+from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
@@ -39,6 +40,7 @@ class QuarantineCommands:
     warehouse: Warehouse
     parallel_map: ParallelMap
     clock: Callable[[], datetime]
+    claim: Unclaimed = NO_CLAIM
 
     def undo(self, command: CleaningUndoRequested) -> Iterator[Outcome]:
         """Put back the directories of a cleaning, unless a reader could then see a row twice.
@@ -64,8 +66,9 @@ class QuarantineCommands:
             for fields in self._parts(command, plan.sizes):
                 yield CleaningUndoPlanned.about(command, **fields)
             return
-        put_back(self.warehouse, location, plan)
+        put_back(self.warehouse, location, plan, self.claim)
         self._verify(location, plan)
+        self.claim.check()
         mark_undone(self.warehouse, plan, command.event_id)
         took = self._took(began)
         for fields in self._parts(command, plan.sizes):
@@ -90,7 +93,7 @@ class QuarantineCommands:
             )
             return
         sizes = {name: size for entry in own for name, size in entry.sizes.items()}
-        remove_for_good(self.warehouse, location, own, self.parallel_map)
+        remove_for_good(self.warehouse, location, own, self.parallel_map, self.claim)
         if any(e.record.cleaning == command.cleaning for e in self._entries(location)):
             raise TransientError(f"the quarantine in {location} changed during its removal")
         took = self._took(began)

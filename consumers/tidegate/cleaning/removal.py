@@ -13,6 +13,7 @@ from tidegate.cleaning.plan import CleaningPlan
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
+from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.refusal import readable
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
@@ -36,6 +37,7 @@ def remove_directories(
     plan: CleaningPlan,
     parallel_map: ParallelMap,
     go_on: Callable[[], None] = lambda: None,
+    claim: Unclaimed = NO_CLAIM,
 ) -> list[NotRemoved]:
     """Remove the directories of a plan, phase by phase; stop before the next phase at an error.
 
@@ -44,12 +46,13 @@ def remove_directories(
         plan: What goes.
         parallel_map: Processes the batches.
         go_on: Called before each hundred thousand directories; what it raises ends the removal.
+        claim: Checked before each batch, and within a batch that takes long.
 
     Returns:
         The directories that could not be removed; empty if all were.
     """
     for phase in plan.phases:
-        remove = RemoveUnchanged(warehouse, phase[0].parent, plan.products)
+        remove = RemoveUnchanged(warehouse, phase[0].parent, plan.products, claim)
         for batches in batches_of(batches_of(phase), BATCHES):
             go_on()
             done = parallel_map.map(remove, batches)
@@ -70,10 +73,12 @@ class RemoveUnchanged:
     warehouse: Warehouse
     location: str
     products: tuple[ListedDirectory, ...]
+    claim: Unclaimed = NO_CLAIM
 
     def __call__(self, batch: Sequence[ListedDirectory]) -> list[NotRemoved]:
         """Remove directories; return the errors, because the others are still to be removed."""
         try:
+            self.claim.check()
             with self.warehouse.opened(self.location) as folder:
                 failed = [self._remove(folder, directory) for directory in batch]
         except (OSError, TidegateError) as error:
@@ -82,6 +87,7 @@ class RemoveUnchanged:
 
     def _remove(self, folder: OpenFolder, directory: ListedDirectory) -> NotRemoved | None:
         try:
+            self.claim.check_if_old()
             for product in self.products:
                 found = folder.files_below(product.name)
                 if found is None or listed_files(found) != product.files:

@@ -23,6 +23,7 @@ from tidegate.events import (
 from tidegate.monitoring import catalog
 from tidegate.monitoring.observed import ObservedService
 from tidegate.runtime.protocols import Executor
+from tidegate.tables.claim import NO_CLAIM, AlreadyDone, Claim, Overtaken, Task, Unclaimed
 
 _DONE: Final = "succeeded"
 _FAILED: Final = "failed"
@@ -70,13 +71,19 @@ class _Executor:
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
         return self._executor.is_answered(command, outcomes)
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def claim(self, command: Command, task: Task) -> Claim:
+        return self._executor.claim(command, task)
+
+    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
         service, kind, result = self._service, type(command).__name__, _FAILED
         began, thread = time.monotonic(), threading.get_ident()
         service.running[thread] = began
         try:
-            yield from self._traced(command, self._executor.execute(command))
+            yield from self._traced(command, self._executor.execute(command, claim))
             result = _DONE
+        except (Overtaken, AlreadyDone):  # a result, not a failed attempt
+            result = _DONE
+            raise
         except Exception as error:
             service.metrics.add(catalog.RETRIES, 1, self.name, type(error).__name__)
             raise

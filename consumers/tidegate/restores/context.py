@@ -10,6 +10,7 @@ from datetime import datetime
 from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import LivenessSettings
 from tidegate.storage import ParallelMap
+from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 
@@ -18,6 +19,7 @@ class RestoreContext:
     """The warehouse, the parallel map, the clock (aware times) and the settings of a restorer.
 
     `wait` blocks for the given number of seconds. `hudi` restores the tables that its rules cover.
+    `claim` is the task's claim of the table.
     """
 
     warehouse: Warehouse
@@ -26,3 +28,4 @@ class RestoreContext:
     settings: LivenessSettings
     wait: Callable[[float], None] = time.sleep
     hudi: HudiEngine | None = None
+    claim: Unclaimed = NO_CLAIM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -40,7 +41,8 @@ from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.storage import NotFound, ParallelMap
-from tidegate.tables.hudi import open_table
+from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.hudi import claim_table, open_table
 from tidegate.tables.refusal import Refused, readable, refusal_of
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import spellings_of
@@ -113,21 +115,26 @@ class Restorer:
         begun = any(isinstance(outcome, RestoreStarted) for outcome in outcomes)
         return not begun and any(isinstance(outcome, RestoreRejected) for outcome in outcomes)
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def claim(self, command: Command, task: Task) -> Claim:
+        """Claim the table."""
+        return claim_table(self.context.warehouse, command.location, task)
+
+    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
         """Plan, check and restore.
 
         Raises:
+            Overtaken, AlreadyDone: another task, or another worker of this one, has the table.
             PermanentError: the command is neither a RestoreRequested nor a RestoreApproved.
             TransientError: the table changed, or a file was removed meanwhile; try again.
         """
         if isinstance(command, RestoreApproved):
-            yield from self._approved(command)
+            yield from self._approved(command, claim)
         elif isinstance(command, RestoreRequested):
-            yield from self._answers(command)
+            yield from self._answers(command, claim)
         else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
 
-    def _approved(self, approval: RestoreApproved) -> Iterator[Outcome]:
+    def _approved(self, approval: RestoreApproved, claim: Unclaimed) -> Iterator[Outcome]:
         """Carry out the request that an approval names, if the approval counts."""
         case = self._approvals.case_of(approval)
         if case.is_done:  # all outcomes are published; only the offset was not committed
@@ -139,7 +146,7 @@ class Restorer:
             return
         signed_by = case.request.signed_by if case.request else None
         by = case.approval.who if case.approval else approval.approved_by
-        for outcome in self._answers(request, approval):
+        for outcome in self._answers(request, claim, approval):
             if isinstance(outcome, OfApproval):
                 of_both = outcome.to(request, signed_by.name if signed_by else None).model_dump()
                 of_both |= {"approval": approval.event_id, "approved_by": by}
@@ -148,15 +155,18 @@ class Restorer:
                 yield outcome
 
     def _answers(
-        self, command: RestoreRequested, approval: RestoreApproved | None = None
+        self,
+        command: RestoreRequested,
+        claim: Unclaimed,
+        approval: RestoreApproved | None = None,
     ) -> Iterator[Outcome]:
         """The outcomes of a request, with its approval or before it has one."""
         try:
             if command.plan_only:  # changes nothing
-                yield from self._restore(command, approval)
+                yield from self._restore(command, claim, approval)
             else:
                 with removing_left_locks(self.context, command.location):
-                    yield from self._restore(command, approval)
+                    yield from self._restore(command, claim, approval)
         except Refused as refused:
             yield self.rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -165,7 +175,7 @@ class Restorer:
             raise TransientError(f"{error} was removed while it was being read") from error
 
     def _restore(
-        self, command: RestoreRequested, approval: RestoreApproved | None
+        self, command: RestoreRequested, claim: Unclaimed, approval: RestoreApproved | None
     ) -> Iterator[Outcome]:
         hudi = self.context.hudi
         by_hudi = hudi is not None and hudi.restores(command.table, *spellings_of(command.location))
@@ -203,10 +213,10 @@ class Restorer:
                     yield self._approval_rejected(approval, refused)
                     return
             if by_hudi:  # Hudi's own procedure takes the lock if its session has a provider
-                yield (yield from self._carry_out(command, table, plan))
+                yield (yield from self._carry_out(command, claim, table, plan))
                 return
             with holding_lock(self.context, table.location, command.event_id):
-                last = yield from self._carry_out(command, table, plan)
+                last = yield from self._carry_out(command, claim, table, plan)
             yield last  # after the lock's release: a crash after publication leaves no lock
 
     def _awaiting(
@@ -232,11 +242,12 @@ class Restorer:
         )
 
     def _carry_out(
-        self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
+        self, command: RestoreRequested, claim: Unclaimed, table: HudiTable, plan: PlannedRestore
     ) -> Generator[Outcome, None, RestoreCompleted | RestoreFailed]:
         """Restore; the final outcome is returned instead of yielded."""
         began = self.context.clock()
-        run = RestoreRun.begin(self.context, table, plan, command.event_id)
+        context = replace(self.context, claim=claim)
+        run = RestoreRun.begin(context, table, plan, command.event_id)
         yield RestoreStarted.about(
             command,
             **self._plan_fields(plan),
@@ -260,6 +271,7 @@ class Restorer:
             else:
                 metadata = yield from self._roll_back(command, run, began)
             completed = self._completed(command, metadata, run.put_metadata_table_back())
+            claim.check()
             outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             if not plan.by_hudi:
                 run.finish(metadata)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Final, Self
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.hudi import (
@@ -49,6 +49,9 @@ from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
 
+_BATCH: Final = 100_000
+"""Files that are removed between two checks of the claim, or up to twice as many."""
+
 
 @dataclass(frozen=True)
 class RestoreRun:
@@ -83,7 +86,9 @@ class RestoreRun:
             if plan.metadata_undo is not None:
                 header[METADATA_KEY] = plan.metadata_undo.encode()
             content = RestorePlanFile(plan.targets, plan.savepoint, header).encode()
+            context.claim.check()
             cls._claim(writer, requested, content)
+        context.claim.check()
         store = outcome_store(context.warehouse, table.location)
         for command in {plan.begun_for or command_id, command_id}:
             store.record_start(command, timestamp)
@@ -118,6 +123,7 @@ class RestoreRun:
         Raises:
             TransientError: another process completed the restore meanwhile.
         """
+        self.context.claim.check()
         if self.plan.by_hudi:
             self._keeper.discard()  # set aside by an attempt of Tidegate's own engine
         if not self.plan.keeps_metadata_table:
@@ -131,6 +137,7 @@ class RestoreRun:
         """
         if self.plan.metadata_undo is None or self.plan.keeps_metadata_table:
             return self.plan.metadata_table
+        self.context.claim.check()
         if self._keeper.put_back(self.context):
             return self.plan.metadata_table
         return describe_changed(self.plan.metadata_undo)
@@ -164,6 +171,8 @@ class RestoreRun:
         """
         began = self.context.clock()
         data = self._by_folder(file for step in steps for file in step.files)
+        claim = self.context.claim
+        claim.check()
         removed = [self._record.of_step(step) for step in steps]
         for step in steps:
             self._append_blocks(step)
@@ -174,10 +183,15 @@ class RestoreRun:
             if f.action is Action.LOG_COMPACTION and step.blocks
         )
         files = [file for step in steps for file in self._files_of(step)]
+        claim.check()
         self._writer.remove(f for f in files if f.state is InstantState.COMPLETED)
-        self.context.warehouse.remove_with_checksums(data, self.context.parallel_map)
+        for batch in _batches(data):
+            claim.check()
+            self.context.warehouse.remove_with_checksums(batch, self.context.parallel_map)
+        claim.check()
         self._writer.remove(f for f in files if f.state is not InstantState.COMPLETED)
         for step in steps:
+            claim.check_if_old()
             markers = join(self.table.location, MARKERS, step.target.timestamp)
             self.context.warehouse.remove_tree(markers)
         took_ms = max(0, int((self.context.clock() - began).total_seconds() * 1000))
@@ -217,6 +231,7 @@ class RestoreRun:
             raise FormatError("no Spark session with Hudi is configured")
         self.check_savepoints()
         table = self._reload()
+        self.context.claim.check()
         metadata = self.context.hudi.run(table, self.plan.savepoint, self.instant.timestamp)
         if begun := self._begun(table.reloaded().timeline):
             raise FormatError(
@@ -326,11 +341,13 @@ class RestoreRun:
 
     def finish(self, metadata: RestoreMetadata) -> None:
         """Complete the restore and remove its rollbacks. Its outcome must be stored first."""
+        self.context.claim.check()
         self._writer.complete(self.instant, metadata.encode())
         trim(self._writer, self.plan.savepoint, metadata)
 
     def _reload(self) -> HudiTable:
-        """The current table; raises if another process has completed the restore."""
+        """The current table; raises if another task has the table, or completed the restore."""
+        self.context.claim.check()
         now = self.table.reloaded()
         if all(i.timestamp != self.instant.timestamp for i in now.timeline.pending_restores):
             raise TransientError(f"restore {self.instant.timestamp} is no longer pending")
@@ -353,6 +370,20 @@ class RestoreRun:
         if not is_below(where, self.table.location) or is_below(where, meta):
             raise ConfinementError(f"{path} is not a data file of {self.table.location}")
         return where
+
+
+def _batches(folders: Mapping[str, list[str]]) -> Iterator[dict[str, list[str]]]:
+    """Divide files by directory into batches that are removed within seconds."""
+    batch, count = dict[str, list[str]](), 0
+    for folder, names in folders.items():
+        for start in range(0, len(names), _BATCH):
+            batch[folder] = names[start : start + _BATCH]
+            count += len(batch[folder])
+            if count >= _BATCH:
+                yield batch
+                batch, count = {}, 0
+    if batch:
+        yield batch
 
 
 def _withdraw(writer: TimelineWriter, requested: Instant, content: bytes) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from tidegate.events import Command, Outcome
+from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
 
 
 class Executor(Protocol):
@@ -35,6 +36,17 @@ class Executor(Protocol):
         """
         ...
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
-        """Plan, act, and yield the outcomes."""
+    def claim(self, command: Command, task: Task) -> Claim:
+        """Claim the location that a task's command changes.
+
+        Raises:
+            Overtaken, AlreadyDone, NumberTaken, Refused: nothing is to be done, see `Claim.take`.
+        """
+        ...
+
+    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
+        """Plan, act, and yield the outcomes.
+
+        Calls `claim.check` right before each irreversible step, and raises what it raises.
+        """
         ...

@@ -35,7 +35,8 @@ from tidegate.savepoints.plan import (
 from tidegate.savepoints.removal import SavepointRemover
 from tidegate.savepoints.repeats import Repeats, was_removed, without_review
 from tidegate.storage import NotFound, ParallelMap
-from tidegate.tables.hudi import TimelineWriter, open_table
+from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.hudi import TimelineWriter, claim_table, open_table
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
@@ -83,20 +84,25 @@ class SavepointWriter:
         """Return False: a savepoint destroys nothing, so every request is carried out."""
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def claim(self, command: Command, task: Task) -> Claim:
+        """Claim the table."""
+        return claim_table(self.warehouse, command.location, task)
+
+    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
         """Write or remove the savepoint, or yield a rejection.
 
         Raises:
+            Overtaken, AlreadyDone: another task, or another worker of this one, has the table.
             PermanentError: the command is of another type.
             TransientError: a file was removed while it was being read; try again.
         """
         if isinstance(command, SavepointRemovalRequested):
-            yield SavepointRemover(self.warehouse, self.clock, self.name).answer(command)
+            yield SavepointRemover(self.warehouse, self.clock, self.name, claim).answer(command)
             return
         if not isinstance(command, SavepointRequested):
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
         try:
-            yield self._savepoint(command)
+            yield self._savepoint(command, claim)
         except Refused as refused:
             yield self._rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -104,16 +110,17 @@ class SavepointWriter:
         except NotFound as error:
             raise TransientError(f"{error} was removed while it was being read") from error
 
-    def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
+    def _savepoint(self, command: SavepointRequested, task: Unclaimed) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         repeats = Repeats.of(self.warehouse, table.location, command)
         previous = repeats.outcome()
         if previous and was_removed(table.timeline, previous):
             return without_review(previous)
-        commit = self._commit(table, command, previous)
+        chosen = task.planned(self._commit(table, command, previous))
+        commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        plan = None if existing else self._begin(table, commit, self.most_derived(command.table))
+        plan = None if existing else self._begin(table, commit, command, task)
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
@@ -136,6 +143,7 @@ class SavepointWriter:
         )
         repeats.put(created, ended)
         if plan is not None:
+            task.check()
             self._complete(table, plan, metadata)
         return created
 
@@ -159,8 +167,11 @@ class SavepointWriter:
         wanted = previous.instant if previous else command.instant
         return choose_commit(table.timeline, wanted).timestamp
 
-    def _begin(self, table: HudiTable, commit: str, most_derived: int) -> SavepointPlan:
-        plan = self._plan(table, commit, most_derived)
+    def _begin(
+        self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
+    ) -> SavepointPlan:
+        plan = self._plan(table, commit, self.most_derived(command.table))
+        task.check()
         self._claim(table, plan)
         return plan
 

@@ -33,6 +33,7 @@ from tidegate.savepoints.removal_plan import (
     savepoint_on,
 )
 from tidegate.storage import NotFound
+from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table, remove_before
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
@@ -53,6 +54,7 @@ class SavepointRemover:
     warehouse: Warehouse
     clock: Callable[[], datetime]
     source: str
+    claim: Unclaimed = NO_CLAIM
 
     def answer(self, command: SavepointRemovalRequested) -> Outcome:
         """Remove the savepoint, or return a rejection.
@@ -103,6 +105,7 @@ class SavepointRemover:
         """Remove both files; return the completed file's name and content, if there was one."""
         writer = TimelineWriter(self.warehouse, table, self.clock)
         kept = backup.read()
+        self.claim.check()
         if found.state is not InstantState.COMPLETED and kept is not None:
             plan = RemovalPlan(found)  # an earlier attempt of this request removed the file
         else:
@@ -115,14 +118,14 @@ class SavepointRemover:
             # a restore began, or a person's request for the savepoint found it there
             self._take_back(writer, kept)
             raise
+        self.claim.check()
         writer.remove([plan.inflight])
         if savepoint_on(table.reloaded().timeline, command.instant) is not None:
             raise TransientError(f"savepoint {command.instant} was written again meanwhile")
         return kept
 
-    @staticmethod
     def _unpublish(
-        writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
+        self, writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
     ) -> tuple[str, bytes] | None:
         """Turn a completed savepoint into a pending one."""
         if plan.content is None:
@@ -135,6 +138,7 @@ class SavepointRemover:
             if writer.table.read(plan.instant) != plan.content:
                 # in layout 1 a new savepoint of the same commit has the same file name
                 raise TransientError(f"savepoint {plan.instant.timestamp} was made anew meanwhile")
+        self.claim.check()
         writer.remove([plan.instant])
         return kept
 

@@ -57,6 +57,11 @@ class Reason(StrEnum):
         "Another table than the one that the command names is at the location.",
         "Correct the table's name or its location.",
     )
+    LOCATION_OF_ANOTHER_TABLE = (
+        "location-of-another-table",
+        "The location belongs to a table of another name, or to another deployment.",
+        "Use the first name; on a copy of a table, remove the file `owner` that the message names.",
+    )
     # about the command's signature
     NOT_SIGNED = (
         "not-signed",

@@ -11,7 +11,16 @@ from typing import Final
 
 import structlog
 
-from tidegate.events import Answer, Command, Outcome, RestoreFailed, RestoreStarted
+from tidegate.events import (
+    Answer,
+    CleaningProgressed,
+    CleaningStarted,
+    Command,
+    Outcome,
+    RestoreFailed,
+    RestoreProgressed,
+    RestoreStarted,
+)
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
@@ -27,9 +36,13 @@ from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.claim import AlreadyDone, Overtaken, Task
+from tidegate.tables.refusal import Refused
 
 log = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 60.0
+PROGRESS: Final = (CleaningStarted, CleaningProgressed, RestoreStarted, RestoreProgressed)
+"""The outcomes after which a task goes on: published at once. All others are its last ones."""
 
 
 @dataclass(slots=True)
@@ -38,6 +51,8 @@ class Attempts:
 
     record: Record
     """The record of the command."""
+    task: Task | None = None
+    """The task that carries the command; None: the command came without one."""
     failed: int = 0
     looked_up: bool = False
     """Whether earlier outcomes were looked up, and this process published none since."""
@@ -135,6 +150,9 @@ class CommandRunner:
             self.refusals.require(attempts.record, f"{refused.reason}: {refused.message}")
             self._publish(self._refusal(command, refused).to(command))
             return
+        if attempts.task is not None:
+            self._carry_out(command, attempts.task, signed_by)
+            return
         if self._is_answered(command, attempts):
             log.info("%s already has its outcome: skipped", type(command).__name__)
             return
@@ -143,7 +161,30 @@ class CommandRunner:
             attempts.looked_up = False
             self._publish(_with_asker(outcome, command, signed_by))
 
-    def _refusal(self, command: Command, refused: Unauthorized) -> Answer:
+    def _carry_out(self, command: Command, task: Task, signed_by: SignedBy | None) -> None:
+        """Claim the location, execute, record the last outcomes there, and publish them."""
+        last: list[Outcome] = []
+        try:
+            claim = self.executor.claim(command, task)
+            for outcome in self.executor.execute(command, claim):
+                answer = _with_asker(outcome, command, signed_by)
+                if isinstance(answer, PROGRESS):
+                    self._publish(answer)
+                else:
+                    last.append(answer)
+            outcomes = claim.finish(last)
+        except Overtaken as later:  # a copy, a replay, a late repeat, or a stalled worker
+            log.info("nothing is done: %s", later)
+            return
+        except AlreadyDone as done:
+            log.info("task %d is done: its outcome is published again", task.number)
+            outcomes = done.outcomes
+        except Refused as refused:
+            outcomes = [self._refusal(command, refused).to(command)]
+        for outcome in outcomes:
+            self._publish(outcome)
+
+    def _refusal(self, command: Command, refused: Unauthorized | Refused) -> Answer:
         at = datetime.now(UTC)
         return refusal(command, refused.reason, refused.message, self.executor.name, at)
 

@@ -9,7 +9,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi import TableProperties
 from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
 from tidegate.storage import join
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.claim import HUDI, Claim, Task
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
@@ -33,7 +33,7 @@ def open_table(
         Refused: the table is outside the roots, can't be read, is another table or unsupported.
     """
     where = _confined(warehouse, location)
-    _confined(warehouse, join(where, FOLDER))
+    _confined(warehouse, join(where, HUDI))
     try:
         table = load_table(warehouse, where)
     except NoSuchTable as error:
@@ -45,6 +45,11 @@ def open_table(
     _check_kind(table.properties, any_kind=any_kind)
     _confined(warehouse, join(where, table.properties.timeline_folder))
     return table
+
+
+def claim_table(warehouse: Warehouse, location: str, task: Task) -> Claim:
+    """Claim a table for a task, see `Claim.take`."""
+    return Claim.take(warehouse, _confined(warehouse, location), HUDI, task)
 
 
 def _confined(warehouse: Warehouse, location: str) -> str:

@@ -20,11 +20,12 @@ from tidegate.events import Outcome, derived_id
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.hudi import is_instant
 from tidegate.storage import NotFound, join
+from tidegate.tables.claim import HUDI
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 _LARGEST: Final = 32 * 2**20
 """Bytes of an outcome, which fits into a message, as JSON."""
-FOLDER: Final = ".hoodie/.tidegate"
+FOLDER: Final = HUDI
 
 
 @dataclass(frozen=True, slots=True)

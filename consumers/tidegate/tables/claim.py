@@ -1,0 +1,263 @@
+"""A worker's claim on a table: the number of its task, in a small hidden folder of the location.
+
+    .tidegate/owner          which deployment and table the location belongs to
+    .tidegate/tasks/7        the id of task 7: no task with a lower number changes anything any more
+    .tidegate/tasks/7.plan   what task 7 decided before its first step
+    .tidegate/tasks/7.done   the last outcomes of task 7: a repeat publishes them again
+
+A Hudi table has the folder in `.hoodie`, a Hive table or partition in its own directory. Hudi, Hive
+and Spark ignore hidden names. Every file is created exclusively, with its content.
+
+The claim makes stalled workers, repeats, copies and replays of tasks harmless. It is the only thing
+that can tell that two names mean one location. It can't prevent a pause between a check and the one
+call after it: no store changes a file on condition of another one.
+
+    TidegateError
+    ├── Overtaken     end the task; publish nothing
+    ├── AlreadyDone   end the task; publish its outcomes
+    └── NumberTaken   end the task; the coordinator continues above the number
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidegate.bounded_json import MAX_SMALL, parse_json
+from tidegate.errors import ConfinementError, FormatError, TidegateError, TransientError
+from tidegate.events import Outcome
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.reasons import Reason
+from tidegate.storage import NotFound, join
+from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
+
+HIVE: Final = ".tidegate"
+HUDI: Final = ".hoodie/.tidegate"
+FRESH_SECONDS: Final = 5.0
+"""How long a check counts within one step that consists of many calls."""
+_LARGEST: Final = 32 * 2**20
+"""Bytes of the last outcomes of a task, as JSON."""
+_NAME: Final = re.compile(r"([1-9][0-9]{0,18})(\.done|\.plan|)")
+# it counts the time for which the machine was suspended, too
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Overtaken(TidegateError):  # noqa: N818 - an expected result, not a fault
+    """A task with a higher number is on the table. The catcher ends its own, silently."""
+
+
+class AlreadyDone(TidegateError):  # noqa: N818 - an expected result, not a fault
+    """The task has its last outcomes. The catcher publishes them again and does nothing else."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        """Take the outcomes that are on the table."""
+        self.outcomes = outcomes
+        super().__init__("the task has its last outcome")
+
+
+class NumberTaken(TidegateError):  # noqa: N818 - an expected result, not a fault
+    """Another task has this number: the coordinator's rows were lost, and others were accepted."""
+
+    def __init__(self, number: int) -> None:
+        """Take the number, which is the highest on the table."""
+        self.number = number
+        super().__init__(f"another task has the number {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task, as far as its claim needs it."""
+
+    number: int
+    """Counts up by table; never used twice."""
+    id: str
+    table: str
+    deployment: str
+    """The id of the Kafka cluster and the prefix of the topics."""
+
+
+class Unclaimed:
+    """The claim of a caller that is the only worker at a location, such as a test."""
+
+    def check(self) -> None:
+        """Never raise."""
+
+    check_if_old = check
+
+    def planned(self, plan: str) -> str:
+        """The plan."""
+        return plan
+
+
+NO_CLAIM: Final = Unclaimed()
+
+
+@dataclass(slots=True)
+class Claim(Unclaimed):
+    """The claim of one attempt at a task. Picklable, so that Spark's tasks can check it.
+
+    Order of calls: `take`, before anything is changed; `check`, right before each irreversible
+    step; `finish`, before the outcomes are published.
+    """
+
+    task: Task
+    warehouse: Warehouse
+    folder: str
+    earlier: Mapping[int, bool] = field(default_factory=dict[int, bool])
+    """The tasks that claimed the location before; whether each has its last outcome."""
+    _checked_at: float = 0.0
+
+    @classmethod
+    def take(cls, warehouse: Warehouse, location: str, folder: str, task: Task) -> Claim:
+        """Claim a location below the roots. The folder is made only where a table is.
+
+        Raises:
+            Overtaken, AlreadyDone, NumberTaken: do nothing.
+            Refused: the location belongs to another table or deployment, does not exist, or its
+                folder can't be read.
+            OSError: the store is full, or refuses to create a file.
+        """
+        claim = cls(task, warehouse, join(location, folder))
+        try:
+            claim._require_owner()
+            claim._newest()
+            try:
+                warehouse.create(claim._path(), task.id.encode())
+            except (
+                AlreadyExists
+            ):  # an earlier attempt, another worker of this task, or another task
+                if claim._read("") != task.id:
+                    raise NumberTaken(task.number) from None
+            if (task.number, ".done") in claim._newest():
+                raise AlreadyDone(claim._outcomes())
+            claim.check()
+        except (ConfinementError, FormatError) as error:
+            raise refusal_of(error) from error
+        except NotFound as error:
+            raise TransientError(f"{error} is gone") from error
+        return claim
+
+    def check(self) -> None:
+        """List the claims again.
+
+        Raises:
+            Overtaken, AlreadyDone: end the task, without a further step.
+            TransientError: the claim is gone or can't be read: the next attempt claims again.
+        """
+        number = self.task.number
+        try:
+            found = self._newest()
+            if (number, ".done") in found:
+                raise AlreadyDone(self._outcomes())
+        except (ConfinementError, FormatError) as error:
+            raise TransientError(f"the claims can't be read: {error}") from error
+        if (number, "") not in found:
+            raise TransientError(f"{self._path()} is gone")
+        self._checked_at = time.clock_gettime(_CLOCK)
+
+    def check_if_old(self) -> None:
+        """Check within a step, if the last check is more than FRESH_SECONDS old."""
+        if time.clock_gettime(_CLOCK) - self._checked_at > FRESH_SECONDS:
+            self.check()
+
+    def planned(self, plan: str) -> str:
+        """Record what this task decided; return the decision of its first attempt, if there is one.
+
+        Raises:
+            Exception: as `check`.
+        """
+        self.check()
+        with suppress(AlreadyExists):
+            self.warehouse.create(self._path(".plan"), plan.encode())
+        return self._read(".plan")
+
+    def finish(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Record the last outcomes, then remove the claims of earlier tasks.
+
+        Returns:
+            The outcomes to publish; those on the table if another worker of this task was faster.
+
+        Raises:
+            Exception: as `check`, but for AlreadyDone.
+        """
+        rows = [{"kind": type(o).__name__, "outcome": o.model_dump(mode="json")} for o in outcomes]
+        try:
+            self.check()
+            self.warehouse.create(self._path(".done"), json.dumps(rows).encode())
+        except AlreadyDone as done:
+            return done.outcomes
+        except AlreadyExists:
+            return self._outcomes()
+        earlier = [path for (n, _), path in self._found().items() if n < self.task.number]
+        self.warehouse.remove_files(earlier)
+        return outcomes
+
+    def _require_owner(self) -> None:
+        path, location = join(self.folder, "owner"), self.folder.rpartition("/")[0]
+        ours = {"deployment": self.task.deployment, "table": self.task.table}
+        try:
+            owner = self.warehouse.read(path, MAX_SMALL)
+        except NotFound:
+            try:
+                self.warehouse.names(location)
+            except NotFound as error:
+                raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory {location}") from error
+            with suppress(AlreadyExists):
+                self.warehouse.create(path, json.dumps(ours).encode())
+            owner = self.warehouse.read(path, MAX_SMALL)
+        found = parse_json(owner, path, MAX_SMALL)
+        if not isinstance(found, dict) or found.keys() != ours.keys():
+            raise FormatError(f"{path} does not name a deployment and a table")
+        if found != ours:
+            raise Refused(
+                Reason.LOCATION_OF_ANOTHER_TABLE,
+                f"{path} names {found['table']} of the deployment {found['deployment']}, not"
+                f" {self.task.table} of {self.task.deployment}",
+            )
+
+    def _newest(self) -> Mapping[tuple[int, str], str]:
+        number, found = self.task.number, self._found()
+        if (highest := max((n for n, _ in found), default=0)) > number:
+            raise Overtaken(f"task {number} of {self.task.table} comes after task {highest}")
+        self.earlier = {n: (n, ".done") in found for n, _ in found if n < number}
+        return found
+
+    def _found(self) -> Mapping[tuple[int, str], str]:
+        """The paths of the claims at the location, by number and suffix."""
+        try:
+            files = self.warehouse.list(join(self.folder, "tasks"))
+        except NotFound:
+            return {}
+        named = [(name, file) for file in files if (name := _NAME.fullmatch(file.name))]
+        if strange := next((file for _, file in named if file.is_link or file.is_dir), None):
+            raise FormatError(f"{strange.path} is not a file")
+        return {(int(name[1]), name[2]): file.path for name, file in named}
+
+    def _read(self, suffix: str, limit: int = MAX_SMALL) -> str:
+        try:
+            return self.warehouse.read(self._path(suffix), limit).decode()
+        except NotFound as error:
+            raise TransientError(f"{self._path(suffix)} is gone") from error
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self._path(suffix)} is not text") from error
+
+    def _outcomes(self) -> Sequence[Outcome]:
+        path = self._path(".done")
+        try:
+            stored = parse_json(self._read(".done", _LARGEST), path, _LARGEST)
+            found = [EVENT_TYPES[row["kind"]].model_validate(row["outcome"]) for row in stored]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FormatError(f"the outcomes in {path} can't be read: {error}") from error
+        outcomes = [outcome for outcome in found if isinstance(outcome, Outcome)]
+        if len(outcomes) < len(found) or not outcomes:
+            raise FormatError(f"{path} has no outcomes, or other events")
+        return outcomes
+
+    def _path(self, suffix: str = "") -> str:
+        return join(self.folder, "tasks", f"{self.task.number}{suffix}")
