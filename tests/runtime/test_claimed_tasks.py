@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from support.acid import FIVE_LISTINGS, INSERTS, build, names_in, release, tree
+from support.acid import FIVE_LISTINGS, INSERTS, NOON, build, names_in, release, tree
 from support.hudi_tables import at, four_commits, savepoint_request, ticking, timeline_names
 from support.interfering import Interfering
 from support.quarantined import QUARANTINE, undo_of, visible
-from support.samples import events_on, memory_bus
+from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
@@ -27,11 +27,15 @@ from tidegate.events import (
     Outcome,
     SavepointCreated,
     SavepointRemoved,
+    TaskEnd,
+    TaskEnded,
+    TaskIssued,
 )
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
@@ -53,23 +57,41 @@ class Workers:
     bus: MemoryBus = field(default_factory=memory_bus)
 
     def do(
-        self, number: int, command: Command, executor: Executor | None = None, **changes: str
+        self, number: int, command: Command, executor: Executor | None = None, **changes: object
     ) -> list[Outcome]:
         """Carry a task out; return what it published."""
         executor = executor or Cleaner(self.warehouse, ThreadMap(1), ticking(), QUARANTINE)
         before = len(events_on(self.bus, "tidegate.outcomes"))
-        fields = {"id": f"task-{number}", "table": command.table, "deployment": self.deployment}
-        task = Task(number, **(fields | changes))
+        task = issued(number, command, **changes)
         wire, retries = Wire(), RetryPolicy(attempts=1)
         lookup = OutcomeLookup(self.bus, wire, "tidegate")
-        runner = CommandRunner(executor, self.bus, "tidegate", wire, retries, lookup)
-        assert runner.attempt(command, Attempts(AT_ZERO, task=task)) is None
-        outcomes = events_on(self.bus, "tidegate.outcomes")[before:]
-        return [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+        runner = CommandRunner(
+            executor, self.bus, "tidegate", wire, retries, lookup, deployment=self.deployment
+        )
+        assert runner.attempt(command, Attempts(AT_ZERO, task)) is None
+        found = events_on(self.bus, "tidegate.outcomes")[before:]
+        outcomes = [outcome for outcome in found if isinstance(outcome, Outcome)]
+        if outcomes and not isinstance(outcomes[0], CleaningStarted | TaskEnded):
+            assert isinstance(outcomes[-1], TaskEnded)
+        return [outcome for outcome in outcomes if not isinstance(outcome, TaskEnded)]
 
     @property
     def warehouse(self) -> Warehouse:
         return Warehouse(WarehouseRoots.of(str(self.root)))
+
+
+def issued(number: int, command: Command, **changes: object) -> TaskIssued:
+    """A task as the coordinator issues it."""
+    fields: dict[str, object] = {
+        "table": command.table,
+        "location": command.location,
+        "caused_by": command.event_id,
+        "occurred_at": NOON,
+        "source": "coordinator",
+        "number": number,
+        "command": original_of(Wire().serialize(command, "tidegate.commands"), NOON),
+    }
+    return TaskIssued.model_validate(fields | changes)
 
 
 @pytest.fixture
@@ -228,3 +250,51 @@ def test_the_hidden_folder_of_a_table_is_left_by_its_cleaning(
     workers.do(1, command, Cleaner(workers.warehouse, ThreadMap(1), ticking()))
     assert names_in(tmp_path / "t" / HIVE) == ["owner", "tasks"]
     assert names_in(tmp_path / "t" / HIVE / "tasks") == ["1", "1.done"]
+
+
+def ends(workers: Workers) -> list[TaskEnded]:
+    found = events_on(workers.bus, "tidegate.outcomes")
+    return [outcome for outcome in found if isinstance(outcome, TaskEnded)]
+
+
+def test_every_task_has_one_last_word_always_the_same(
+    workers: Workers, command: CleaningReleased
+) -> None:
+    workers.do(1, command)
+    workers.do(1, command)
+    first, again = ends(workers)
+    assert first == again
+    assert (first.number, first.end) == (1, TaskEnd.ANSWERED)
+    assert first.caused_by == issued(1, command).event_id
+
+
+def test_a_task_whose_number_another_one_has_ends_with_the_highest_number(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    workers.do(4, command)
+    before = tree(tmp_path)
+    workers.do(4, release(command.location, caused_by="another-vacuum"))
+    assert tree(tmp_path) == before
+    last = ends(workers)[-1]
+    assert (last.end, last.highest) == (TaskEnd.NUMBER_TAKEN, 4)
+
+
+def test_a_loop_works_off_tasks_and_passes_over_those_of_other_workers(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    other = savepoint_request(table, at(2))
+    broken = issued(1, command, caused_by="not its command")
+    bus = workers.bus
+    for task in (issued(1, other), broken, issued(2, command), issued(1, command)):
+        bus.send([message(task)])
+    loop = ExecutorLoop(Cleaner(workers.warehouse, ThreadMap(1), ticking(), QUARANTINE), bus)
+    work_off(loop)
+    found = events_on(bus, "tidegate.outcomes")
+    kinds_found = [type(event) for event in found]
+    assert kinds_found == [TaskEnded, CleaningStarted, DirectoriesCleaned, TaskEnded]
+    dead, done = ends(workers)
+    assert (dead.number, dead.end) == (1, TaskEnd.DEAD_LETTERED)
+    assert "not its command" in str(dead.message)
+    assert (done.number, done.end) == (2, TaskEnd.ANSWERED)
+    assert len(bus.records("tidegate.dead-letters")) == 1

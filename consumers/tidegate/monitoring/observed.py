@@ -238,6 +238,10 @@ class ObservedBus:
         """The number of partitions of a topic."""
         return self._bus.partitions(topic)
 
+    def cluster_id(self) -> str:
+        """See `Bus`."""
+        return self._bus.cluster_id()
+
     def max_message_bytes(self, topic: str) -> int:
         """The largest message that a topic accepts."""
         return self._bus.max_message_bytes(topic)

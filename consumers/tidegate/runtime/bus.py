@@ -178,6 +178,14 @@ class Bus(Protocol):
         """
         ...
 
+    def cluster_id(self) -> str:
+        """The id of the cluster, which no other cluster has.
+
+        Raises:
+            TransientError: the broker did not answer.
+        """
+        ...
+
     def max_message_bytes(self, topic: str) -> int:
         """The largest message that a topic accepts.
 

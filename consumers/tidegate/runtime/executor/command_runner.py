@@ -1,4 +1,4 @@
-"""Runs a command, attempt by attempt: finds earlier outcomes, executes, publishes outcomes."""
+"""Runs a command, attempt by attempt: claims the table, executes, publishes outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -20,6 +20,9 @@ from tidegate.events import (
     RestoreFailed,
     RestoreProgressed,
     RestoreStarted,
+    TaskEnd,
+    TaskEnded,
+    TaskIssued,
 )
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
@@ -36,7 +39,7 @@ from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import AlreadyDone, Overtaken, Task
+from tidegate.tables.claim import AlreadyDone, NumberTaken, Overtaken, Task
 from tidegate.tables.refusal import Refused
 
 log = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class Attempts:
 
     record: Record
     """The record of the command."""
-    task: Task | None = None
+    issued: TaskIssued | None = None
     """The task that carries the command; None: the command came without one."""
     failed: int = 0
     looked_up: bool = False
@@ -81,6 +84,8 @@ class CommandRunner:
     retries: RetryPolicy
     lookup: OutcomeLookup
     authorization: Authorization = field(default_factory=AclAlone)
+    deployment: str = ""
+    """The id of the cluster and the prefix of the topics."""
     refusals: RefusalLimit = field(default_factory=RefusalLimit)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """The running commands, by the id of their thread."""
@@ -144,14 +149,14 @@ class CommandRunner:
         return None
 
     def _run(self, command: Command, attempts: Attempts) -> None:
+        if attempts.issued is not None:
+            self._carry_out(command, attempts.issued, attempts.record)
+            return
         try:
             signed_by = self.authorization.check(command, attempts.record)
         except Unauthorized as refused:
             self.refusals.require(attempts.record, f"{refused.reason}: {refused.message}")
             self._publish(self._refusal(command, refused).to(command))
-            return
-        if attempts.task is not None:
-            self._carry_out(command, attempts.task, signed_by)
             return
         if self._is_answered(command, attempts):
             log.info("%s already has its outcome: skipped", type(command).__name__)
@@ -161,10 +166,13 @@ class CommandRunner:
             attempts.looked_up = False
             self._publish(_with_asker(outcome, command, signed_by))
 
-    def _carry_out(self, command: Command, task: Task, signed_by: SignedBy | None) -> None:
+    def _carry_out(self, command: Command, issued: TaskIssued, record: Record) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
+        task = Task(issued.number, issued.event_id, issued.table, self.deployment)
         last: list[Outcome] = []
         try:
+            # of the message that the person or the coordinator signed
+            signed_by = self.authorization.check(command, _original(issued, record))
             claim = self.executor.claim(command, task)
             for outcome in self.executor.execute(command, claim):
                 answer = _with_asker(outcome, command, signed_by)
@@ -172,17 +180,28 @@ class CommandRunner:
                     self._publish(answer)
                 else:
                     last.append(answer)
-            outcomes = claim.finish(last)
+            outcomes = claim.finish([*last, self.ended(issued)])
         except Overtaken as later:  # a copy, a replay, a late repeat, or a stalled worker
             log.info("nothing is done: %s", later)
             return
         except AlreadyDone as done:
             log.info("task %d is done: its outcome is published again", task.number)
             outcomes = done.outcomes
-        except Refused as refused:
-            outcomes = [self._refusal(command, refused).to(command)]
+        except NumberTaken as taken:
+            outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
+        except (Refused, Unauthorized) as refused:  # nothing is on the table
+            outcomes = [self._refusal(command, refused).to(command), self.ended(issued)]
         for outcome in outcomes:
             self._publish(outcome)
+
+    def publish_end(self, issued: TaskIssued, error: Exception) -> None:
+        """Publish that a task is among the dead letters: the next of its table may be issued."""
+        self._publish(self.ended(issued, end=TaskEnd.DEAD_LETTERED, message=str(error) or "failed"))
+
+    def ended(self, issued: TaskIssued, **how: Any) -> TaskEnded:  # noqa: ANN401 - checked by the model
+        """The last word on a task."""
+        fields = {"number": issued.number, "source": self.executor.name}
+        return TaskEnded.about(issued, **fields, occurred_at=datetime.now(UTC), **how)
 
     def _refusal(self, command: Command, refused: Unauthorized | Refused) -> Answer:
         at = datetime.now(UTC)
@@ -205,6 +224,17 @@ class CommandRunner:
         hint = _hint(outcome)
         log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
         self.bus.send([self.wire.serialize(outcome, topic)])
+
+
+def _original(issued: TaskIssued, record: Record) -> Record:
+    """The record of the message that a task carries: its signature is of that one."""
+    message = issued.command
+    return record._replace(
+        partition=record.partition._replace(topic=message.topic),
+        value=message.value,
+        headers=tuple((header.name, header.value) for header in message.headers),
+        timestamp_ms=int(message.appended_at.timestamp() * 1000),
+    )
 
 
 def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import NamedTuple
 
 from tidegate.errors import FormatError, StopService
-from tidegate.events import Command, Event
+from tidegate.events import Command, Event, TaskIssued
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, command_of
 from tidegate.runtime.authorization import AclAlone, Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.backlog import BacklogLimits
@@ -38,6 +39,13 @@ _CHECK_SECONDS = 0.01
 _READING_SECONDS = 0.02
 _SUSPENDED_SECONDS = 0.1
 """How often a suspended command checks whether its partition has come back."""
+
+
+class _Asked(NamedTuple):
+    """A command, and the task that carries it, if any."""
+
+    command: Command
+    issued: TaskIssued | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,7 @@ class ExecutorLoop:
             retries,
             OutcomeLookup(bus, wire, prefix),
             authorization or AclAlone(),
+            f"{bus.cluster_id()}/{prefix}",
         )
         # the poll thread decodes and dead-letters: its retries must end before the poll is due
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
@@ -117,9 +126,12 @@ class ExecutorLoop:
         self._closing, self._stop_seconds = False, stop_seconds
         self._stopped = False
         self._fault: StopService | None = None
-        topics = sorted({topic_of(kind).name(prefix) for kind in executor.consumes})
+        self._wire = wire
+        kinds: tuple[type[Event], ...] = (*executor.consumes, TaskIssued)
+        topics = sorted({topic_of(kind).name(prefix) for kind in kinds})
         count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
-        self._decoder = Decoder(executor.consumes, prefix, count, poll_retries, wire)
+        self._consumes = executor.consumes
+        self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", topics, self)
 
     def run(self, stop: threading.Event) -> None:
@@ -236,14 +248,15 @@ class ExecutorLoop:
             self._subscription.pause([record.partition])
 
     def _queue(self, record: Record, offsets: OffsetTracker) -> None:
-        command = self._decoded(record)
-        if not isinstance(command, Command):
+        found = self._decoded(record)
+        if found is None:
             offsets.finish(record.offset)
-        elif offsets.backlog.add(command.table, record.offset, _size(record)):
-            self._put(command, record, offsets)
+        elif offsets.backlog.add(found.command.table, record.offset, _size(record)):
+            self._put(found, record, offsets)
 
-    def _put(self, command: Command, record: Record, offsets: OffsetTracker) -> None:
-        attempts = Attempts(record, assignments=offsets.assignments)
+    def _put(self, found: _Asked, record: Record, offsets: OffsetTracker) -> None:
+        command, issued = found
+        attempts = Attempts(record, issued, assignments=offsets.assignments)
         task = _Task(record, command, offsets, attempts)
         self._tasks.put(command.table, task)
 
@@ -272,22 +285,31 @@ class ExecutorLoop:
         offsets = self._offsets.get(record.partition)
         if offsets is None or not offsets.backlog.bring_back(table, record.offset, _size(record)):
             return  # the partition went away meanwhile
-        command = self._decoded(record)
-        if isinstance(command, Command) and command.table == table:
-            self._put(command, record, offsets)
-        elif command is None:
+        found = self._decoded(record)
+        if found is not None and found.command.table == table:
+            self._put(found, record, offsets)
+        elif found is None:
             offsets.finish(record.offset)
             offsets.backlog.finished(table, _size(record))
         else:
             where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
             raise StopService(f"{self._name}: {where} was a command of {table} when it was read")
 
-    def _decoded(self, record: Record) -> Event | None:
+    def _decoded(self, record: Record) -> _Asked | None:
+        """The command of a record, for this executor; None: of another one, or a dead letter."""
+        event = None
         try:
-            return self._decoder.decode(record)
+            event = self._decoder.decode(record)
+            issued = event if isinstance(event, TaskIssued) else None
+            command = event if issued is None else command_of(issued, self._wire)
         except FormatError as error:
             self._dead_letters.send(record, error)
+            if isinstance(event, TaskIssued):
+                self._runner.publish_end(event, error)
             return None
+        if isinstance(command, Command) and isinstance(command, self._consumes):
+            return _Asked(command, issued)
+        return None
 
     def _write_recorded(self, *, all_of_them: bool = False) -> None:
         for partition in self._dead_letters.write_recorded(all_of_them=all_of_them):
@@ -372,6 +394,8 @@ class ExecutorLoop:
             return error  # the next owner starts its attempts anew
         try:
             self._dead_letters.send(task.record, error)
+            if task.attempts.issued is not None:
+                self._runner.publish_end(task.attempts.issued, error)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault

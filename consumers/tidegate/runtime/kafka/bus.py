@@ -67,6 +67,10 @@ class KafkaBus:
         """Ask the cluster."""
         return self._metadata.partitions(topic)
 
+    def cluster_id(self) -> str:
+        """Ask the cluster."""
+        return self._metadata.cluster_id()
+
     def max_message_bytes(self, topic: str) -> int:
         """Look it up in the cluster."""
         return self._metadata.max_message_bytes(topic)

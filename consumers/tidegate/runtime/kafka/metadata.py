@@ -121,6 +121,18 @@ class KafkaMetadata:
             raise ConfigError(_missing(topic, fault))
         return count
 
+    def cluster_id(self) -> str:
+        """The id of the cluster.
+
+        Raises:
+            TransientError: the broker did not answer, or does not know the id yet.
+        """
+        with translate_kafka_errors("the cluster's id can't be read"):
+            found = self._asked(lambda: self._admin.list_topics(timeout=_METADATA_SECONDS))
+        if not found.cluster_id:
+            raise TransientError("the broker does not know the cluster's id yet")
+        return str(found.cluster_id)
+
     def max_message_bytes(self, topic: str) -> int:
         """The largest message, or batch of compressed messages, that a topic accepts.
 

@@ -236,6 +236,10 @@ class MemoryBus:
             raise ConfigError(f"topic {topic} does not exist")
         return self._count
 
+    def cluster_id(self) -> str:
+        """The same for every bus in memory."""
+        return "memory"
+
     def max_message_bytes(self, topic: str) -> int:  # noqa: ARG002 - the protocol's
         """A broker's default."""
         return 2**20
