@@ -25,7 +25,7 @@ def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Sett
     security = {
         "require_signatures": required,
         "sign_with": key,
-        "keys": [entry(ANA, "coordinator", commands=["CleaningReleased"])],
+        "keys": [entry(ANA, "coordinator", commands=["TaskIssued", "CleaningReleased"])],
     }
     return Settings.model_validate({"security": security, "warehouse": {"roots": [str(folder)]}})
 

@@ -16,11 +16,11 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import OUTCOME_TOPIC, TASK_TOPIC, TOPICS, topic_of
+from tidegate.events.topics import OUTCOME_TOPIC, REQUEST_TOPIC, TOPICS
 from tidegate.ops.topics.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
 ALL = acls("t")
@@ -148,12 +148,10 @@ def test_only_operators_may_create_topics_or_add_partitions() -> None:
 
 
 def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
-    consumed = {name: {*map(topic_of, kinds)} for name, kinds in CONSUMED_EVENTS.items()}
+    consumed = {name: {*inputs_of(name)} for name in CONSUMED_EVENTS}
+    consumed["cleaner"] |= {REQUEST_TOPIC}
     consumed[Restorer.name] |= {OUTCOME_TOPIC}
-    declared = {
-        name: {topic for topic in TOPICS if name in topic.read_by and topic is not TASK_TOPIC}
-        for name in consumed
-    }
+    declared = {name: {topic for topic in TOPICS if name in topic.read_by} for name in consumed}
 
     assert consumed == declared
 

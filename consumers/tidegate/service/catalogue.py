@@ -36,10 +36,12 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRemoved,
     SavepointRequested,
+    TaskEnded,
     VacuumFinished,
     WritesAborted,
 )
 from tidegate.events.roles import Role
+from tidegate.events.topics import Topic, topic_for_workers, topic_of
 
 COORDINATOR: Final = str(Role.COORDINATOR)
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
@@ -54,6 +56,8 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
             CleaningStarted,
             CleaningUndone,
             QuarantineRemoved,
+            CleaningUndoRequested,
+            TaskEnded,
             CommitCompleted,
             SavepointCreated,
             SavepointRejected,
@@ -77,3 +81,9 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
 )
 """The kinds of events that each service consumes; a test compares it with the services."""
 EXECUTORS: Final = ("savepoint-writer", "restorer", "cleaner")
+
+
+def inputs_of(service: str) -> list[Topic]:
+    """The topics that a service reads as a member of its group, by name."""
+    topic = topic_of if service == COORDINATOR else topic_for_workers
+    return sorted({*map(topic, CONSUMED_EVENTS[service])}, key=lambda found: found.suffix)

@@ -65,10 +65,9 @@ COMMANDS: Final[tuple[type[Event], ...]] = (
     SavepointRemovalRequested,
     RestoreRequested,
     RestoreApproved,
-    CleaningReleased,
-    AbortedCleaningReleased,
+)
+REQUESTS: Final[tuple[type[Event], ...]] = (
     CleaningUndoRequested,
-    QuarantineRemovalRequested,
     CleaningHoldRequested,
     CleaningHoldRemovalRequested,
 )
@@ -106,7 +105,13 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     DeadLetterDiscarded,
     TaskEnded,
 )
-TASKS: Final[tuple[type[Event], ...]] = (TaskIssued,)
+CARRIED: Final[tuple[type[Event], ...]] = (
+    CleaningReleased,
+    AbortedCleaningReleased,
+    QuarantineRemovalRequested,
+)
+"""Commands of the coordinator that only tasks carry."""
+TASKS: Final[tuple[type[Event], ...]] = (TaskIssued, *CARRIED)
 FACTS: Final[tuple[type[Event], ...]] = (
     CommitCompleted,
     CommitCondemned,
@@ -116,5 +121,5 @@ FACTS: Final[tuple[type[Event], ...]] = (
 )
 
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
-    {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *TASKS, *OUTCOMES)}
+    {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *REQUESTS, *TASKS, *OUTCOMES)}
 )

@@ -10,8 +10,8 @@ from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import DeadLetter
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
+from tidegate.runtime.input.dead_letters import REDRIVEN_FROM
 
-REDRIVEN_FROM: Final = "tidegate-redriven-from"
 SOURCE: Final = "tidegate-cli"
 _NOWHERE: Final = "unknown"
 

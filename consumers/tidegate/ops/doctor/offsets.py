@@ -9,12 +9,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec
 
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import inputs_of
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def check_offsets(broker: Broker, service: str) -> Finding:
     """Whether the committed offsets of a service's group are still in its topics."""
     prefix = broker.topics.prefix
-    topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[service]})
+    topics = [found.name(prefix) for found in inputs_of(service)]
     found = describe_topics(broker.admin, topics, REQUEST_TIMEOUT)
     parts = [Partition(name, number) for name in found for number in range(found[name].partitions)]
     committed = broker.groups.committed(f"{prefix}.{service}", parts)  # before the ends

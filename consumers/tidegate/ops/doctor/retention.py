@@ -10,11 +10,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from tidegate.events.topics import topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
-from tidegate.service.catalogue import CONSUMED_EVENTS, EXECUTORS
+from tidegate.service.catalogue import EXECUTORS, inputs_of
 
 CHECK: Final = "offset retention"
 _SETTING: Final = "offsets.retention.minutes"
@@ -25,16 +24,10 @@ _MINUTE: Final = 60_000
 def check_retention(broker: Broker) -> Finding:
     """Whether executors' offsets are retained for as long as their commands.
 
-    Deciders need no check: their changelogs have positions, so they skip applied events.
+    The coordinator needs no check: its changelog has positions, so it skips applied events.
     """
     prefix = broker.topics.prefix
-    names = sorted(
-        {
-            topic_of(kind).name(prefix)
-            for executor in EXECUTORS
-            for kind in CONSUMED_EVENTS[executor]
-        }
-    )
+    names = sorted({topic.name(prefix) for name in EXECUTORS for topic in inputs_of(name)})
     kept: dict[str, int] = {}
     for name, found in describe_topics(broker.admin, names, REQUEST_TIMEOUT).items():
         if found.settings is not None:
