@@ -7,7 +7,7 @@ import pytest
 from support.hudi_records import RealHudi, recorded_time
 from support.hudi_tables import data_files, warehouse_over
 from support.indexed_tables import read
-from support.judged import asked, savepoint, timeline_of
+from support.judged import asked, carried_out, savepoint, timeline_of
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
@@ -32,7 +32,7 @@ def remove(table: RealTable, instant: str) -> SavepointRemoved:
     command = SavepointRemovalRequested.model_validate(fields)
     with recorded_time(table.hudi, table.path) as clock:
         warehouse = warehouse_over(table.path.parent)
-        (outcome,) = SavepointWriter(warehouse, ThreadMap(), clock).execute(command)
+        (outcome,) = carried_out(SavepointWriter(warehouse, ThreadMap(), clock), command)
     assert isinstance(outcome, SavepointRemoved)
     return outcome
 

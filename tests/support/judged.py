@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from support.hudi_records import recorded_time
 from support.hudi_tables import warehouse_over
 from support.real_hudi import RealTable
-from tidegate.events import Outcome, RestoreRequested, SavepointRequested
+from tidegate.events import Command, Outcome, RestoreRequested, SavepointRequested
 from tidegate.hudi import Action, InstantState, SavepointMetadata
 from tidegate.hudi_reader import load_table
 from tidegate.restores import LivenessSettings, Restorer
+from tidegate.runtime.protocols import Executor
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import ParallelMap, Storage
+from tidegate.tables.claim import Task
 from tidegate.tables.warehouse import Warehouse
 
 NOW = partial(datetime.now, UTC)
+_NUMBERS = count(1)
 
 
 def timeline_of(table: RealTable) -> set[tuple[str, str, str]]:
@@ -55,8 +59,17 @@ def savepoint(table: RealTable, instant: str | None, parallel_map: ParallelMap) 
     command = SavepointRequested.model_validate(asked(table) | {"instant": instant})
     with recorded_time(table.hudi, table.path) as clock:
         writer = SavepointWriter(warehouse_over(table.path.parent), parallel_map, clock)
-        (outcome,) = writer.execute(command)
+        (outcome,) = carried_out(writer, command)
     return outcome
+
+
+def carried_out(executor: Executor, command: Command) -> Sequence[Outcome]:
+    """The outcomes of a command as a task: real Hudi finds its claim on the table."""
+    task = Task(next(_NUMBERS), command.event_id, command.table, "cluster/tidegate")
+    claim = executor.claim(command, task)
+    outcomes = list(executor.execute(command, claim))
+    assert claim.finish(outcomes) == outcomes
+    return outcomes
 
 
 def request(table: RealTable, instant: str) -> RestoreRequested:
@@ -74,4 +87,4 @@ def restore(
         restorer = Restorer(
             warehouse or warehouse_over(table.path.parent), parallel_map, clock, brief
         )
-        return list(restorer.execute(command))
+        return carried_out(restorer, command)

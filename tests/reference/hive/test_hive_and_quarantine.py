@@ -23,6 +23,7 @@ from tidegate.hive import (
     acid_state,
 )
 from tidegate.local.demo.acid_orc import AcidTable
+from tidegate.tables.claim import HIVE, Task
 
 pytestmark = [pytest.mark.judge]
 
@@ -37,6 +38,10 @@ class Judge(Protocol):
     def ask(
         self, table: Path, write_ids: ValidWriteIds, txns: ValidTxns, *, as_cleaner: bool
     ) -> AcidState | str: ...
+
+    def compact(
+        self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str], txns: ValidTxns
+    ) -> None: ...
 
     def rows(
         self,
@@ -63,6 +68,42 @@ def test_neither_a_reader_nor_hives_cleaner_sees_what_is_in_quarantine(
         assert (answer.obsolete, answer.aborted) == ((), ())
     assert isinstance(undo(quarantining(tmp_path), undo_of(command)), CleaningUndone)
     assert view(hive, table, (ids, ALL_COMMITTED)) == before
+
+
+@pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
+def test_neither_a_reader_nor_hives_cleaner_sees_a_claim(
+    case: Case, tmp_path: Path, hive: Judge
+) -> None:
+    table = build(tmp_path / "t", case.directories)
+    ids, command = reader(case.write_ids), release_of(case, str(table))
+    before = [hive.ask(table, ids, ALL_COMMITTED, as_cleaner=is_so) for is_so in (False, True)]
+    cleaner = quarantining(tmp_path)
+    claim = cleaner.claim(command, Task(7, "task-7", command.table, "cluster/tidegate"))
+    claim.planned("all")
+    claim.finish([])
+    assert [path.name for path in sorted((table / HIVE / "tasks").iterdir())] == [
+        "7",
+        "7.done",
+        "7.plan",
+    ]
+    after = [hive.ask(table, ids, ALL_COMMITTED, as_cleaner=is_so) for is_so in (False, True)]
+    assert after == before
+
+
+def test_hive_compacts_a_table_with_a_claim_to_the_same_rows(tmp_path: Path, hive: Judge) -> None:
+    (tmp_path / "t").mkdir()
+    table = AcidTable(tmp_path / "t", COLUMNS)
+    ids = ValidWriteIds("default.table_txn_001", 2)
+    table.insert(1, [(1, "Porto"), (2, "Ghent")])
+    table.insert(2, [(3, "Oslo")])
+    before = hive.rows(table.location, ids, COLUMNS)
+    command = release(str(table.location))
+    task = Task(7, "task-7", command.table, "cluster/tidegate")
+    quarantining(tmp_path).claim(command, task).finish([])
+    hive.compact(table.location, ids, COLUMNS, ALL_COMMITTED)
+    assert len(before) == 3
+    assert hive.rows(table.location, ids, COLUMNS) == before
+    assert (table.location / HIVE / "tasks/7.done").exists()
 
 
 def test_hive_reads_the_same_rows_before_during_and_after(tmp_path: Path, hive: Judge) -> None:
