@@ -16,6 +16,7 @@ from tidegate.events import (
     CleaningHeld,
     CleaningHoldRequested,
     Event,
+    TaskIssued,
     VacuumFinished,
     VacuumFlag,
     VacuumFlagged,

@@ -35,7 +35,7 @@ def rights(role: str) -> set[str]:
 
 
 def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
-    read = ("commits", "vacuums", "locks", "commands", "outcomes", "coordinator.changelog")
+    read = ("commits", "vacuums", "locks", "requests", "outcomes", "coordinator.changelog")
     written = ("commands", "tasks", "outcomes", "dead-letters", "coordinator.changelog")
 
     assert rights("coordinator") == {
@@ -50,16 +50,16 @@ def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_
 
 def test_an_executor_reads_commands_and_writes_outcomes() -> None:
     assert rights("cleaner") == {
-        "read topic t.commands",
+        "read topic t.requests",
         "read topic t.tasks",
         "write topic t.outcomes",
         "write topic t.dead-letters",
         *(
             f"describe_configs topic t.{n}"
-            for n in ("commands", "tasks", "outcomes", "dead-letters")
+            for n in ("requests", "tasks", "outcomes", "dead-letters")
         ),
         "read group t.cleaner",
-        "describe group t.commands",
+        "describe group t.requests",
         "describe group t.tasks",
     }
 
@@ -131,6 +131,7 @@ def test_monitoring_changes_nothing_and_joins_no_groups_but_its_own() -> None:
 def test_people_write_requests_and_resolutions_and_join_no_group() -> None:
     assert {r for r in rights("people") if not r.startswith(("read topic", "describe "))} == {
         "write topic t.commands",
+        "write topic t.requests",
         "write topic t.outcomes",
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Kind, Store
@@ -30,6 +30,8 @@ from tidegate.events.wire import Wire, command_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.warehouse import Warehouse
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -79,14 +81,20 @@ def message(event: Event, prefix: str = "tidegate") -> Message:
     return Wire().serialize(event, topic_of(type(event)).name(prefix))
 
 
-def task_of(command: Command, number: int = 1, prefix: str = "tidegate") -> TaskIssued:
-    inner = Wire().serialize(command, TASK_TOPIC.name(prefix))
+def task_of(
+    command: Command,
+    number: int = 1,
+    prefix: str = "tidegate",
+    inner: Message | None = None,
+    at: datetime = NOON,
+) -> TaskIssued:
+    inner = inner or Wire().serialize(command, TASK_TOPIC.name(prefix))
     return TaskIssued.about(
         command,
         occurred_at=NOON,
         source="coordinator",
         number=number,
-        command=original_of(inner, NOON),
+        command=original_of(inner, at),
     )
 
 
@@ -164,8 +172,28 @@ def counted_of(rows: Store, table: str = "lake.sales.orders") -> int:
     return 0 if found is None else int(found[0])
 
 
+class FreeClaim(Claim):
+    """The claim of a worker that changes no table: nothing is recorded anywhere."""
+
+    def check(self) -> None:
+        """Never raise."""
+
+    check_if_old = check
+
+    def finish(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """The outcomes."""
+        return outcomes
+
+
+class Tableless:
+    """The claim of an executor that changes no table."""
+
+    def claim(self, command: Command, task: Task) -> Claim:  # noqa: ARG002 - the protocol's
+        return FreeClaim(task, cast("Warehouse", None), "")
+
+
 @dataclass
-class Recorder:
+class Recorder(Tableless):
     """An executor that records its commands, and raises the faults that it was given."""
 
     name: ClassVar[str] = "recorder"
@@ -181,7 +209,11 @@ class Recorder:
     ) -> bool:
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         assert isinstance(command, SavepointRequested)
         self.asked.append(str(command.instant))
         if self.faults:

@@ -91,6 +91,8 @@ ALWAYS_ACCEPTED_BYTES: Final = 50_000
 """Messages up to this size are not compared with their topic's limit: every one accepts them."""
 _OVERHEAD_BYTES: Final = 200
 """What a message has in its batch besides key, value and headers, generously."""
+_TASK_BYTES: Final = 4_000
+"""What a task has besides the command that it carries, generously."""
 _PARTITION = attrgetter("partition")
 NAME: Final = str(Role.COORDINATOR)
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
@@ -147,7 +149,8 @@ class CoordinatorLoop:
         self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
         self._outcome_topic, own = OUTCOME_TOPIC.name(prefix), CHANGELOG.name(prefix)
-        outputs = (COMMAND_TOPIC.name(prefix), TASK_TOPIC.name(prefix), self._outcome_topic)
+        self._task_topic = TASK_TOPIC.name(prefix)
+        outputs = (COMMAND_TOPIC.name(prefix), self._task_topic, self._outcome_topic)
         topics = [*self._inputs, own, *outputs]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
@@ -417,18 +420,19 @@ class CoordinatorLoop:
             messages = self._serialized(effects)
         except TransientError:  # only then are retries prepared: this runs for every decision
             messages = self._retries.call(lambda: self._serialized(effects))
-        for command, message in zip(effects.commands, messages, strict=False):
-            if type(command) in _CARRIED:
-                self._tasks.queue(command, original_of(message, at), (), store)
         for message in messages:
             if len(message.value or b"") > ALWAYS_ACCEPTED_BYTES:  # few are
                 self._require_accepted(message)
-        queued = sum(type(command) in _CARRIED for command in effects.commands)
-        return messages[queued:]
+        queued = [command for command in effects.commands if type(command) in _CARRIED]
+        for command, message in zip(queued, messages, strict=False):
+            Tasks.queue(command, original_of(message, at), (), store)
+        return messages[len(queued) :]
 
     def _require_accepted(self, message: Message) -> None:
         headers = sum(len(name) + len(value or b"") for name, value in message.headers)
         size = len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES
+        if message.topic == self._task_topic:  # a task carries it
+            size += _TASK_BYTES
         limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
         if size > limit:
             raise MessageTooLargeError(

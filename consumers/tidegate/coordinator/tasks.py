@@ -58,6 +58,10 @@ _NEXT: Final = (
     "select id, body from queued indexed by queued_next where tbl = ? and cleans = ?"
     " order by id limit 1"
 )
+_ENDED: Final = {
+    "task": "select cleans, body from task where tbl = ? and number = ?",
+    "failed": "select cleans, body from failed where tbl = ? and number = ?",
+}
 Serialize = Callable[[Event, str], Message]
 
 
@@ -112,10 +116,7 @@ class Tasks:
         table, number = event.table, event.number
         redriven = event.end is TaskEnd.REDRIVEN
         kind = "failed" if redriven else "task"
-        found = rows.one(
-            f"select cleans, body from {kind} where tbl = ? and number = ?",  # noqa: S608
-            *(table, number),
-        )
+        found = rows.one(_ENDED[kind], table, number)
         if found is None or loads(found[1])[0] != event.caused_by:
             return
         rows.drop(kind, table, number)

@@ -170,6 +170,7 @@ class CommandRunner:
         """Claim the location, execute, record the last outcomes there, and publish them."""
         task = Task(issued.number, issued.event_id, issued.table, self.deployment)
         last: list[Outcome] = []
+        signed_by: SignedBy | None = None
         try:
             self.authorization.check(issued, record)
         except Unauthorized as refused:  # not the coordinator's: no task of its has ended
@@ -196,7 +197,8 @@ class CommandRunner:
         except NumberTaken as taken:
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
-            outcomes = [self._refusal(command, refused).to(command), self.ended(issued)]
+            name = signed_by.name if signed_by else None
+            outcomes = [self._refusal(command, refused).to(command, name), self.ended(issued)]
         for outcome in outcomes:
             self._publish(outcome)
 
