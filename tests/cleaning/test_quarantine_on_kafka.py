@@ -15,7 +15,14 @@ from support.quarantined import in_quarantine, visible
 from support.waiting import wait_for
 from tidegate.cleaning.quarantine_record import FOLDER
 from tidegate.cli import app
-from tidegate.events import LockReleased, ReleaseReason, VacuumFinished
+from tidegate.events import (
+    CleaningReleased,
+    LockReleased,
+    ReleaseReason,
+    TaskIssued,
+    VacuumFinished,
+)
+from tidegate.events.wire import Wire, command_of
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.monitor.deployment import DeploymentMonitor
@@ -94,8 +101,13 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     removed = ask("hold", "remove", TABLE, "--because", "it is done")
     assert (removed["kind"], removed["event"]["released"]) == ("CleaningHoldRemoved", 1)
     wait_for("the quarantine", lambda: in_quarantine(long) == list(INSERTS))
-    commands = events(deployment, "commands", "CleaningReleased")
-    (command,) = (command for command in commands if command["table"] == TABLE)
+    (command,) = (
+        command.model_dump(mode="json")
+        for task in deployment.events("tasks")
+        if isinstance(task, TaskIssued)
+        and isinstance(command := command_of(task, Wire()), CleaningReleased)
+        and command.table == TABLE
+    )
     assert command["after_expiry"]
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
     assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)

@@ -83,7 +83,7 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
     running = threading.Thread(target=gate.run, args=(stop,))
     running.start()
     try:
-        wait_for("the gate's command", lambda: monitor.commands()[1:])
+        wait_for("the gate's command", lambda: len(monitor.commands()) > 1)
         wait_for("the gate's state", lambda: len(list(waiting_vacuums(settings))) == 2)
         publish(bootstrap_servers, prefix, cleaned(released(done)), started(restore_request()))
         [record] = [

@@ -159,7 +159,7 @@ def test_good_input_is_worked_off_by_these_very_services(
         ("tidegate.locks", ["coordinator"]),
         ("tidegate.commands", ["restorer", "savepoint-writer"]),
         ("tidegate.requests", ["coordinator"]),
-        ("tidegate.tasks", ["cleaner"]),
+        ("tidegate.tasks", ["cleaner", "restorer", "savepoint-writer"]),
     ],
 )
 @pytest.mark.parametrize(

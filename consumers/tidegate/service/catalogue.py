@@ -41,7 +41,7 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.events.roles import Role
-from tidegate.events.topics import Topic, topic_for_workers, topic_of
+from tidegate.events.topics import TASK_TOPIC, Topic, topic_for_workers, topic_of
 
 COORDINATOR: Final = str(Role.COORDINATOR)
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
@@ -85,5 +85,9 @@ EXECUTORS: Final = ("savepoint-writer", "restorer", "cleaner")
 
 def inputs_of(service: str) -> list[Topic]:
     """The topics that a service reads as a member of its group, by name."""
-    topic = topic_of if service == COORDINATOR else topic_for_workers
-    return sorted({*map(topic, CONSUMED_EVENTS[service])}, key=lambda found: found.suffix)
+    kinds = CONSUMED_EVENTS[service]
+    if service == COORDINATOR:
+        found = {*map(topic_of, kinds)}
+    else:
+        found = {TASK_TOPIC, *map(topic_for_workers, kinds)}
+    return sorted(found, key=lambda topic: topic.suffix)

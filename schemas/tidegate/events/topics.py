@@ -106,7 +106,7 @@ TASK_TOPIC: Final = Topic(
     events=TASKS,
     retention=timedelta(days=30),
     written_by=(Role.COORDINATOR,),
-    read_by=(Role.CLEANER, Role.PEOPLE),
+    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER, Role.PEOPLE),
 )
 OUTCOME_TOPIC: Final = Topic(
     suffix="outcomes",

@@ -127,12 +127,11 @@ class ExecutorLoop:
         self._stopped = False
         self._fault: StopService | None = None
         self._wire, self._poll_retries = wire, poll_retries
-        inputs = {topic_for_workers(kind) for kind in executor.consumes}
+        inputs = {TASK_TOPIC, *map(topic_for_workers, executor.consumes)}
         topics = sorted(topic.name(prefix) for topic in inputs)
         count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
-        kinds: tuple[type[Event], ...] = executor.consumes
-        if TASK_TOPIC in inputs:
-            kinds = TaskIssued, *(k for k in kinds if topic_for_workers(k) is not TASK_TOPIC)
+        alone = (kind for kind in executor.consumes if topic_for_workers(kind) is not TASK_TOPIC)
+        kinds: tuple[type[Event], ...] = (TaskIssued, *alone)
         self._consumes = executor.consumes
         self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", topics, self)
