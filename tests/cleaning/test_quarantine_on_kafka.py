@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names_in
+from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build
 from support.deployment import Deployment
 from support.quarantined import in_quarantine, visible
 from support.waiting import wait_for
@@ -130,7 +130,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert json.loads(again.stdout.splitlines()[-1])["event"]["reason"] == "not-quarantined"
     assert again.exit_code == 3, again.stdout
 
-    wait_for("the end of the short quarantine", lambda: names_in(short) == [MINOR_3])
+    wait_for("the end of the short quarantine", lambda: visible(short) == [MINOR_3])
     assert not (short / FOLDER).exists()
     (end,) = wait_for("its outcome", lambda: events(deployment, "outcomes", "QuarantineRemoved"))
     assert (end["table"], end["directories"]) == (SHORT, list(INSERTS))
