@@ -4,14 +4,15 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	&& echo $$python && break; done)
 BIN := .venv/bin
 # What needs neither a JVM nor a broker, and takes less than ten seconds a test.
-UNIT := not kafka and not spark and not judge and not registry and not slow and not full and not soak
+UNIT := not kafka and not spark and not judge and not registry and not slow and not full and not soak and not containers
 INSTALLED := .venv/.installed
-# One worker of pytest-xdist has Spark, the other most of the rest; "-n 0" in ARGS runs without workers.
-PYTEST := $(BIN)/python -m pytest -n 2
+# One worker of pytest-xdist has Spark. Two have the rest, because much of their time is waiting.
+# "-n 0" in ARGS runs without workers.
+PYTEST := $(BIN)/python -m pytest -n 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-all test-soak records coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-all test-soak test-containers records coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,16 +33,19 @@ lock: $(INSTALLED) ## Lock what development needs, with hashes; ARGS="--upgrade"
 		--output-file .ci/constraints.txt pyproject.toml $(ARGS)
 
 test: $(INSTALLED) ## Run the tests on real parts; ARGS="-k gate" runs some
-	$(PYTEST) -m "not full and not soak" $(ARGS)
+	$(PYTEST) -m "not full and not soak and not containers" $(ARGS)
 
 test-all: test ## Then ask real Hudi and Hive everywhere, and draw more random cases
-	TEST_BUDGET=10 $(PYTEST) --hudi live -m "(full or fuzz or hypothesis) and not soak" $(ARGS)
+	TEST_BUDGET=10 $(PYTEST) --hudi live -m "(full or fuzz or hypothesis) and not soak and not containers" $(ARGS)
 
 test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker
 	$(PYTEST) -m "$(UNIT)" $(ARGS)
 
 test-soak: $(INSTALLED) ## Run the tests that take ten minutes or more each
 	$(BIN)/python -m pytest -m soak $(ARGS)
+
+test-containers: $(INSTALLED) ## Build the image, run compose/ and the story from outside; needs a Docker engine
+	$(BIN)/python -m pytest -m containers $(ARGS)
 
 records: $(INSTALLED) ## Ask real Hudi everywhere and record what it does; ARGS="-k removal" for some
 	TZ=UTC $(BIN)/python -m pytest --hudi record $(ARGS)

@@ -32,8 +32,8 @@ RULES: Final = (
     Rule(
         "a vacuum waits for its last hold",
         "consumers/tidegate/coordinator/vacuums.py",
-        "(hold for hold in watchable if",
-        "(hold for hold in list(watchable)[:1] if",
+        "(hold for hold in vacuum.holds if",
+        "(hold for hold in vacuum.holds[:1] if",
         "tests/coordinator/test_readers.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
     ),
     Rule(
@@ -45,10 +45,17 @@ RULES: Final = (
     ),
     Rule(
         "a release that came before its vacuum is remembered",
-        "consumers/tidegate/coordinator/readers.py",
-        'rows.put("ended", table, token, (now, expired | (before[0] if before else 0)))',
+        "consumers/tidegate/coordinator/vacuums.py",
+        'rows.put("ended", event.table, token, (now, expired, state))',
         "pass",
         "tests/coordinator/test_readers.py::test_a_vacuum_waits_until_the_last_lock_it_saw_is_released",
+    ),
+    Rule(
+        "an id of a restored Metastore is of another reader",
+        "consumers/tidegate/coordinator/vacuums.py",
+        "or state in row[1].split()",
+        "or row[1]",
+        "tests/coordinator/test_readers.py::test_the_end_of_an_id_that_a_restored_metastore_gives_out_again_ends_no_new_reader",
     ),
     Rule(
         "a lock ends with its transaction",
@@ -209,7 +216,35 @@ RULES: Final = (
         "if not stays or not",
         "tests/restores/test_metadata_table_crashes.py::test_it_is_dropped_by_the_resumed_restore_if_meanwhile",
     ),
+    Rule(
+        "long moves into quarantine are confirmed again",
+        "consumers/tidegate/cleaning/quarantine.py",
+        "self.go_on()",
+        "pass",
+        "tests/cleaning/test_second_source.py::test_a_contradiction_that_arises_during_a_long_removal_ends_it",
+    ),
+    Rule(
+        "unproven products have the rows of what they replace",
+        "consumers/tidegate/cleaning/second_source.py",
+        "if have + deleted < inserted:",
+        "if have + deleted < 0:",
+        "tests/cleaning/test_second_source.py::test_products_with_fewer_rows_than_their_inputs_replace_nothing",
+    ),
     # approvals and signatures
+    Rule(
+        "an unsigned fact ends no hold",
+        "consumers/tidegate/coordinator/loop.py",
+        "SIGNED if self._authorization.checks_facts else Command",
+        "Command",
+        "tests/authorization/test_services_sign.py::test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed",
+    ),
+    Rule(
+        "a key signs only for its locations",
+        "consumers/tidegate/authorization/keys.py",
+        "return any(found == place or is_below(found, place) for place in self.locations)",
+        "return True",
+        "tests/authorization/test_services_sign.py::test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed",
+    ),
     Rule(
         "the plan made now has to be the approved one",
         "consumers/tidegate/restores/approval.py",

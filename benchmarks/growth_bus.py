@@ -292,7 +292,7 @@ def measure_discard(folder: Path, _: int) -> Timing:
     with deployment.bus() as bus:
         spans = deployment.whole(DEAD_LETTERS.suffix, bus)
         floor = timed(lambda: deployment.bare_consume(spans))
-        arguments = ("--service", "gate", "--because", "bench", "--execute")
+        arguments = ("--service", "gate", "--reason", "bench", "--execute")
         ours = timed(lambda: deployment.command("dead-letters", "discard", *arguments))
         audited = sum(map(len, deployment.whole(OUTCOME_TOPIC.suffix, bus).values()))
     if audited != sum(map(len, spans.values())):

@@ -17,10 +17,10 @@ PREVIOUS = "schemas/tidegate/events/previous"
 HANDS = {
     "tables/warehouse": "the one way to change a table",
     "local/embedded": "a cache of jars, and a broker's own directory and process",
+    "compute/spark.py": "a zip for Spark's executors, in a temporary directory",
     "compute/java.py": "asks a java program for its version; changes nothing",
     "ops/contract": "the schemas, exported into a directory that the user names",
     "authorization/key_file": "a new private key, in a file that the user names",
-    "cli/later_lines.py": "a file without a name, for what is printed later",
     "local/demo": "plays the upstream writers, in a directory of its own",
 }
 

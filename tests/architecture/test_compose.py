@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from tidegate.local.embedded.settings import broker_settings
+from tidegate.service.assembly import cleaning_rules
+from tidegate.service.catalogue import COORDINATOR, EXECUTORS
+from tidegate.service.settings import Settings
 
 COMPOSE = Path(__file__).parents[2] / "compose" / "compose.yaml"
 
@@ -20,19 +24,48 @@ def kafka() -> dict[str, Any]:
     return service
 
 
-def test_kafka_is_reached_from_this_machine_only(kafka: dict[str, Any]) -> None:
-    assert kafka["ports"] == ["127.0.0.1:${TIDEGATE_KAFKA_PORT:-9092}:9092"]
+def test_every_port_is_reached_from_this_machine_only() -> None:
+    folder = COMPOSE.parent
+    ports = [
+        port
+        for name in ("compose.yaml", "services.yaml", "container.yaml")
+        for service in yaml.safe_load((folder / name).read_text())["services"].values()
+        for port in service.get("ports", [])
+    ]
+
+    assert len(ports) == 5
+    assert [port for port in ports if not port.startswith("127.0.0.1:${TIDEGATE_")] == []
 
 
-def test_every_volume_that_a_service_mounts_is_declared() -> None:
-    document = yaml.safe_load(COMPOSE.read_text())
-    mounted = {
-        mount.split(":")[0]
-        for service in document["services"].values()
-        for mount in service.get("volumes", [])
+def test_every_service_has_a_container_and_only_workers_have_the_tables() -> None:
+    services = yaml.safe_load((COMPOSE.parent / "services.yaml").read_text())["services"]
+    kinds = {
+        service["command"][1]: service["extends"]["service"]
+        for service in services.values()
+        if service["command"][0] == "run"
     }
 
-    assert mounted == set(document["volumes"])
+    assert kinds == {COORDINATOR: "service"} | dict.fromkeys(EXECUTORS, "worker")
+
+
+def test_the_example_of_an_env_file_has_every_variable_with_its_default() -> None:
+    folder = COMPOSE.parent
+    texts = [(folder / name).read_text() for name in ("compose.yaml", "container.yaml")]
+    defaults = set(re.findall(r"\$\{([A-Z0-9_]+):-([^}]*)\}", "".join(texts)))
+    lines = (folder / ".env.example").read_text().splitlines()
+    given = {tuple(line.split("=", 1)) for line in lines if line and not line.startswith("#")}
+
+    assert given == defaults
+
+
+def test_the_settings_of_the_containers_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_S3_KEY", "key")
+    monkeypatch.setenv("TIDEGATE_S3_SECRET", "secret")
+
+    settings = Settings.load(COMPOSE.parent / "tidegate.toml")
+
+    assert settings.monitoring.port == 9464
+    assert cleaning_rules(settings).may_quarantine is False
 
 
 def test_the_container_runs_the_kafka_that_the_embedded_broker_is(kafka: dict[str, Any]) -> None:
@@ -78,3 +111,20 @@ def test_every_listener_has_a_security_protocol(kafka: dict[str, Any]) -> None:
     protocols = settings["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(",")
 
     assert {protocol.split(":")[0] for protocol in protocols} == listeners
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((COMPOSE.parent / "kubernetes.yaml").read_text()))
+
+
+def test_the_manifests_are_valid_kubernetes() -> None:
+    for manifest in manifests():
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
+
+
+def test_a_manifest_with_a_misspelt_field_is_not_valid() -> None:
+    [first, *_] = manifests()
+    first["spec"]["replica"] = 2
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(first, "1.31", strict=True)

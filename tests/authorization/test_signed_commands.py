@@ -31,8 +31,7 @@ from tidegate.events.catalogue import COMMANDS, EVENT_TYPES
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNATURE_HEADER
-from tidegate.ops.dead_letters.dead_letter import DeadLetter
-from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.dead_letter import DeadLetter, redriven_message
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.loop import ExecutorLoop

@@ -7,19 +7,36 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names_in
 from support.deployment import Deployment
 from support.samples import work_off
-from support.signing import Obeying, entry, key_file, settings
+from support.signing import Obeying, entry, key_file, new_key, settings
 from support.waiting import wait_for
+from tidegate.bridges.facts import FactsReader
 from tidegate.cli import app
-from tidegate.events import Answer
+from tidegate.events import Answer, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.wire import Wire
+from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import authorizer
+from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+VACUUM = VacuumFinished(
+    table=TABLE,
+    location="/",
+    occurred_at=NOON,
+    source="compactor",
+    kind=VacuumKind.MINOR,
+    directories=(MINOR_3,),
+    min_write_id=1,
+    max_write_id=3,
+    valid_write_ids=IDS_1_TO_3,
+    own_lock_id=7,
+    locks=(LockHold(lock_id=7),),
+)
 RESTORE = (
     *("publish", "restore", "-t", "lake.sales.orders", "-l", "/lake/orders"),
     *("--savepoint", "20261121041551845", "--reason", "a bad load", "--requested-by", "mallory"),
@@ -55,3 +72,59 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
     assert (signed.signed_by, signed.requested_by, signed.why) == ("ana", "mallory", "a bad load")
     assert getattr(unsigned, "reason", None) == "not-signed"
     assert len(obeying.obeyed) == 1
+
+
+def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_is_removed(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    location = build(tmp_path / "table", {**dict.fromkeys(INSERTS, 9), MINOR_3: 27})
+    made = VACUUM.model_copy(update={"location": str(location)})
+    vacuum = VacuumFinished.model_validate(made.model_dump(exclude={"event_id"}))
+    end = LockReleased(table=TABLE, location=str(location), occurred_at=NOON, source="b", lock_id=7)
+    keys = {name: new_key() for name in ("gate", "bridge", "stranger")}
+    files: dict[str, Path] = {}
+    lines = ["[security]", "require_signatures = true"]
+    for name, key in keys.items():
+        (tmp_path / name).mkdir()
+        files[name] = key_file(tmp_path / name, key)
+    lines.append(f'sign_with = "{files["gate"]}"')
+    for name, kinds in (("gate", ["CleaningReleased"]), ("bridge", ["VacuumFinished", "Lock*"])):
+        lines += ["[[security.keys]]", f'name = "{name}"', f"commands = {kinds}"]
+        lines += [f'locations = ["{location}"]', f"public_key = '''{keys[name].public_pem}'''"]
+    more = "\n".join(lines)
+
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=more) as place:
+
+        def publish(event: VacuumFinished | LockReleased, signer: str | None) -> None:
+            with Publisher(
+                place.servers,
+                source="test",
+                prefix=place.prefix,
+                config=place.connection,
+                sign_with=signer and files[signer],
+            ) as publisher:
+                publisher.publish(event)
+
+        place.run("coordinator")
+        place.run("cleaner")
+        for signer in (None, "stranger"):
+            publish(vacuum, signer)
+        publish(vacuum, "bridge")
+        for signer in (None, "stranger", "gate"):
+            publish(end, signer)
+        refused = wait_for(
+            "five dead letters",
+            lambda: found if len(found := place.records("dead-letters")) == 5 else None,
+        )
+        reasons = [str(dict(record.headers)) for record in refused]
+        assert sum("not-signed" in reason for reason in reasons) == 2
+        assert sum("bad-signature" in reason for reason in reasons) == 2
+        assert place.records("commands") == []
+        assert set(INSERTS) <= set(names_in(location))
+
+        publish(end, "bridge")
+        wait_for("the removal", lambda: names_in(location) == [MINOR_3])
+        trusting = authorizer(Settings.load(place.settings_file("bridge", {})))
+        topics = {f"{topic_prefix}.locks": None}
+        read = FactsReader(place.connection, topics, "bridge", authorization=trusting).read()
+        assert [event for batch in read for event in batch] == [end]  # a bridge believes no other

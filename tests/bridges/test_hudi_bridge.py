@@ -61,7 +61,7 @@ def posted(bridge: Child, body: bytes) -> int:
         return response.status
 
 
-ALL_OF_IT = "this process watches the tables of 3 partitions"
+ALL_OF_IT = "the tables of 3 of 3 partitions"
 
 
 def test_commits_are_published_once_through_deaths_and_by_two(
@@ -73,6 +73,8 @@ def test_commits_are_published_once_through_deaths_and_by_two(
     until(deployment, *known)
 
     body = json.dumps({"commitTime": at(4), "basePath": f"file:{tmp_path}/wh/a"}).encode()
+    assert f"published {at(4)} of hudi.wh.a (" in first.log.read_text()
+
     assert posted(first, body) == 202
     assert posted(first, body.replace(b"/a", b"/unknown")) == 404
     assert posted(first, b"junk") == 400

@@ -278,7 +278,7 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
 
             deployment.run("coordinator", "gate")
             settings = str(deployment.settings_file("people", {}))
-            command = ("bridge", "accept-metastore", "--why", "all engines stopped", "-c", settings)
+            command = ("bridge", "accept-metastore", "--reason", "all stopped", "-c", settings)
 
             def accept(*more: str) -> str:
                 answer = CliRunner().invoke(app, [*command, "--requested-by", "ana", *more])
@@ -290,7 +290,7 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             assert held not in {release.lock_id for release in bridged.releases()}
             assert "1 releases were published" in accept("--release", "--execute")
             [found] = [release for release in bridged.releases() if release.lock_id == held]
-            assert (found.reason, found.source) == ("expired", "ana: all engines stopped")
+            assert (found.reason, found.source) == ("expired", "ana: all stopped")
             third = bridged.bridge("three")
             wait_for("the bridge", lambda: "accepted by ana" in third.log.read_text(), 60)
             wait_for("a look", lambda: is_active(third), 60)

@@ -211,8 +211,17 @@ def test_the_base_of_an_overwrite_counts_as_long_as_its_write_did_not_abort() ->
 
 
 def test_the_row_of_one_compaction_proves_nothing_of_the_products_of_another() -> None:
-    other = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000007")))
+    later = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000010")))
+    earlier = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000007")))
     unnamed = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003")))
+    made_it = replace(SAID, compactions=(ROW, replace(ROW, transaction_id=7)))
+    died = replace(ROW, transaction_id=7, next_transaction_id=None)
 
-    assert judge(other, SAID).proof is Proof.CONTRADICTED
+    assert judge(later, SAID).proof is Proof.CONTRADICTED
     assert judge(unnamed, SAID).proof is Proof.UNPROVEN
+    # one that made nothing found it: proven only by the row of the one that made it
+    assert judge(earlier, SAID).proof is Proof.UNPROVEN
+    assert judge(earlier, made_it).proof is Proof.CONFIRMED
+    assert judge(earlier, replace(SAID, compactions=(ROW, died))).proof is Proof.UNPROVEN
+    reader = replace(made_it, transactions=Transactions(20, {10: 0}))
+    assert judge(earlier, reader).proof is Proof.CONTRADICTED

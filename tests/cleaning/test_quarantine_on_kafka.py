@@ -80,7 +80,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     deployment.run("coordinator")
     deployment.run("cleaner")
 
-    why = ("--because", "a report is stuck", "--requested-by", "mara")
+    why = ("--reason", "a report is stuck", "--requested-by", "mara")
     held = ask("hold", "add", TABLE, *why, "--new")
     assert (held["kind"], held["event"]["requested_by"]) == ("CleaningHeld", "mara")
     for location, table in ((long, TABLE), (short, SHORT)):
@@ -98,15 +98,14 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert "held by mara" in run("explain", TABLE).stdout
     assert visible(long) == sorted(AFTER_MINOR)
 
-    removed = ask("hold", "remove", TABLE, "--because", "it is done")
+    removed = ask("hold", "remove", TABLE, "--reason", "it is done")
     assert (removed["kind"], removed["event"]["released"]) == ("CleaningHoldRemoved", 1)
     wait_for("the quarantine", lambda: in_quarantine(long) == list(INSERTS))
+    carried = (command_of(task, Wire()) for task in tasks(deployment))
     (command,) = (
-        command.model_dump(mode="json")
-        for task in deployment.events("tasks")
-        if isinstance(task, TaskIssued)
-        and isinstance(command := command_of(task, Wire()), CleaningReleased)
-        and command.table == TABLE
+        cleaning.model_dump(mode="json")
+        for cleaning in carried
+        if isinstance(cleaning, CleaningReleased) and cleaning.table == TABLE
     )
     assert command["after_expiry"]
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
@@ -117,16 +116,16 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert kept is not None
     assert kept >= len(INSERTS)
     assert "3 directories in quarantine until" in run("waiting").stdout
-    planned = ask("undo", TABLE, "--because", "it was alive")
+    planned = ask("undo", TABLE, "--reason", "it was alive")
     assert (planned["kind"], planned["event"]["directories"]) == (
         "CleaningUndoPlanned",
         list(INSERTS),
     )
     assert visible(long) == [MINOR_3]
-    undone = ask("undo", cleaned["event_id"][:12], "--because", "it was alive", "--execute")
+    undone = ask("undo", cleaned["event_id"][:12], "--reason", "it was alive", "--execute")
     assert undone["kind"] == "CleaningUndone"
     assert visible(long) == sorted(AFTER_MINOR)
-    again = run("undo", command["event_id"], "--because", "twice", "--execute", "--wait", "--json")
+    again = run("undo", command["event_id"], "--reason", "twice", "--execute", "--wait", "--json")
     assert json.loads(again.stdout.splitlines()[-1])["event"]["reason"] == "not-quarantined"
     assert again.exit_code == 3, again.stdout
 
@@ -134,6 +133,10 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert not (short / FOLDER).exists()
     (end,) = wait_for("its outcome", lambda: events(deployment, "outcomes", "QuarantineRemoved"))
     assert (end["table"], end["directories"]) == (SHORT, list(INSERTS))
+
+
+def tasks(deployment: Deployment) -> list[TaskIssued]:
+    return [task for task in deployment.events("tasks") if isinstance(task, TaskIssued)]
 
 
 def run(*line: str) -> Result:

@@ -26,20 +26,22 @@ from tidegate.cleaning import Cleaner, CleaningPlan
 from tidegate.cleaning.aborted import content_of
 from tidegate.cleaning.confirmation import Proof, Verdict
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import released_again
 from tidegate.cleaning.plan import Cleaning
 from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import (
     CleaningDeferred,
+    CleaningMode,
     CleaningRefused,
     CleaningReleased,
     DirectoriesCleaned,
     Outcome,
     WritesAborted,
 )
+from tidegate.events.deferral import released_again
 from tidegate.events.reasons import Reason
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -68,10 +70,13 @@ def clean(root: Path, second: SecondSource, command: Cleaning) -> Outcome:
     return outcome
 
 
-def orc_file() -> bytes:
+def orc_file(
+    rows: int = 1, compression: pyorc.CompressionKind = pyorc.CompressionKind.ZLIB
+) -> bytes:
     out = io.BytesIO()
-    with pyorc.Writer(out, "struct<id:int>") as writer:
-        writer.write((1,))
+    with pyorc.Writer(out, "struct<id:int>", compression=compression) as writer:
+        for row in range(rows):
+            writer.write((row,))
     return out.getvalue()
 
 
@@ -184,6 +189,78 @@ def test_a_bucket_whose_rows_may_all_be_gone_is_not_missed(
     assert names_in(location) == [MAJOR_3]
 
 
+DELETES = "delete_delta_0000002_0000002_0000"
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "is_complete"),
+    [
+        pytest.param({INSERT_1: 5, INSERT_2: 5, MAJOR_3: 10}, {}, True, id="all rows"),
+        pytest.param({INSERT_1: 5, INSERT_2: 5, MAJOR_3: 9}, {}, False, id="one is missing"),
+        pytest.param({INSERT_1: 5, DELETES: 2, MAJOR_3: 3}, {}, True, id="two were deleted"),
+        pytest.param({INSERT_1: 5, DELETES: 2, MAJOR_3: 2}, {}, False, id="and one is missing"),
+        pytest.param(
+            {INSERT_1: 5, INSERT_2: 5, MAJOR_3: 5},
+            {"valid_write_ids": f"default.table_txn_001:3:{NOTHING_OPEN}::2"},
+            True,
+            id="aborted",
+        ),
+        pytest.param(
+            {INSERT_1: 5, "base_0000002": 1, MAJOR_3: 1},
+            {},
+            True,
+            id="overwritten before",
+        ),
+        pytest.param(
+            {INSERT_1: 5, "delta_0000001_0000002": 5, MAJOR_3: 5},
+            {},
+            True,
+            id="compacted before",
+        ),
+        pytest.param(
+            {INSERT_1: 5, DELETES: 2, MINOR_3: 4, f"delete_{MINOR_3}": 2},
+            {"kind": "minor", "directories": (MINOR_3, f"delete_{MINOR_3}")},
+            False,
+            id="a minor compaction has deleted rows too",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "compression", [pyorc.CompressionKind.NONE, pyorc.CompressionKind.ZLIB], ids=["plain", "zlib"]
+)
+def test_products_with_fewer_rows_than_their_inputs_replace_nothing(
+    tmp_path: Path,
+    rows: dict[str, int],
+    more: dict[str, object],
+    compression: pyorc.CompressionKind,
+    *,
+    is_complete: bool,
+) -> None:
+    location = tmp_path / "t"
+    for name, count in rows.items():
+        (location / name).mkdir(parents=True)
+        (location / name / "bucket_00000").write_bytes(orc_file(count, compression))
+    if MAJOR_3 in rows:
+        (location / MAJOR_3 / "_metadata_acid").write_bytes(b'{"dataFormat":"compacted"}')
+    fields = {"kind": "major", "directories": (MAJOR_3,)} | more
+
+    outcome = clean(tmp_path, Quarantine(), release(str(location), **fields))
+
+    assert isinstance(outcome, DirectoriesCleaned) is is_complete, outcome
+    if not is_complete:
+        assert "of which at most" in getattr(outcome, "message", "")
+        assert set(rows) <= set(names_in(location))
+
+
+def test_footers_that_can_not_be_read_contradict_nothing(tmp_path: Path) -> None:
+    command = vacuumed(tmp_path, *BOTH)
+    for bucket in BOTH:
+        other = orc_file(500, pyorc.CompressionKind.SNAPPY)
+        (tmp_path / "t" / INSERT_1 / bucket).write_bytes(other)
+
+    assert isinstance(clean(tmp_path, Quarantine(), command), DirectoriesCleaned)
+
+
 def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path) -> None:
     location = build(tmp_path / "t", {INSERT_1: 9, INSERT_2: 9})
     forged = WritesAborted(
@@ -204,8 +281,9 @@ def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path)
     assert names_in(location) == [INSERT_1, INSERT_2]
 
 
+@pytest.mark.parametrize("mode", CleaningMode)
 def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CleaningMode
 ) -> None:
     monkeypatch.setattr("tidegate.cleaning.removal.BATCHES", 1)
     names = [f"delta_{n:07}_{n:07}_0000" for n in range(1, 251)]
@@ -218,7 +296,8 @@ def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
     )
     warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
     second = Answering(Verdict(Proof.CONFIRMED), Verdict(Proof.CONFIRMED), NO)
-    long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, second=second, confirm_every=timedelta(0))
+    rules, often = CleaningRules(mode=mode), timedelta(0)
+    long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, rules, second=second, confirm_every=often)
 
     *_, outcome = long.execute(command)
 

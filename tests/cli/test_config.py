@@ -7,11 +7,15 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tidegate.cli import main
-from tidegate.cli.config import settings_template
+from tidegate.cli.setup.config import settings_template
+from tidegate.monitoring.endpoint import serve
+from tidegate.monitoring.health import Health
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
@@ -90,7 +94,7 @@ def test_what_is_shown_hides_every_secret(
     for shown in (plain, as_json):
         assert "hush" not in shown
         assert "from-environment" in shown
-    assert "kafka.bootstrap.servers = 'b:1'" in plain
+    assert 'kafka.bootstrap.servers = "b:1"' in plain
     assert json.loads(as_json)["warehouse"]["roots"] == ["/lake"]
 
 
@@ -99,3 +103,51 @@ def test_every_setting_has_a_meaning() -> None:
 
     assert [setting for setting in listed if not setting.meaning.endswith((".", "..."))] == []
     assert {"restores", "warehouse", "[savepoints]"} <= {setting.section for setting in listed}
+
+
+def test_durations_are_shown_in_one_form_that_a_settings_file_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text(
+        '[cleaning]\nkeep = 7200\n[restores]\nlock_expiry = "90m"\n'
+        '[[savepoints]]\ntables = "*"\nmin_gap = "1h30m"\ndaily = { keep = 7, lifetime = "2w" }\n'
+    )
+
+    assert tidegate("config", "show", "--json", "-c", str(file), monkeypatch=monkeypatch) == 0
+    shown = json.loads(capsys.readouterr().out)
+
+    assert (shown["cleaning"]["keep"], shown["restores"]["lock_expiry"]) == ("2h", "90m")
+    [rule] = shown["savepoints"]
+    assert (rule["min_gap"], rule["daily"]["lifetime"]) == ("90m", "14d")
+    again = Settings.model_validate(shown)
+    assert (again.cleaning, again.restores, again.savepoints) == (
+        Settings.load(file).cleaning,
+        Settings.load(file).restores,
+        Settings.load(file).savepoints,
+    )
+
+
+def test_settings_are_compared_with_those_of_a_running_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text('[topics]\npartitions = 3\n[kafka]\n"sasl.password" = "hush"\n')
+    running = Settings.load(file)
+    with serve("127.0.0.1", 0, CollectorRegistry(), Health({}), running.shown()) as port:
+        command = ("config", "diff", "--at", f"127.0.0.1:{port}", "-c", str(file))
+        assert tidegate(*command, monkeypatch=monkeypatch) == 0
+        assert "runs with these settings" in capsys.readouterr().out
+        with urlopen(f"http://127.0.0.1:{port}/settings") as answer:
+            assert b"hush" not in answer.read()
+
+        file.write_text('[topics]\npartitions = 6\n[cleaning]\nkeep = "7d"\n')
+        assert tidegate(*command, monkeypatch=monkeypatch) == 1
+        assert set(capsys.readouterr().out.splitlines()) == {
+            "topics.partitions: running 3, here 6",
+            'cleaning.keep: running "3d", here "7d"',
+            'kafka.sasl.password: running "**********", here unset',
+        }
+    assert tidegate(*command, monkeypatch=monkeypatch) == 1
+    assert "did not return settings" in capsys.readouterr().err
+    assert tidegate("config", "diff", "-c", str(file), monkeypatch=monkeypatch) == 2

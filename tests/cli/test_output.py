@@ -7,16 +7,14 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.cli import dead_letters_report, main, output
-from tidegate.cli.dead_letters_report import row_of
-from tidegate.cli.later_lines import LaterLines
+from tidegate.cli import main, output
+from tidegate.cli.repair.dead_letters import row_of
 from tidegate.errors import PermanentError
 from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetter, ListedDeadLetter
@@ -101,11 +99,11 @@ def test_a_dead_letter_with_a_hostile_reason_is_one_row(
 ) -> None:
     row = row_of(ListedDeadLetter(hostile_dead_letter(), "open"))
 
-    dead_letters_report.show_listed(iter([row]), lambda: False, as_json=False)
+    output.write_table([row])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert SHOWN in lines[1]
-    dead_letters_report.show_listed(iter([row]), lambda: False, as_json=True)
+    output.write_json_lines([row])
     text = capsys.readouterr().out
     assert text.isascii()
     assert json.loads(text)["reason"] == CLEAR
@@ -135,7 +133,8 @@ def test_whatever_the_text_it_is_one_printable_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", sorted(path.name for path in CLI.glob("*.py") if path.name != "output.py")
+    "module",
+    sorted(str(path.relative_to(CLI)) for path in CLI.rglob("*.py") if path.name != "output.py"),
 )
 def test_every_command_prints_through_the_one_module_that_escapes(module: str) -> None:
     tree = ast.parse((CLI / module).read_text("utf-8"))
@@ -144,46 +143,3 @@ def test_every_command_prints_through_the_one_module_that_escapes(module: str) -
     }
     printing = {"print", "typer.echo", "typer.secho", "click.echo", "sys.stdout", "sys.stderr"}
     assert not names & (printing | {"Console", "typer.echo_via_pager"})
-
-
-def test_lines_that_come_in_another_order_are_printed_in_theirs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with LaterLines() as lines:
-        for key, value in (((2, "b"), "third"), ((1, "z"), "first"), ((2, "a"), "s\u0117cond\n")):
-            lines.add(key, {"is": value})
-        count = lines.write()
-
-    output = capsys.readouterr().out
-    assert count == 3
-    assert [json.loads(line)["is"] for line in output.splitlines()] == [
-        "first",
-        "s\u0117cond\n",
-        "third",
-    ]
-    assert output.isascii()
-
-
-def test_the_parts_of_a_json_object_are_printed_as_they_come(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    printed = list[str]()
-
-    def items() -> Iterator[object]:
-        for number in range(3):
-            printed.append(capsys.readouterr().out)
-            yield {"n": number}
-
-    fields = {"one": 1, "several": items(), "none": iter(()), "list": [1, 2], "nothing": None}
-    output.write_json_parts(fields)
-    text = "".join(printed) + capsys.readouterr().out
-
-    assert json.loads(text) == {
-        "one": 1,
-        "several": [{"n": 0}, {"n": 1}, {"n": 2}],
-        "none": [],
-        "list": [1, 2],
-        "nothing": None,
-    }
-    assert text.count("\n") == 1
-    assert '{"n": 1}' in printed[2]

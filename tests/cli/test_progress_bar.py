@@ -10,7 +10,7 @@ from rich.console import Console
 
 from support.deployment_events import completed, restore_request, started
 from support.samples import NOON
-from tidegate.cli.progress_bar import OutcomeBar, Share, drawn, share_of
+from tidegate.cli.progress import OutcomeBar, Share, drawn, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
 
 REQUEST = restore_request()

@@ -13,7 +13,8 @@ import pytest
 
 from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
 from tidegate.cli import main
-from tidegate.cli.exit_codes import MEANINGS, OF_VERDICT, ExitCode, table
+from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
+from tidegate.cli.sending import OF_VERDICT
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreRequested
 from tidegate.events.catalogue import EVENT_TYPES
@@ -108,14 +109,14 @@ def test_a_missing_field_of_a_vacuum_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "vacuum", "-t", "lake.sales.orders", "--kind", "major")
 
     assert code == 2
-    assert "missing: --location, --directory, --min-write-id" in err
+    assert "missing: --directory, --min-write-id" in err
 
 
 def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "approval", "--request", "r-1", "--reason", "checked")
 
     assert code == 2
-    assert "missing: --table, --location, --plan-id" in err
+    assert "missing: --table, --plan-id" in err
 
 
 @pytest.mark.kafka
@@ -169,7 +170,7 @@ def test_a_plan_is_written_to_a_file_and_requested_from_it(
     assert code == 0
     written = json.loads(plan.read_text())
     assert (written["savepoint"], written["table"]) == (at(2), "lake.sales.orders")
-    assert written["plan_id"] in out
+    assert f"tidegate publish restore --plan {plan} --reason WHY --wait" in out
     reason = ("publish", "restore", "--reason", "x", "--plan", str(plan))
     code, _, err = tidegate(*reason, "--savepoint", at(1))
     assert (code, "the plan is for savepoint" in err) == (2, True)
@@ -279,7 +280,7 @@ def test_a_misspelt_table_is_refused_with_the_nearest_name(
 ) -> None:
     at_deployment = ("-c", str(settings_file))
     known = ("-t", "lake.sales.visits", "-l", "/lake/visits", "--instant", "20260301100000001")
-    hold = ("hold", "add", "lake.sales.vists", "--because", "a check", *at_deployment)
+    hold = ("hold", "add", "lake.sales.vists", "--reason", "a check", *at_deployment)
     monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
 
     assert tidegate("publish", "commit", *known, *at_deployment)[0] == 0
@@ -290,6 +291,38 @@ def test_a_misspelt_table_is_refused_with_the_nearest_name(
     assert monitor.events("commands") == []
     assert tidegate(*hold, "--new")[0] == 0
     assert [event.table for event in monitor.events("commands")] == ["lake.sales.vists"]
+
+
+@pytest.mark.kafka
+def test_the_location_of_a_table_comes_from_its_events(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    location, config = savepointed(settings_file.parent, 1, 2), ("-c", str(settings_file))
+    orders = ("-t", "lake.sales.orders", *config)
+
+    code, _, err = tidegate("savepoints", "list", "lake.sales.orders", *config)
+    assert (code, "for a new table, give its location" in err) == (2, True)
+    first = ("publish", "commit", *orders, "--instant", at(3), "--source", "orders-ingest")
+    assert tidegate(*first)[0] == 2
+    assert tidegate(*first, "-l", location)[0] == 0
+    assert tidegate("publish", "commit", *orders, "--instant", at(4))[0] == 0
+
+    code, out, _ = tidegate("savepoints", "list", "lake.sales.orders", "--json", *config)
+    assert [json.loads(line)["savepoint"] for line in out.splitlines()] == [at(1), at(2)]
+    code, out, err = tidegate("plan", "restore", *orders, "--savepoint", "latest")
+    assert (code, f"lake.sales.orders is at {location}" in err) == (0, True)
+    assert "This destroys 2 commits of lake.sales.orders" in out
+    assert f"by orders-ingest ({at(3)})" in out
+    assert tidegate("publish", "savepoint", *orders)[0] == 0
+    monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
+    assert {event.location for event in monitor.events("commands")} == {location}
+
+    assert tidegate(*first[:-2], "--source", "mallory", "-l", "/elsewhere")[0] == 0
+    code, _, err = tidegate("savepoints", "list", "lake.sales.orders", *config)
+    assert code == 2
+    assert f"events name lake.sales.orders at several locations: {location}, /elsewhere" in err or (
+        f"events name lake.sales.orders at several locations: /elsewhere, {location}" in err
+    )
 
 
 @pytest.mark.kafka
@@ -315,7 +348,7 @@ def test_a_restore_to_the_latest_savepoint_names_its_instant(
 def test_waiting_prints_a_line_for_people_and_json_for_scripts(
     tidegate: Tidegate, settings_file: Path
 ) -> None:
-    hold = ("hold", "add", "lake.sales.orders", "--because", "x", "--new", "-c", str(settings_file))
+    hold = ("hold", "add", "lake.sales.orders", "--reason", "x", "--new", "-c", str(settings_file))
 
     code, out, err = tidegate(*hold, "--wait", "--timeout", "1s")
     assert code == 4
@@ -328,3 +361,16 @@ def test_waiting_prints_a_line_for_people_and_json_for_scripts(
     receipt, last = map(json.loads, out.splitlines())
     assert receipt["event_id"] == last["event_id"]
     assert last["verdict"] == "unanswered"
+
+
+def test_the_latest_commit_is_the_one_that_the_timeline_has(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "orders")
+    commit = ("publish", "commit", "-t", "lake.sales.orders", "--instant", "latest", "-l")
+
+    assert tidegate(*commit, place)[2] == (
+        f"tidegate: there is no Hudi table at {place}: it has no .hoodie/hoodie.properties\n"
+    )
+    four_commits(tmp_path / "orders", 9)
+    assert "no broker answers" in tidegate(*commit, place)[2]

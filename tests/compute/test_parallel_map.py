@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import TaskContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from tidegate.compute.parallel_map import AdaptiveMap, SparkMap, ThreadMap
+from tidegate.compute.parallel_map import (
+    AdaptiveMap,
+    SparkMap,
+    ThreadMap,
+    _Raised,
+    _result_or_raise,
+)
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage import ParallelMap
 
@@ -107,6 +115,80 @@ def test_a_driver_that_is_gone_is_a_transient_error(fault: Exception) -> None:
 
     with pytest.raises(TransientError, match=r"^Spark failed: \w+: [^\n]+$"):
         SparkMap(session).map(str, [1, 2])
+
+
+_TRACE = """An error occurred while calling collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "pyspark/worker.py", line 1225, in main
+    check_python_version(infile)
+{line}
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:572)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2898)
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+{line}
+\t... 1 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        pytest.param("ModuleNotFoundError: No module named 'tidegate'", PermanentError, id="none"),
+        pytest.param(
+            "pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has"
+            " different version (3, 9) than that in driver 3.11.",
+            PermanentError,
+            id="another Python",
+        ),
+        pytest.param(
+            "AttributeError: Can't get attribute '_call' on <module 'tidegate.compute'>",
+            PermanentError,
+            id="another Tidegate",
+        ),
+        pytest.param("MemoryError: no more", TransientError, id="a full machine"),
+    ],
+)
+def test_the_executors_last_line_is_the_reason_and_decides_whether_to_try_again(
+    line: str, kind: type[Exception]
+) -> None:
+    def session() -> SparkSession:
+        raise PySparkException(_TRACE.format(line=line))
+
+    with pytest.raises(kind, match=re.escape(line)) as caught:
+        SparkMap(session).map(str, [1, 2])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stopped_session_of_connect_is_a_permanent_error() -> None:
+    def session() -> SparkSession:
+        raise PySparkException("[NO_ACTIVE_SESSION] No active Spark session found.")
+
+    with pytest.raises(PermanentError, match="NO_ACTIVE_SESSION"):
+        SparkMap(session).map(str, [1, 2])
+
+
+def test_a_session_that_was_stopped_is_a_permanent_error() -> None:
+    stopped: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
+
+    with pytest.raises(PermanentError, match="session was stopped"):
+        SparkMap(lambda: stopped).map(str, [1, 2])
+
+
+@pytest.mark.spark
+def test_a_job_is_cancelled_at_its_deadline_and_the_next_one_runs(spark: SparkSession) -> None:
+    with pytest.raises(TransientError, match=r"did not end within 0\.5 s"):
+        SparkMap(lambda: spark, deadline=0.5).map(time.sleep, [600, 600])
+    assert SparkMap(lambda: spark).map(abs, [-1, -2]) == [1, 2]
+
+
+def test_a_module_that_an_executor_misses_is_a_permanent_error() -> None:
+    with pytest.raises(PermanentError, match="No module named 's3fs'"):
+        _result_or_raise(_Raised(ModuleNotFoundError("No module named 's3fs'")))
 
 
 def test_no_items_start_no_spark_session() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidegate.compute.spark import lazy_session
+from tidegate.compute.spark import SHIPPED, _packed, lazy_session
 from tidegate.errors import ConfigError
 
 HUSHED = "hush-hush"
@@ -91,3 +93,35 @@ def test_what_the_jvm_needs_at_its_start_is_still_passed(probe: dict[str, Any]) 
 def test_a_session_that_others_reach_without_a_secret_is_refused(conf: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"spark\.authenticate"):
         lazy_session(conf)
+
+
+def test_a_master_and_a_connect_server_are_refused_together() -> None:
+    with pytest.raises(ConfigError, match=r"both spark\.master and spark\.remote"):
+        lazy_session({"spark.master": "local", "spark.remote": "sc://head:15002"})
+
+
+def test_what_executors_run_needs_nothing_but_the_zip() -> None:
+    """A Python without any package, as on the nodes of a cluster, can import all of it."""
+    packed = str(_packed())
+    script = (
+        f"import sys; sys.path.insert(0, {packed!r})\n"
+        f"for name in {SHIPPED!r}: __import__(name)\n"
+        "found = {m for m in sys.modules.values() if getattr(m, '__file__', None)}\n"
+        "print(all('site-packages' not in m.__file__ for m in found), sys.modules[name].__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.split() == ["True", f"{packed}/tidegate/compute/parallel_map.py"], (
+        done.stderr
+    )
+    assert Path(packed).stat().st_size < 1_000_000
+
+
+def test_the_import_contract_is_for_all_that_is_shipped() -> None:
+    linter = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    contracts = linter["tool"]["importlinter"]["contracts"]
+    [contract] = [found for found in contracts if found["id"] == "executors"]
+
+    assert contract["source_modules"] == list(SHIPPED)

@@ -9,7 +9,7 @@ import pytest
 from support.acid import IDS_1_TO_4, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows
-from tidegate.coordinator.alarms import AlarmRule, Alarms, span
+from tidegate.coordinator.alarms import AlarmRule, Alarms
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     Event,
@@ -23,6 +23,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
+from tidegate.events.durations import span
 
 DAY = timedelta(days=1)
 LATER = NOON + DAY

@@ -10,7 +10,6 @@ import pytest
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, MINOR_4, NOON, TABLE
 from support.rows import Rows
-from tidegate.cleaning.held import deferred
 from tidegate.coordinator.holds import RETRY_MS
 from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.readers import ReaderGate
@@ -30,6 +29,7 @@ from tidegate.events import (
     ReleaseReason,
     VacuumFinished,
 )
+from tidegate.events.deferral import deferred
 
 HOUR = timedelta(hours=1)
 

@@ -106,6 +106,30 @@ def test_releases_that_arrive_before_their_vacuum_are_remembered() -> None:
     assert len(tables.decide(vacuum(1, 2, open_transactions=(9,)))) == 1
 
 
+def test_the_end_of_an_id_that_a_restored_metastore_gives_out_again_ends_no_new_reader() -> None:
+    """It is remembered, and the reader that has the id now may be reading."""
+    before, after = "5a6b", "5a6b/1f2e3d4c"
+    tables = Tables()
+    old = vacuum(1, open_transactions=(50,), metastore=before)
+    ends = [released(1, metastore=before), released(txn=50, metastore=before)]
+    assert len(tables.decide(old, *ends)) == 1
+
+    new = vacuum(1, 2, open_transactions=(50,), metastore=after)
+    assert tables.decide(new, released(1, metastore=after), released(2, metastore=after)) == []
+    assert tables.decide(*ends) == []  # published once more
+    assert causes(tables.decide(released(txn=50, metastore=after))) == [new.event_id]
+
+
+@pytest.mark.parametrize(
+    ("waits", "ends"), [(None, "5a6b"), ("5a6b", None)], ids=["its vacuum", "its release"]
+)
+def test_who_does_not_know_the_metastore_means_every_state_of_it(
+    waits: str | None, ends: str | None
+) -> None:
+    tables = Tables()
+    assert len(tables.decide(vacuum(1, metastore=waits), released(1, metastore=ends))) == 1
+
+
 def test_one_early_release_does_not_stand_for_the_others() -> None:
     tables = Tables()
     assert tables.decide(released(1), vacuum(1, 2)) == []

@@ -21,7 +21,6 @@ from support.samples import (
     work_off,
 )
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.held import not_confirmed
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
@@ -282,7 +281,10 @@ def test_an_outcome_counts_only_while_its_task_is_under_way(place: Place) -> Non
 
 
 def _deferral(command: CleaningReleased) -> CleaningDeferred:
-    return not_confirmed(command, Reason.SECOND_SOURCE_AWAY, "no answer", NOON)
+    repeated = set(CleaningReleased.model_fields) & set(CleaningDeferred.model_fields)
+    fields = command.model_dump(include=repeated - {"event_id", "caused_by"})
+    more = {"caused_by": command.event_id, "vacuum": command.caused_by, "retry_after_ms": 60_000}
+    return CleaningDeferred.model_validate(fields | more)
 
 
 def test_no_statement_scans_a_hot_table(place: Place) -> None:

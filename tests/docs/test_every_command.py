@@ -25,6 +25,7 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
         "publish condemned": "its output is JSON",
         "publish lock-released": "its output is JSON",
         "config init": "its output is a settings file",
+        "spark-archive": "its output is settings",
         "run": "a service: its log is JSON where it is not a terminal",
         "monitor": "a service",
         "bridge metastore": "a service",

@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,18 +15,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pyspark
 import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from support.blocks import blocks_of, section, sessions
-from support.hudi_tables import HandMade, at, end_of
 from support.kafka import create_topic
 from support.samples import commit
 from tidegate.cli import app
 from tidegate.errors.commands import command_line
 from tidegate.events.codec import encode
-from tidegate.hudi import Action, Instant, InstantState
 from tidegate.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +81,7 @@ def test_every_command_of_the_pages_is_one(line: str, monkeypatch: pytest.Monkey
 
 
 SOURCES = [file for root in SOURCE_ROOTS for file in sorted((ROOT / root).rglob("*.py"))]
+ALERTS = ROOT / "tests" / "support" / "alerts.py"
 
 
 def suggestions(source: str) -> Iterator[tuple[int, str]]:
@@ -98,7 +99,8 @@ def _value(node: ast.expr) -> object:
 
 def test_every_command_that_the_program_suggests_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    found = [line for file in SOURCES for _, line in suggestions(file.read_text("utf-8"))]
+    files = (*SOURCES, ALERTS)
+    found = [line for file in files for _, line in suggestions(file.read_text("utf-8"))]
 
     for line in found:
         with suppress(typer.Exit):
@@ -215,20 +217,6 @@ def test_the_python_that_publishes_runs(bootstrap_servers: str, topic_prefix: st
     run(block.replace('"broker:9092"', f"{bootstrap_servers!r}, prefix={topic_prefix!r}"))
 
 
-def test_the_python_that_reads_the_newest_instant_prints_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = HandMade(tmp_path / "orders").create()
-    for minute in (1, 2):
-        completed = InstantState.COMPLETED
-        table.put(Instant(at(minute), Action.COMMIT, completed, end_of(at(minute))))
-    [block] = in_language(section(PAGES["publish"], "Which instant did my job write?"), "python")
-
-    run(block.replace("/lake/sales/orders", table.location))
-
-    assert capsys.readouterr().out.split() == [at(2), "commit"]
-
-
 def test_both_ways_to_decode_in_python_print_the_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,6 +229,28 @@ def test_both_ways_to_decode_in_python_print_the_event(
         run(block, value=encode(event))
 
     assert capsys.readouterr().out.splitlines() == [f"{event.table} {event.instant}"] * 2
+
+
+JARS = Path(pyspark.__file__).parent / "jars"
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="a JDK 17 is not installed")
+def test_the_way_to_decode_in_java_prints_the_event(tmp_path: Path) -> None:
+    exported = [sys.executable, "-m", "tidegate.cli", "schemas", "export", "avsc"]
+    subprocess.run(exported, check=True, capture_output=True, cwd=tmp_path)
+    [block] = in_language(section(PAGES["schemas"], "Decode in Java"), "java")
+    (tmp_path / "Decode.java").write_text(block)
+    event = commit(1)
+
+    shown = subprocess.run(
+        ["java", "-cp", f"{JARS}/*", "Decode.java"],
+        input=encode(event),
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+    )
+
+    assert shown.stdout.decode() == f"{event.table} {event.instant}\n"
 
 
 def run(block: str, **names: object) -> None:

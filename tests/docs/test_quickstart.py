@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.blocks import Reader, blocks_of, section
+from support.kafka import create_topic
 from tidegate.events import LockHold, LockType, ReleaseReason, VacuumKind
 from tidegate.hive import ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
@@ -18,7 +20,9 @@ from tidegate.local.embedded.jars import resolve
 from tidegate.local.embedded.node import free_ports
 from tidegate.publisher import Publisher
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+PUBLISH = (ROOT / "docs" / "publish.md").read_text("utf-8")
 _LOCAL_JARS = """\
 <ivysettings><settings defaultResolver="cached"/><resolvers><filesystem name="cached">
 <artifact pattern="{folder}/[artifact]-[revision].[ext]"/>
@@ -114,6 +118,35 @@ def test_a_new_user_sees_a_vacuum_wait_and_puts_its_directories_back(
         reader.follow(undone)
 
     assert all((location / name).exists() for name in inserted)
+
+
+@pytest.mark.spark
+@pytest.mark.judge
+def test_the_pyspark_job_of_the_page_publishes_the_commit_that_it_wrote(
+    reader: Reader, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    spark_finds_hudi_in_the_cache(tmp_path)
+    create_topic(bootstrap_servers, f"{topic_prefix}.commits")
+    page = section(PUBLISH, "Which instant did my job write?")
+    [job] = [block.text for block in blocks_of(page.partition("### spark-submit")[0])]
+    ours = f'"{bootstrap_servers}", prefix="{topic_prefix}"'
+    (reader.folder / "orders.py").write_text(job.replace('"127.0.0.1:9092"', ours))
+
+    printed = reader.run("python orders.py 2> spark.log")
+
+    instant, operation = printed.split()[-2:]
+    reader.env |= {
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap_servers,
+        "TIDEGATE_TOPICS__PREFIX": topic_prefix,
+    }
+    latest = next(line for line in page.splitlines() if line.endswith("--instant latest"))
+    reader.run(latest.replace("/lake/sales/orders", str(reader.folder / "lake/orders")))
+    tail = "tidegate events tail --topic commits --no-follow --json"
+    job_s, command_s = [json.loads(line) for line in reader.run(tail).splitlines()]
+    assert job_s["event_id"] == command_s["event_id"]
+    for event in (job_s["event"], command_s["event"]):
+        assert (event["instant"], event["operation"]) == (instant, operation)
+        assert (event["records_written"], event["files_written"]) == (100, 2)
 
 
 def test_the_settings_have_eight_lines() -> None:

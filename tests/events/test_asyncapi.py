@@ -28,7 +28,9 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def document() -> Json:
-    made: Json = json.loads(json.dumps(asyncapi("0.1.0", "lake", partitions=3, replicas=2)))
+    made: Json = json.loads(
+        json.dumps(asyncapi("0.1.0", "lake", 3, 2, "ssl://kafka-1:9093, kafka-2:9093"))
+    )
     return made
 
 
@@ -83,6 +85,14 @@ def test_the_official_schema_sees_a_broken_document(
     break_it(broken)
 
     assert faults(broken, official) != []
+
+
+def test_every_broker_is_a_server(document: Json) -> None:
+    assert document["servers"] == {
+        "broker-1": {"host": "kafka-1:9093", "protocol": "kafka-secure"},
+        "broker-2": {"host": "kafka-2:9093", "protocol": "kafka-secure"},
+    }
+    assert asyncapi("0.1.0")["servers"] == {}
 
 
 def test_every_topic_is_a_channel_with_its_events(document: Json) -> None:

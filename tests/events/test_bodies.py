@@ -97,6 +97,7 @@ def releases(draw: st.DrawFn) -> LockReleased:
             "lock_type": draw(st.none() | st.sampled_from(LockType)),
             "reason": draw(st.sampled_from(ReleaseReason)),
             "reconciled": draw(st.booleans()),
+            "metastore": draw(st.none() | _TEXTS),
         }
     )
 

@@ -17,7 +17,7 @@ from support.deployment_events import (
     vacuum,
 )
 from tidegate.events import Outcome, RestorePlanned
-from tidegate.events.verdict import Verdict, causes_of_answers, verdict_of
+from tidegate.events.verdict import Verdict, causes_of_answers
 
 
 def planned(message: str | None) -> Outcome:
@@ -42,7 +42,7 @@ def planned(message: str | None) -> Outcome:
     ],
 )
 def test_an_outcome_is_final_or_there_will_be_another(outcome: Outcome, verdict: Verdict) -> None:
-    assert verdict_of(outcome) is verdict
+    assert outcome.verdict is verdict
 
 
 def test_the_command_that_follows_from_a_vacuum_is_known_from_the_vacuum() -> None:

@@ -115,7 +115,7 @@ def test_after_an_undo_neither_a_copied_task_nor_a_replay_of_the_group_removes_a
     worked_off(place, cleaner(tmp_path), 1)
     assert (tree(tmp_path / "t"), len(place.made.records("outcomes"))) == (before, said)
 
-    admin, group = AdminClient(place.made.connection), f"{place.prefix}.cleaner"
+    admin, group = AdminClient({**place.made.connection}), f"{place.prefix}.cleaner"
     admin.delete_consumer_groups([group])[group].result(30)
     worked_off(place, cleaner(tmp_path), 3)  # reads its topics from their beginning
     assert tree(tmp_path / "t") == before

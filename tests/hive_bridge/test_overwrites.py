@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.acid import NOTHING_OPEN, TRUNCATED, build, names_in
-from support.metastore import HiveEngine
+from support.metastore import HiveEngine, product
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import DirectoriesCleaned, VacuumKind
-from tidegate.hive import ValidWriteIds
-from tidegate.hive_bridge.products import overwrite_of
+from tidegate.hive import FoundDirectory, ValidWriteIds
+from tidegate.hive_bridge.products import present_of
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.queue import CompactionQueue
 
 MAJOR = 2
 
@@ -78,22 +81,86 @@ def test_a_minor_compaction_after_an_overwrite_leaves_nothing_of_what_was_before
     assert queued.state(engine, db) == ["succeeded"]
 
 
+@pytest.mark.slow
+def test_what_an_earlier_compaction_replaced_goes_with_one_that_made_nothing(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """The earlier one was marked as cleaned though nothing had gone."""
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    txn = engine.compact(db, "orders", last, kind=MAJOR)
+    base = product(f"base_{last:07}", txn)
+    build(location, {base: 30})
+    with (
+        MetastoreClient(engine.settings) as client,
+        CompactionQueue(engine.settings) as marked,
+    ):
+        [entry] = [entry for entry in client.compactions() if entry.transaction_id == txn]
+        marked.mark_cleaned(entry)
+    engine.compact(db, "orders", last, kind=MAJOR)
+
+    event = queued.vacuums(db)[-1]
+    queued.clean(event)
+    queued.settle()
+
+    assert event.directories == (base,)
+    assert names_in(location) == [base]
+    assert queued.state(engine, db) == ["succeeded", "succeeded"]
+
+
+@pytest.mark.slow
+def test_an_entry_with_nothing_obsolete_leaves_the_queue_once_no_aborted_row_is_left(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """Otherwise no further compaction of the table would be accepted."""
+    db, location = acid_table(engine)
+    bad = engine.aborted_write(db, "orders")
+    last = wrote(engine, db, location, 1)
+    aborted = f"delta_{bad:07}_{bad:07}_0000"
+    build(location, {aborted: 10})
+    engine.compact(db, "orders", last, kind=MAJOR)
+
+    assert queued.vacuums(db) == []
+    queued.settle()
+    assert queued.state(engine, db) == ["ready for cleaning"]
+
+    shutil.rmtree(location / aborted)
+    later = Queued(engine)
+    assert later.vacuums(db) == []
+    later.settle()
+    later.bridge.close()
+    assert later.state(engine, db) == ["succeeded"]
+
+
 @pytest.mark.parametrize(
-    ("names", "ids", "found"),
+    ("names", "ids", "expected"),
     [
         pytest.param(["base_2", "base_3"], f"3:{NOTHING_OPEN}::", ["base_0000003"], id="newest"),
-        pytest.param(["base_2", "base_3"], f"3:{NOTHING_OPEN}::3", ["base_0000002"], id="aborted"),
-        pytest.param(["base_2", "base_3"], "3:3:3:", ["base_0000002"], id="open"),
-        pytest.param(["base_2", "base_9"], f"3:{NOTHING_OPEN}::", ["base_0000002"], id="later"),
-        pytest.param(["base_2", "base_3_v7"], f"3:{NOTHING_OPEN}::", [], id="a compaction's"),
-        pytest.param(["base_2", "base_3"], f"3:{NOTHING_OPEN}::", [], id="of Hive 3"),
-        pytest.param(["delta_2_2_0", "_tmp"], f"3:{NOTHING_OPEN}::", [], id="no base"),
+        pytest.param(["base_2", "base_3"], f"3:{NOTHING_OPEN}::3", [], id="aborted"),
+        pytest.param(["base_2", "base_3"], "3:3:3:", [], id="open"),
+        pytest.param(["base_2", "base_9"], f"3:{NOTHING_OPEN}::", [], id="later"),
+        pytest.param(
+            ["base_2", "base_3_v7"], f"3:{NOTHING_OPEN}::", ["base_0000003_v0000007"],
+            id="a compaction's",
+        ),
+        pytest.param(["delta_2_2_0", "delta_3_3_0"], f"3:{NOTHING_OPEN}::", [], id="no base"),
+        pytest.param(
+            ["delta_1_3_v7", "delete_delta_1_3_v7", "delta_2_2_0", "delta_4_4_0"],
+            f"4:{NOTHING_OPEN}::",
+            ["delta_0000001_0000003_v0000007", "delete_delta_0000001_0000003_v0000007"],
+            id="a minor compaction's",
+        ),
+        pytest.param(["base_1", "delta_1_3_v7"], f"3:{NOTHING_OPEN}::", [], id="both are read"),
+        pytest.param(
+            ["base_4", "delta_1_3_v7", "delta_2_2_0"], f"4:{NOTHING_OPEN}::", ["base_0000004"],
+            id="an overwrite after a compaction",
+        ),
     ],
-)
-def test_the_base_that_counts_is_the_one_that_readers_read(
-    names: list[str], ids: str, found: list[str], request: pytest.FixtureRequest
+)  # fmt: skip
+def test_what_readers_read_in_place_of_others_is_named(
+    names: list[str], ids: str, expected: list[str]
 ) -> None:
-    marked = {"base_3"} if "Hive 3" in request.node.name else set[str]()
     snapshot = ValidWriteIds.parse(f"default.orders:{ids}")
+    found = [FoundDirectory.named(name) for name in names]
 
-    assert [base.name for base in overwrite_of(names, marked, snapshot)] == found
+    assert [directory.name for directory in present_of(found, snapshot)] == expected

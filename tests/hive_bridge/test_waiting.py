@@ -103,6 +103,22 @@ def test_what_was_released_is_not_waited_for_any_more() -> None:
     assert len(holds) == 0
 
 
+def test_what_was_released_before_a_metastore_was_restored_is_waited_for_again() -> None:
+    """The ids are of another reader now, which has not ended."""
+    holds = waiting()
+    holds.vacuum(vacuum(locks=[5], open_txns=[7], metastore="5a6b/1f2e"))
+    for before in ("5a6b", "5a6b/1f2e"):
+        for end in ({"lock_id": 0}, {"lock_id": 5}, {"transaction_id": 7}):
+            if before == "5a6b" or end == {"lock_id": 0}:
+                fields = {"location": "/wh/orders", "occurred_at": NOON, "source": "test"}
+                holds.release(LockReleased(table=ORDERS, metastore=before, **fields, **end))
+
+    assert look(holds, snapshot(lock(5), open_txns=[7])) == []
+    ended = look(holds, snapshot())
+    assert ids(ended) == {(ORDERS, 5, None), (ORDERS, None, 7)}
+    assert {end.metastore for end in ended} == {"5a6b/1f2e"}
+
+
 @pytest.mark.parametrize(
     ("locks", "is_free"),
     [

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.alerts import ALERTS, anchor, rules
+from support.dashboard import PANELS, PROBLEMS, dashboard
 from support.generated import generated
-from tidegate.monitoring.alerts import ALERTS
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS, Kind
-from tidegate.monitoring.dashboard import PANELS
 
 ROOT = Path(__file__).parents[2]
 PROMTOOL = shutil.which("promtool")
@@ -28,113 +28,96 @@ needs_promtool = pytest.mark.skipif(
     PROMTOOL is None, reason="promtool is not installed (Debian's package prometheus has it)"
 )
 
+_CLEANERS = '{consumergroup="tidegate.cleaner",topic="t",partition="0"}'
 # An outage of one service, seen by the monitor: what is sent, when.
-UNIT_TEST = """
-rule_files: [alerts.yaml]
-evaluation_interval: 1m
-tests:
-  - interval: 1m
-    input_series:
-      - series: 'kafka_consumergroup_members{consumergroup="tidegate.cleaner"}'
-        values: "1 1 0x20"
-      - series: 'kafka_consumergroup_members{consumergroup="tidegate.restorer"}'
-        values: "1x22"
-      - series: 'kafka_consumergroup_lag{consumergroup="tidegate.cleaner",topic="t",partition="0"}'
-        values: "0 0 5x30"
-      - series: >-
-          kafka_consumergroup_current_offset{consumergroup="tidegate.cleaner",topic="t",partition="0"}
-        values: "9x40"
-      - series: 'tidegate_dead_letters_seen_total{fault="location"}'
-        values: "0x5 3x40"
-      - series: 'tidegate_dead_letters_seen_total{fault="message"}'
-        values: "0x60 5000x40"
-      - series: 'tidegate_dead_letters_seen_total{fault="service"}'
-        values: "0x70 1x40"
-      - series: 'tidegate_overdue_vacuums{tables="lake.*"}'
-        values: "0x5 2x5 0x30"
-      - series: 'tidegate_outcomes_seen_total{kind="UnknownTableReleased",reason=""}'
-        values: "_x5 1x90"
-    alert_rule_test:
-      - eval_time: 7m
-        alertname: TidegateVacuumOverdue
-        exp_alerts:
-          - exp_labels: {severity: warning, tables: "lake.*"}
-            exp_annotations:
-              summary: 2 vacuums of lake.* wait longer than their limit.
-              action: >-
-                tidegate waiting names the locks and their owners; the limits are in [[alarms]].
-      - eval_time: 14m
-        alertname: TidegateVacuumOverdue
-        exp_alerts: []
-      - eval_time: 4m
-        alertname: TidegateUnknownTable
-        exp_alerts: []
-      - eval_time: 8m
-        alertname: TidegateUnknownTable
-        exp_alerts:
-          - exp_labels: {severity: warning, kind: UnknownTableReleased}
-            exp_annotations:
-              summary: Releases come for a table of which no vacuum is known.
-              action: >-
-                tidegate outcomes --kind UnknownTableReleased names it, and who publishes them.
-      - eval_time: 80m
-        alertname: TidegateUnknownTable
-        exp_alerts: []
-      - eval_time: 6m
-        alertname: TidegateServiceWithoutMembers
-        exp_alerts: []
-      - eval_time: 8m
-        alertname: TidegateServiceWithoutMembers
-        exp_alerts:
-          - exp_labels: {severity: critical, consumergroup: tidegate.cleaner}
-            exp_annotations:
-              summary: tidegate.cleaner has no running member.
-              action: >-
-                Start it. If it ends again at once, its last log line says why and what to do.
-      - eval_time: 4m
-        alertname: TidegateDeadLetters
-        exp_alerts: []
-      - eval_time: 7m
-        alertname: TidegateDeadLetters
-        exp_alerts:
-          - exp_labels: {severity: warning, fault: location}
-            exp_annotations:
-              summary: "Messages could not be processed and were put aside (fault: location)."
-              action: 'Redrive or discard each: tidegate dead-letters list'
-      - eval_time: 60m
-        alertname: TidegateInvalidMessages
-        exp_alerts: []
-      - eval_time: 63m
-        alertname: TidegateInvalidMessages
-        exp_alerts:
-          - exp_labels: {severity: critical}
-            exp_annotations:
-              summary: >-
-                A producer floods the topics: over 1000 invalid messages in 15 minutes.
-              action: >-
-                Take the producer's right to write. Topic and reason: tidegate dead-letters list
-      - eval_time: 70m
-        alertname: TidegateServiceFails
-        exp_alerts: []
-      - eval_time: 73m
-        alertname: TidegateServiceFails
-        exp_alerts:
-          - exp_labels: {severity: critical}
-            exp_annotations:
-              summary: A service failed on valid messages and put them aside.
-              action: >-
-                Correct its code or settings, then redrive: tidegate dead-letters list
-      - eval_time: 35m
-        alertname: TidegateLagging
-        exp_alerts:
-          - exp_labels: {severity: warning, consumergroup: tidegate.cleaner}
-            exp_annotations:
-              summary: >-
-                tidegate.cleaner has records to read and has committed none for 15 minutes.
-              action: >-
-                A long restore may be why: see tidegate_oldest_running_command_seconds. Else the
-                log.
-"""
+SERIES = {
+    'kafka_consumergroup_members{consumergroup="tidegate.cleaner"}': "1 1 0x200",
+    'kafka_consumergroup_members{consumergroup="tidegate.restorer"}': "1x200",
+    f"kafka_consumergroup_lag{_CLEANERS}": "0 0 5x30",
+    f"kafka_consumergroup_current_offset{_CLEANERS}": "9x40",
+    'tidegate_dead_letters_seen_total{fault="location"}': "0x5 3x40",
+    'tidegate_dead_letters_seen_total{fault="message"}': "0x60 5000x40",
+    'tidegate_open_dead_letters{fault="location"}': "0x8 3x20 0x100",
+    'tidegate_open_dead_letters{fault="service"}': "0x70 1x40",
+    'tidegate_overdue_vacuums{tables="lake.*"}': "0x5 2x5 0x30",
+    'tidegate_outcomes_seen_total{kind="UnknownTableReleased",reason=""}': "_x5 1x90",
+    "tidegate_pending_approvals": "0x5 1x20 0x100",
+    'tidegate_unfinished_restores{state="failed"}': "0x5 1x20 0x100",
+    'up{job="tidegate-monitor"}': "1x200",
+    "tidegate_monitor_last_look_timestamp_seconds": "0+60x200",
+}
+CLEANER = {"consumergroup": "tidegate.cleaner"}
+FIRING: dict[tuple[int, str], list[tuple[dict[str, str], dict[str, str]]]] = {
+    # the minute and the alert: labels, and what the summary's placeholders stand for
+    (4, "TidegateUnknownTable"): [],
+    (4, "TidegateDeadLetters"): [],
+    (6, "TidegateServiceWithoutMembers"): [],
+    (7, "TidegateDeadLetters"): [({"fault": "location"}, {})],
+    (7, "TidegateVacuumOverdue"): [({"tables": "lake.*"}, {"$value": "2"})],
+    (7, "TidegateRestoreFailed"): [({"state": "failed"}, {"$value": "1"})],
+    (7, "TidegateApprovalPending"): [],
+    (8, "TidegateUnknownTable"): [({"kind": "UnknownTableReleased"}, {})],
+    (8, "TidegateServiceWithoutMembers"): [(CLEANER, {})],
+    (12, "TidegateApprovalPending"): [({}, {"$value": "1"})],
+    (14, "TidegateVacuumOverdue"): [],
+    (26, "TidegateDeadLetters"): [({"fault": "location"}, {})],  # open, although not new
+    (35, "TidegateDeadLetters"): [],
+    (35, "TidegateRestoreFailed"): [],
+    (35, "TidegateLagging"): [(CLEANER, {})],
+    (60, "TidegateInvalidMessages"): [],
+    (63, "TidegateInvalidMessages"): [({}, {})],
+    (70, "TidegateServiceFails"): [],
+    (73, "TidegateServiceFails"): [({}, {})],
+    (80, "TidegateUnknownTable"): [],
+}
+PROBLEMS_AT = {1: 0, 3: 2, 7: 7, 50: 2}
+"""How many problems the dashboard's first tile shows at a minute."""
+SITE = "http://docs"
+
+
+def expected(name: str, labels: dict[str, str], values: dict[str, str]) -> dict[str, object]:
+    """An alert as Prometheus sends it, with the placeholders of its texts filled."""
+    [alert] = [alert for alert in ALERTS if alert.name == name]
+
+    def filled(text: str) -> str:
+        known = values | {f"$labels.{label}": value for label, value in labels.items()}
+        known["$externalLabels.tidegate_site"] = SITE
+        return re.sub(r"{{ (\S+) }}", lambda found: known[found[1]], text)
+
+    [rule] = [rule for rule in rules()["groups"][0]["rules"] if rule["alert"] == name]
+    return {
+        "exp_labels": {"severity": alert.severity, **labels},
+        "exp_annotations": {key: filled(text) for key, text in rule["annotations"].items()},
+    }
+
+
+def unit_test() -> dict[str, object]:
+    """The series and expectations as promtool reads them."""
+    series = [{"series": name, "values": values} for name, values in SERIES.items()]
+    alerts = [
+        {
+            "eval_time": f"{minute}m",
+            "alertname": name,
+            "exp_alerts": [expected(name, labels, values) for labels, values in found],
+        }
+        for (minute, name), found in FIRING.items()
+    ]
+    problems = [
+        {
+            "expr": PROBLEMS,
+            "eval_time": f"{minute}m",
+            "exp_samples": [{"labels": "{}", "value": count}],
+        }
+        for minute, count in PROBLEMS_AT.items()
+    ]
+    test = {
+        "interval": "1m",
+        "external_labels": {"tidegate_site": SITE},
+        "input_series": series,
+        "alert_rule_test": alerts,
+        "promql_expr_test": problems,
+    }
+    return {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": [test]}
 
 
 @pytest.mark.parametrize("name", sorted(generated()))
@@ -174,7 +157,7 @@ def test_promtool_accepts_the_rules_and_the_configuration() -> None:
 def test_the_rules_alert_when_they_should_and_not_before(tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text(generated()["compose/prometheus/alerts.yaml"])
     file = tmp_path / "test.yaml"
-    file.write_text(UNIT_TEST)
+    file.write_text(yaml.safe_dump(unit_test()))
 
     run("test", "rules", str(file))
 
@@ -186,3 +169,25 @@ def test_every_rule_says_what_to_do() -> None:
     assert len({alert["alert"] for alert in found}) == len(ALERTS)
     actions = [alert["annotations"]["action"] for alert in found]
     assert all(action.endswith(".") or ": tidegate " in action for action in actions)
+
+
+def test_every_rule_links_to_a_section_of_the_runbook() -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text("utf-8")
+    anchors = {anchor(title) for title in re.findall(r"^## (.*)$", page, re.MULTILINE)}
+
+    assert {anchor(alert.section) for alert in ALERTS} <= anchors
+
+
+def test_the_dashboard_begins_with_one_tile_and_its_rows_are_full() -> None:
+    panels = dashboard()["panels"]
+
+    first = panels[0]
+    assert first["type"] == "stat"
+    [mapping] = first["fieldConfig"]["defaults"]["mappings"]
+    assert mapping["options"]["0"]["text"] == "all well"
+    rows: dict[int, int] = {}
+    for panel in panels:
+        at = panel["gridPos"]
+        assert at["x"] == rows.get(at["y"], 0)
+        rows[at["y"]] = at["x"] + at["w"]
+    assert set(rows.values()) == {24}

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.deployment import Deployment, end
-from support.deployment_events import cleaned, publish, vacuum
+from support.deployment_events import (
+    awaiting,
+    cleaned,
+    completed,
+    publish,
+    rejected,
+    restore_request,
+    started,
+    vacuum,
+)
 from support.deployment_events import released as command
-from support.samples import savepoint_request
+from support.samples import NOON, message, savepoint_request
 from support.waiting import wait_for
-from tidegate.events import SavepointRejected
+from tidegate.errors import ConfigError, PermanentError
+from tidegate.events import Outcome, RestoreFailed, RestoreRequested, SavepointRejected
 from tidegate.events.reasons import Reason
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.groups import Groups
 from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth
+from tidegate.publisher import ConfirmedProducer
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
 
@@ -138,6 +157,134 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
     oldest = waiting("oldest_waiting_vacuum_timestamp_seconds", "lake.hr.*")
     assert oldest is not None
     assert abs(oldest - before) < 60
+
+
+def failed(request: RestoreRequested) -> Outcome:
+    return RestoreFailed.about(
+        request,
+        savepoint=request.savepoint,
+        restore_instant="20261121060000000",
+        message="the disk is full",
+        source="restorer",
+        occurred_at=NOON,
+    ).to(request)
+
+
+def put_aside(deployment: Deployment, offset: int) -> None:
+    """Write a dead letter, as the restorer does."""
+    sent = message(restore_request())
+    record = Record(
+        Partition(sent.topic, 0), offset, sent.key, sent.value, sent.headers, 1_700_000_000_000
+    )
+    topic = f"{deployment.prefix}.dead-letters"
+    producer = ConfirmedProducer({"bootstrap.servers": deployment.servers})
+    producer.send([dead_letter(record, "restorer", PermanentError("no"), topic)])
+    producer.close()
+
+
+def test_what_needs_a_person_is_counted_also_from_before_the_start(
+    deployment: Deployment, monitor: DeploymentMonitor, metrics: Metrics
+) -> None:
+    def counts() -> list[float | None]:
+        monitor.poll()
+        return [
+            metrics.registry.get_sample_value("tidegate_pending_approvals"),
+            *(
+                metrics.registry.get_sample_value("tidegate_unfinished_restores", {"state": state})
+                for state in ("running", "failed")
+            ),
+        ]
+
+    running, waits, fails = (restore_request(f"r{n}", f"lake.sales.t{n}") for n in (1, 2, 3))
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    outcomes = [started(running), awaiting(waits, soon), started(fails), failed(fails)]
+    publish(deployment.servers, deployment.prefix, *outcomes)
+    assert counts() == [1, 1, 1]
+    again = restore_request("r4", "lake.sales.t4")
+    publish(deployment.servers, deployment.prefix, awaiting(again, soon))
+    assert counts() == [2, 1, 1]
+    ends = [completed(running), rejected(waits), rejected(again), completed(fails)]
+    publish(deployment.servers, deployment.prefix, *ends)
+    assert counts() == [0, 0, 0]
+
+
+def test_dead_letters_are_counted_until_they_are_resolved(
+    deployment: Deployment, monitor: DeploymentMonitor, metrics: Metrics
+) -> None:
+    def count() -> float | None:
+        monitor.poll_dead_letters()
+        labels = {"fault": "message"}
+        return metrics.registry.get_sample_value("tidegate_open_dead_letters", labels)
+
+    assert count() == 0
+    put_aside(deployment, 1)
+    put_aside(deployment, 2)
+    assert count() == 2
+    with DeadLetterBox(Settings.load(deployment.settings_file("monitor", {}))) as box:
+        newest = next(box.list(DeadLetterFilter())).dead_letter
+        box.discard([[newest]], "ana", datetime.now(UTC), "seen")
+    assert count() == 1
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[int, list[str]]]:
+    """The port of a server, and the messages that are posted to it."""
+    posted: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append(json.loads(body)["message"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, posted
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_approvals_failures_and_dead_letters_are_sent_to_a_webhook_once(
+    deployment: Deployment, metrics: Metrics
+) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    with webhook() as (port, posted):
+        file = deployment.settings_file("monitor", {})
+        more = f'\n[monitoring]\nnotify = ["json://127.0.0.1:{port}/tidegate"]'
+        file.write_text(file.read_text() + more)
+        monitor = DeploymentMonitor(Settings.load(file), metrics)
+        publish(deployment.servers, deployment.prefix, awaiting(restore_request("old"), soon))
+        monitor.poll()
+        assert posted == []  # it was there before the monitor
+        request = restore_request("new", "lake.sales.visits")
+        publish(deployment.servers, deployment.prefix, awaiting(request, soon), completed(request))
+        put_aside(deployment, 1)
+        put_aside(deployment, 2)
+        monitor.poll()
+        monitor.poll()
+    [text] = posted
+    waits, dead = text.splitlines()
+    assert waits.startswith("lake.sales.visits: RestoreAwaitingApproval to 20261121041551845: ")
+    assert waits.endswith("See: tidegate explain lake.sales.visits")
+    assert dead == "2 new dead letters, fault: message. See: tidegate dead-letters list"
+
+
+def test_an_address_that_cannot_be_notified_is_an_error_without_its_secret(
+    deployment: Deployment, metrics: Metrics
+) -> None:
+    file = deployment.settings_file("monitor", {})
+    file.write_text(file.read_text() + '\n[monitoring]\nnotify = ["pigeon://t0ken"]')
+
+    with pytest.raises(ConfigError, match="notify: entry 1") as caught:
+        DeploymentMonitor(Settings.load(file), metrics)
+    assert "t0ken" not in str(caught.value)
 
 
 def test_what_was_not_seen_for_long_is_not_ready() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.dashboard import PANELS, PROBLEMS
 from support.deployment import Deployment, end
 from support.waiting import wait_for
 from support.watching import (
@@ -72,9 +74,20 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
+def problems(prometheus: Prometheus) -> int:
+    """What the dashboard's first tile shows."""
+    [series] = prometheus.query(PROBLEMS)
+    return int(series["value"][1])
+
+
 def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
     watched = Watched(place, stack)
     prometheus = watched.prometheus
+    queries = [query for panel in PANELS for query, _ in panel.queries]
+    unknown = [it for it in queries if not prometheus.answers(re.sub(r"\$__\w+", "1m", it))]
+    assert unknown == []
+    # the three services that this deployment does not start
+    wait_for("the first tile", lambda: problems(prometheus) == 3)
     assert not prometheus.would_alert("TidegateProcessDown")
     assert not prometheus.would_alert("TidegateServiceWithoutMembers", consumergroup=watched.group)
 
@@ -88,6 +101,8 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
         ),
     )
     assert watched.status().problem == "it is not running"
+    # its process, its group, and the three from before
+    wait_for("the first tile", lambda: problems(prometheus) == 5)
     again = place.run("coordinator", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))

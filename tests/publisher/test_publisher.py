@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
 
 import pytest
@@ -15,10 +15,9 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from pydantic import ValidationError
 
 from support.kafka import create_topic
-from tidegate.errors import ConfigError, DeliveryError
+from tidegate.errors import ConfigError, DeliveryError, InvalidEventError
 from tidegate.events import (
     CommitCompleted,
     Event,
@@ -137,9 +136,11 @@ def test_a_topic_that_is_not_there_is_an_error_and_no_silence(
         Publisher(
             bootstrap_servers, source="ingest", prefix=topic_prefix, config=config
         ) as publisher,
-        pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
+        pytest.raises(DeliveryError) as caught,
     ):
         publisher.commit(**TABLE, instant=INSTANT)
+    assert "does not exist" in str(caught.value)
+    assert "tidegate topics create" in str(caught.value)
 
 
 def murmur2(data: bytes) -> int:
@@ -191,18 +192,35 @@ def test_without_a_broker_that_answers_a_call_raises() -> None:
     config = {"delivery.timeout.ms": 300}
     with (
         Publisher(CLOSED, source="ingest", config=config) as publisher,
-        pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
+        pytest.raises(DeliveryError) as caught,
     ):
         publisher.commit(**TABLE, instant=INSTANT)
+    text = str(caught.value)
+    away = f"no broker answers at {CLOSED}: Connection refused."
+    assert text.startswith(f"1 of 1 messages were not confirmed (tidegate.commits): {away}")
+    assert "bootstrap.servers" in text
+
+
+def test_a_broker_that_refuses_is_reported_before_the_call_gives_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = {"delivery.timeout.ms": 3_000}
+    with (
+        Publisher(CLOSED, source="ingest", config=config) as publisher,
+        pytest.raises(DeliveryError),
+    ):
+        publisher.commit(**TABLE, instant=INSTANT)
+    [warning] = caplog.messages
+    assert warning.startswith(f"no broker answers at {CLOSED}: Connection refused.")
 
 
 def test_an_event_that_cannot_be_is_refused_before_anything_is_sent() -> None:
     # the broker does not answer: had anything been sent, this would be a DeliveryError
     config = {"delivery.timeout.ms": 300}
     with Publisher(CLOSED, source="ingest", config=config) as publisher:
-        with pytest.raises(ValidationError, match=r"catalog\.database\.table"):
+        with pytest.raises(InvalidEventError, match=r"catalog\.database\.table"):
             publisher.commit(table="orders", location="/lake/orders", instant=INSTANT)
-        with pytest.raises(ValidationError, match="give lock_id, transaction_id or both"):
+        with pytest.raises(InvalidEventError, match="give lock_id, transaction_id or both"):
             publisher.lock_released(**TABLE)
 
 
@@ -231,7 +249,7 @@ def test_an_instant_that_is_not_of_a_timeline_is_refused_at_its_caller(instant: 
     config = {"delivery.timeout.ms": 300}
     with (
         Publisher(CLOSED, source="ingest", config=config) as publisher,
-        pytest.raises(ValidationError, match="instant"),
+        pytest.raises(InvalidEventError, match="instant"),
     ):
         publisher.commit(**TABLE, instant=instant)
 
@@ -240,9 +258,46 @@ def test_a_location_that_is_not_absolute_is_refused_at_its_caller() -> None:
     config = {"delivery.timeout.ms": 300}
     with (
         Publisher(CLOSED, source="ingest", config=config) as publisher,
-        pytest.raises(ValidationError, match="not an absolute path"),
+        pytest.raises(InvalidEventError, match="not an absolute path"),
     ):
         publisher.commit(table="lake.sales.orders", location="orders", instant=INSTANT)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        pytest.param({"instant": "1"}, "write an instant as the timeline does", id="an instant"),
+        pytest.param({"operation": "x" * 1001}, "operation: ", id="a text"),
+        pytest.param({"table": "orders"}, "catalog.database.table", id="a table"),
+    ],
+)
+def test_an_invalid_value_is_named_in_one_line_without_an_address_or_an_expression(
+    given: dict[str, str], advice: str
+) -> None:
+    values = {**TABLE, "instant": INSTANT, **given}
+    with (
+        Publisher(CLOSED, source="ingest") as publisher,
+        pytest.raises(InvalidEventError) as caught,
+    ):
+        publisher.commit(**values)
+    text = str(caught.value)
+    assert text.startswith(f"invalid CommitCompleted: {next(iter(given))}: ")
+    assert advice in text
+    assert not any(strange in text for strange in ("\n", "http", "^", "input_value"))
+
+
+@pytest.mark.parametrize(("year", "hours"), [(1, 5), (9999, -5)])
+def test_a_time_without_a_year_in_utc_is_refused_at_its_caller(year: int, hours: int) -> None:
+    day = (1, 1) if year == 1 else (12, 31)
+    at = datetime(year, *day, 23 if year > 1 else 0, tzinfo=timezone(timedelta(hours=hours)))
+    event = CommitCompleted(
+        **TABLE, instant=INSTANT, action="commit", source="ingest", occurred_at=at
+    )
+    with (
+        Publisher(CLOSED, source="ingest") as publisher,
+        pytest.raises(InvalidEventError, match="occurred_at"),
+    ):
+        publisher.publish(event)
 
 
 def test_without_a_broker_named_there_is_not_a_publisher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from support.hudi_tables import (
     HandMade,
@@ -22,7 +21,7 @@ from support.hudi_tables import (
 )
 from support.samples import events_on, memory_bus, work_off
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import DeliveryError
+from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import RestoreCompleted, RestoreStarted
 from tidegate.publisher import Message, Publisher, Receipt
 from tidegate.restores import LivenessSettings, Restorer
@@ -134,5 +133,5 @@ def test_a_fact_needs_no_id_to_be_published_again() -> None:
 
 @pytest.mark.parametrize("bad", ["", " ", "a b", "x" * 101, "\x1b[2J", "-x"])
 def test_a_request_id_is_a_short_word(bad: str) -> None:
-    with pytest.raises(ValidationError, match="event_id"):
+    with pytest.raises(InvalidEventError, match="event_id"):
         publisher_on(memory_bus()).request_restore(**TABLE, **RESTORE, request_id=bad)

@@ -26,8 +26,7 @@ from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.dead_letter import read_dead_letter
-from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.ops.replay.events import SelectedEvent, Selection, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop

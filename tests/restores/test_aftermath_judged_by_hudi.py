@@ -13,7 +13,6 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 
 
-@pytest.mark.live("merge-on-read 6")
 @pytest.mark.parametrize(
     ("version", "metadata_table", "merge_on_read"),
     [

@@ -192,7 +192,6 @@ def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_comp
     assert any(f"_{overtaken.timestamp}.log." in name for name in savepoint_files(table)["p0"])
 
 
-@pytest.mark.live
 def test_a_metadata_table_that_is_kept_is_right(hudi: RealHudi) -> None:
     """Only a compaction that has not begun is rolled back."""
     table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=True, merge_on_read=True)

@@ -50,7 +50,6 @@ def overtaken(table: RealTable) -> Instant:
     return late
 
 
-@pytest.mark.live("8")
 @pytest.mark.parametrize("version", [9, pytest.param(8)])
 def test_the_log_file_of_an_archived_delta_commit_is_of_the_slice_that_overtook_it(
     hudi: RealHudi, version: int

@@ -14,8 +14,7 @@ from support.samples import (
 )
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.events.keys import partition_of
-from tidegate.ops.dead_letters.dead_letter import read_dead_letter
-from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.runtime.executor.loop import ExecutorLoop
 
 TABLE = "lake.sales.orders"

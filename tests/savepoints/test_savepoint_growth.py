@@ -16,6 +16,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRejected
 from tidegate.hudi import CommitMetadata, Instant, Layout
 from tidegate.hudi_reader import HudiTable, load_table
+from tidegate.hudi_reader import table as hudi_table
 from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.lookup import read_commits
 from tidegate.storage import Storage
@@ -54,13 +55,13 @@ def opened(table: HandMade) -> HudiTable:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the metadata of each commit are read."""
-    counts, read_commit = Counter[str](), HudiTable.read_commit
+    counts, decode = Counter[str](), hudi_table._decoded
 
-    def counted(self: HudiTable, instant: Instant) -> CommitMetadata:
+    def counted(instant: Instant, content: bytes) -> CommitMetadata:
         counts[instant.timestamp] += 1
-        return read_commit(self, instant)
+        return decode(instant, content)
 
-    monkeypatch.setattr(HudiTable, "read_commit", counted)
+    monkeypatch.setattr(hudi_table, "_decoded", counted)
     return counts
 
 

@@ -204,8 +204,8 @@ def test_rights_are_granted_to_the_principals_of_the_settings(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("principals", "reason"),
     [
-        pytest.param('people = ["CN=ana,OU=data"]', "should match pattern", id="no type"),
-        pytest.param('people = ["User:a\\nUser:b"]', "should match pattern", id="two lines"),
+        pytest.param('people = ["CN=ana,OU=data"]', "as Kafka does", id="no type"),
+        pytest.param('people = ["User:a\\nUser:b"]', "as Kafka does", id="two lines"),
         pytest.param('pepole = ["User:ana"]', "pepole", id="unknown role"),
     ],
 )

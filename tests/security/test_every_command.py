@@ -77,12 +77,13 @@ CASES = (
     Case("people", "outcomes", prints=ASIDE, times=8),
     Case("people", "outcomes", ("--since", "1h", "-t", ASIDE), prints=ASIDE, times=5),
     Case("people", "waiting", prints=ORDERS, times=5),
+    Case("people", "events tail", ("--topic", "commits", "--no-follow"), times=5),
     Case("people", "explain", (ORDERS,), prints="VacuumFinished", times=5),
-    Case("people", "undo", (ASIDE, "--because", "x", "--wait"), 3, "UndoRefused", times=6),
+    Case("people", "undo", (ASIDE, "--reason", "x", "--wait"), 3, "UndoRefused", times=6),
     Case("people", "simulate", prints=POLICED, times=5),
-    Case("people", "hold add", (ORDERS, "--because", "x", "--wait"), prints="CleaningHeld"),
+    Case("people", "hold add", (ORDERS, "--reason", "x", "--wait"), prints="CleaningHeld"),
     Case("people", "hold list", prints="held by", times=5),
-    Case("people", "hold remove", (ORDERS, "--because", "x", "--wait"), prints="HoldRemoved"),
+    Case("people", "hold remove", (ORDERS, "--reason", "x", "--wait"), prints="HoldRemoved"),
     Case("people", "publish savepoint", (*AT, "--wait"), 3, "SavepointRejected", times=3),
     Case("people", "publish savepoint-removal", (*AT, "--instant", INSTANT, "--reason", "x")),
     Case("people", "publish restore", (*AT, "--savepoint", INSTANT, "--reason", "x")),
@@ -94,7 +95,7 @@ CASES = (
     Case("people", "dead-letters list", prints="commits", times=5),
     Case("people", "dead-letters show", ("{dead_letter}",), prints="commits", times=3),
     Case("operators", "dead-letters redrive", ("{dead_letter}", "--execute")),
-    Case("people", "dead-letters discard", ("{other}", "--because", "x", "--execute")),
+    Case("people", "dead-letters discard", ("{other}", "--reason", "x", "--execute")),
     Case("monitoring", "outcomes", prints=ASIDE, times=3),
     Case("monitoring", "status", (), 1, "1 open dead letters", times=3),
     Case("monitoring", "waiting", prints=ORDERS, times=3),
@@ -123,7 +124,7 @@ CASES = (
         "skip",
         (
             *("--service", "savepoint-writer", "--topic", "commands", "--partition", "0"),
-            *("--offset", "0", "--because", "x", "--execute"),
+            *("--offset", "0", "--reason", "x", "--execute"),
         ),
         prefix=STOPPED,
         prints="goes on after",
@@ -133,7 +134,7 @@ CASES = (
         "skip",
         (
             *("--service", "coordinator", "--topic", "vacuums", "--partition", "0"),
-            *("--offset", "0", "--because", "x", "--execute"),
+            *("--offset", "0", "--reason", "x", "--execute"),
         ),
         prefix=STOPPED,
         prints="goes on after",
@@ -149,7 +150,7 @@ CASES = (
     Case(
         "operators",
         "replay events",
-        ("--topic", "commits", "--from-time", "2026-01-01T00:00:00Z", "--execute"),
+        ("--topic", "commits", "--since", "2026-01-01T00:00:00Z", "--execute"),
         prefix=STOPPED,
         prints=ORDERS,
         times=2,
@@ -423,7 +424,7 @@ def test_the_bridge_of_a_metastore_works_and_is_reset_under_the_rights(
         more = f'[bridge.metastore]\nuri = "{metastore.uri}"\ncatalog = "hive"\n'
         child = history.start(RUNNING, "bridges", "bridge", "metastore", more=more)
         wait_for("its work", lambda: "this process watches" in child.log.read_text())
-        stored = ("bridge", "accept-metastore", "--why", "a test")
+        stored = ("bridge", "accept-metastore", "--reason", "a test")
         file = str(history.file(RUNNING, "operators", more))
         wait_for("its position", lambda: "nothing was changed" in call(*stored, "-c", file)[0])
         child.end(signal.SIGTERM, 20)

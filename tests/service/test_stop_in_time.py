@@ -84,7 +84,11 @@ def vacuum() -> VacuumFinished:
 
 
 @pytest.mark.parametrize(
-    "partitions", [pytest.param(1, id="one partition"), pytest.param(3, id="several at a time")]
+    "partitions",
+    [
+        pytest.param(1, id="one partition"),
+        pytest.param(3, id="several at a time", marks=pytest.mark.full),
+    ],
 )
 def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothing(
     partitions: int, topic_prefix: str, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -214,3 +215,11 @@ def test_a_key_of_the_metastores_tls_that_others_may_read_is_refused(tmp_path: P
 
     with pytest.raises(ConfigError, match=f"chmod 600 {key}"):
         MetastoreClient(MetastoreSettings(uri="thrift://127.0.0.1:1", tls=tls)).snapshot()
+
+
+def test_a_pipe_is_not_a_private_key_and_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "ana.pem"
+    os.mkfifo(pipe, 0o600)
+
+    with pytest.raises(ConfigError, match="is not a file"):
+        SigningKey.read(pipe)

@@ -19,6 +19,7 @@ def vacuum(  # noqa: PLR0913 - what the tests vary
     snapshot: str = IDS_1_TO_3,
     own_transaction_id: int | None = None,
     transactions_of: Mapping[int, int] = MappingProxyType({}),
+    metastore: str | None = None,
 ) -> VacuumFinished:
     """A vacuum that saw these locks; the first is its own."""
     return VacuumFinished.model_validate(
@@ -45,6 +46,7 @@ def vacuum(  # noqa: PLR0913 - what the tests vary
                 for lock in locks
             ],
             "open_transactions": open_transactions,
+            "metastore": metastore,
         }
     )
 
@@ -54,6 +56,7 @@ def released(
     txn: int | None = None,
     table: str = TABLE,
     partition: str | None = None,
+    metastore: str | None = None,
 ) -> LockReleased:
     return LockReleased.model_validate(
         {
@@ -64,5 +67,6 @@ def released(
             "lock_id": lock,
             "transaction_id": txn,
             "partition": partition,
+            "metastore": metastore,
         }
     )

@@ -301,9 +301,9 @@ def settings_file() -> Decoder:
 
 
 def dead_letter_headers() -> Decoder:
-    from tidegate.ops.dead_letters.dead_letter import read_dead_letter  # noqa: PLC0415
-    from tidegate.ops.dead_letters.origin import difference  # noqa: PLC0415
-    from tidegate.ops.dead_letters.resolution import (  # noqa: PLC0415
+    from tidegate.ops.dead_letters.dead_letter import (  # noqa: PLC0415
+        difference,
+        read_dead_letter,
         redriven_event,
         redriven_message,
     )

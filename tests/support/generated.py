@@ -13,23 +13,24 @@ import typer
 import yaml
 from typer.core import TyperGroup
 
+from support.alerts import rules
+from support.dashboard import dashboard
 from tidegate.cli import app
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.reasons import reasons_table
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
-from tidegate.monitoring.alerts import rules
 from tidegate.monitoring.catalog import (
     BRIDGE_METRICS,
     DEPLOYMENT_METRICS,
     PROCESS_METRICS,
     Metric,
 )
-from tidegate.monitoring.dashboard import dashboard
+from tidegate.service import catalogue
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
-_MADE = "made by `make docs` from consumers/tidegate/monitoring; don't edit"
+_MADE = "made by `make docs`; don't edit"
 
 _COMMON_FIELDS = """\
 Every event has the fields of the first table. `tidegate schemas example NAME` prints a valid one,
@@ -42,11 +43,122 @@ def generated() -> dict[str, str]:
     return {
         "compose/prometheus/alerts.yaml": f"# {_MADE}\n{_yaml(rules())}",
         "compose/grafana/tidegate.json": json.dumps(dashboard(), indent=2) + "\n",
+        "compose/services.yaml": _compose_services(),
+        "compose/kubernetes.yaml": _kubernetes(),
         "docs/metrics.md": _metrics_page(),
         "docs/settings.md": _settings_page(),
         "docs/events.md": _events_page(),
         "docs/reasons.md": f"# Reasons of refusals\n\n<!-- {_MADE} -->\n\n{reasons_table()}\n",
         "docs/commands.md": _commands_page(),
+    }
+
+
+def _compose_services() -> str:
+    """A container for every service and bridge; workers mount the tables."""
+    found: dict[str, Any] = {
+        "topics": {
+            **_container("service", "topics", "create"),
+            "depends_on": {"kafka": {"condition": "service_healthy"}},
+            "healthcheck": {"disable": True},
+            "restart": "on-failure",
+        }
+    }
+    running: dict[str, tuple[str, ...]] = {
+        name: ("run", name) for name in catalogue.CONSUMED_EVENTS
+    }
+    running["bridge-metastore"] = ("bridge", "metastore")
+    running["monitor"] = ("monitor", "--port", "9464")
+    for name, command in running.items():
+        kind = "worker" if name in catalogue.EXECUTORS else "service"
+        found[name] = {
+            **_container(kind, *command),
+            "depends_on": {"topics": {"condition": "service_completed_successfully"}},
+        }
+        if name != "monitor":  # Prometheus finds the others by one name
+            found[name]["networks"] = {"default": {"aliases": ["tidegate-services"]}}
+    made = "made by `make docs` from the list of services; don't edit"
+    return f"# {made}\n{_yaml({'services': found})}"
+
+
+def _kubernetes() -> str:
+    """A StatefulSet for every service and bridge: its pods, and so their partitions, stay."""
+    running = {name: ("run", name) for name in catalogue.CONSUMED_EVENTS}
+    running["bridge-metastore"] = ("bridge", "metastore")
+    sets = [_stateful_set(name, command) for name, command in running.items()]
+    made = (
+        "made by `make docs` from the list of services; don't edit. See README.md for what it needs"
+    )
+    return f"# {made}\n" + "---\n".join(map(_yaml, sets))
+
+
+def _stateful_set(name: str, command: tuple[str, ...]) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "tidegate", "app.kubernetes.io/component": name}
+    mounts = [
+        {"name": "settings", "mountPath": "/etc/tidegate", "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of its container
+    ]
+    volumes: list[dict[str, Any]] = [
+        {"name": "settings", "configMap": {"name": "tidegate"}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    if name in catalogue.EXECUTORS:
+        mounts.append({"name": "lake", "mountPath": "/lake"})
+        volumes.append({"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}})
+    probe = {"port": "metrics", "scheme": "HTTP"}
+    container = {
+        "name": "tidegate",
+        "image": "tidegate",
+        "args": list(command),
+        "env": [
+            {
+                "name": "TIDEGATE_SERVICES__INSTANCE_ID",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+            }
+        ],
+        # credentials, as the settings name them
+        "envFrom": [{"secretRef": {"name": "tidegate", "optional": True}}],
+        "ports": [{"name": "metrics", "containerPort": 9464}],
+        "livenessProbe": {"httpGet": {"path": "/livez", **probe}, "initialDelaySeconds": 30},
+        "readinessProbe": {"httpGet": {"path": "/readyz", **probe}},
+        "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
+        "securityContext": {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+    pod = {
+        # more than [services] stop_seconds: running work is finished first
+        "terminationGracePeriodSeconds": 60,
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "runAsGroup": 10001,
+            "fsGroup": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": volumes,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": f"tidegate-{name}", "labels": dict(labels)},
+        "spec": {
+            "replicas": 1,
+            "serviceName": f"tidegate-{name}",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+        },
+    }
+
+
+def _container(kind: str, *command: str) -> dict[str, Any]:
+    return {
+        "extends": {"file": "container.yaml", "service": kind},
+        "command": list(command),
     }
 
 
@@ -89,7 +201,7 @@ def _settings_page() -> str:
     listed = "\n\n".join(parts)
     return f"""# Settings
 
-<!-- {_MADE.replace("monitoring", "service/settings")} -->
+<!-- {_MADE} -->
 
 One TOML file, named by `--config` or `TIDEGATE_CONFIG`. An environment variable
 `TIDEGATE_<section>__<name>` wins over it. `tidegate config init` writes a file with all of these.
@@ -159,7 +271,7 @@ def _commands_page() -> str:
     root = typer.main.get_command(app)
     found = root.make_context("tidegate", [], resilient_parsing=True)
     context = type(found)(root, info_name="tidegate", max_content_width=96, terminal_width=96)
-    parts = [f"# Commands\n\n<!-- {_MADE.replace('monitoring', 'cli')} -->"]
+    parts = [f"# Commands\n\n<!-- {_MADE} -->"]
     parts += _helps(root, context)
     return "\n\n".join(parts) + "\n"
 

@@ -15,6 +15,7 @@ from tidegate.events import (
     Answer,
     CleaningReleased,
     Command,
+    Event,
     Outcome,
     RestoreFailed,
     RestoreRejected,
@@ -86,15 +87,15 @@ def cleaning() -> CleaningReleased:
 
 
 def signed(
-    command: Command,
+    command: Event,
     key: SigningKey = ANA,
     *,
     ago: timedelta = timedelta(),
     prefix: str = "tidegate",
 ) -> Message:
-    """The message of a command, signed `ago` before now."""
+    """The message of an event, signed `ago` before now."""
     signer = Signer(key, clock=lambda: datetime.now(UTC) - ago)
-    if type(command) not in CARRIED:
+    if not isinstance(command, Command) or type(command) not in CARRIED:
         return signer.sign(command, message(command, prefix))
     inner = signer.sign(command, Wire().serialize(command, f"{prefix}.tasks"))
     task = task_of(command, inner=inner, at=datetime.now(UTC))

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import pytest
 
+from support.alerts import ALERTS
 from support.waiting import wait_for
 from tidegate.local.embedded.process import Child
-from tidegate.monitoring.alerts import ALERTS
 
 PROMETHEUS = shutil.which("prometheus")
 needs_prometheus = pytest.mark.skipif(
@@ -93,6 +93,11 @@ class Prometheus:
         asked = urllib.parse.quote(expression)
         text = get(f"http://{self._address}/api/v1/query?query={asked}")
         return list(json.loads(text)["data"]["result"]) if text else []
+
+    def answers(self, expression: str) -> bool:
+        """Whether it understands a query, with or without a result."""
+        asked = urllib.parse.quote(expression)
+        return get(f"http://{self._address}/api/v1/query?query={asked}") is not None
 
     def would_alert(self, name: str, **labels: str) -> bool:
         """Whether the condition of an alert holds for a series with these labels."""

@@ -1,4 +1,4 @@
-"""Which tests share a worker of pytest-xdist (`make test` has two).
+"""Which tests share a worker of pytest-xdist (`make test` has three).
 
 The tests of one file share its fixtures, so a worker runs all of them. The files that need Spark, a
 Metastore or a schema registry share one of these each, so one worker runs all of those files, and

@@ -1,4 +1,4 @@
-"""Decides who may have a command carried out: signatures first, then the listed names."""
+"""Decides whose events count: signatures first, then the listed names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from tidegate.authorization.keys import TrustedKey
 from tidegate.errors import ConfigError
-from tidegate.events import Command, RestoreRequested
+from tidegate.events import Event, RestoreRequested
 from tidegate.events.reasons import Reason
 from tidegate.runtime.authorization import SignedBy, Unauthorized
 from tidegate.runtime.bus import Record
@@ -41,8 +41,13 @@ class Authorizer:
         self._public = {key_id: key.public for key_id, key in self._keys.items()}
         self._required, self._restores_by = required, tuple(restores_by)
 
-    def check(self, command: Command, record: Record) -> SignedBy | None:
-        """Whose key signed the command; None: not signed, where that is accepted.
+    @property
+    def checks_facts(self) -> bool:
+        """Whether there is anything to verify."""
+        return self._required or bool(self._keys)
+
+    def check(self, command: Event, record: Record) -> SignedBy | None:
+        """Whose key signed the event; None: not signed, where that is accepted.
 
         Raises:
             Unauthorized: the signature is missing or proves nothing, its key may not ask for this,
@@ -53,14 +58,14 @@ class Authorizer:
             self._check_listed(signed_by.name if signed_by else command.requested_by)
         return signed_by
 
-    def _signed_by(self, command: Command, record: Record) -> SignedBy | None:
+    def _signed_by(self, command: Event, record: Record) -> SignedBy | None:
         try:
-            token = signature_header(record.headers) if self._required or self._keys else None
+            token = signature_header(record.headers) if self.checks_facts else None
             if token is None:
                 if self._required:
                     raise Unauthorized(
                         Reason.NOT_SIGNED,
-                        "security.require_signatures is set, and this command is not signed",
+                        "security.require_signatures is set, and this event is not signed",
                     )
                 return None
             signature = verified(token, command, record.partition.topic, self._public)
@@ -71,7 +76,7 @@ class Authorizer:
             raise Unauthorized(
                 Reason.SIGNATURE_EXPIRED,
                 f"the signature expired at {signature.expires:%Y-%m-%dT%H:%M:%SZ}, and the broker"
-                f" got the command at {at:%Y-%m-%dT%H:%M:%SZ}",
+                f" got the event at {at:%Y-%m-%dT%H:%M:%SZ}",
             )
         key = self._keys[signature.key_id]
         if (why := key.refuses(command, at)) is not None:

@@ -12,7 +12,9 @@ from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.events import Event
+from tidegate.events.signature import SIGNED
 from tidegate.events.wire import Wire
+from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
@@ -31,6 +33,7 @@ class FactsReader:
         topics: Mapping[str, timedelta | None],
         group: str,
         wire: Wire | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         """Describe what is read; nothing is read yet.
 
@@ -40,9 +43,10 @@ class FactsReader:
                 at first; None: from its beginning.
             group: The group whose access rights allow to read; nothing is committed in its name.
             wire: How the values are encoded.
+            authorization: Whose facts count; by default those of every publisher.
         """
         self._config, self._topics, self._group = config, dict(topics), group
-        self._wire = wire or Wire()
+        self._wire, self._authorization = wire or Wire(), authorization or AclAlone()
         self._metadata = KafkaMetadata(config)
         self._parts: dict[str, list[Partition]] = {}
         """Asked for once: a deployment that gets more partitions is stopped for that."""
@@ -95,10 +99,13 @@ class FactsReader:
 
     def _decoded(self, record: Record) -> Event | None:
         try:
-            return self._wire.deserialize(record.key, record.value, record.headers)
-        except FormatError as error:  # the service that consumes it dead-letters it
+            event = self._wire.deserialize(record.key, record.value, record.headers)
+            if self._authorization.checks_facts and isinstance(event, SIGNED):
+                self._authorization.check(event, record)
+        except (FormatError, Unauthorized) as error:  # the service that consumes it refuses it
             log.debug("%s at %d is passed over: %s", record.partition, record.offset, error)
             return None
+        return event
 
 
 class FactsAhead:

@@ -152,7 +152,12 @@ class HudiBridgeLoop:
         """Take over these partitions; the published commits of their tables are read anew."""
         self._offsets = dict(starts)
         self._forget()
-        log.info("this process watches the tables of %d partitions", len(starts))
+        log.info(
+            "this process watches %s, the tables of %d of %d partitions",
+            ", ".join(self._settings.tables),
+            len(starts),
+            self._count,
+        )
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Commit, and leave these partitions to another member."""
@@ -304,6 +309,7 @@ class HudiBridgeLoop:
                     twin,
                 )
             return
+        log.info("%s is the table %s", watch.table.location, name)
         watch.table.published = self._of(name)
         watch.name, watch.next_poll = name, 0.0
 
@@ -315,6 +321,7 @@ class HudiBridgeLoop:
             batch = watch.due[:_RECORDS]
             self._publish(batch)
             for event in batch:
+                log.info("published %s of %s (%s)", event.instant, event.table, event.operation)
                 known.take(event)
             watch.due = watch.due[_RECORDS:]
 

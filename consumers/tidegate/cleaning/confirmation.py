@@ -77,8 +77,10 @@ class Claim:
     location: str
     """The table's, as the directories were found in it."""
     partition: str | None
+    own: int | None
+    """The compaction's transaction."""
     transactions: frozenset[int]
-    """The compaction's: by the event, and by the names of what it made."""
+    """That one, and those in the names of the products."""
     products: tuple[ClaimedDirectory, ...]
     removed: tuple[ClaimedDirectory, ...]
     aborted: IdRanges
@@ -100,16 +102,17 @@ class Claim:
         products = tuple(map(ClaimedDirectory.of, plan.products))
         named = {product.transaction for product in products}
         where = plan.remove[0].parent
-        last_transaction = last_lock = None
+        own = last_transaction = last_lock = None
         if isinstance(command, CleaningReleased):
-            named.add(command.own_transaction_id)
+            own = command.own_transaction_id
             last_transaction, last_lock = command.last_transaction_id, command.last_lock_id
         return cls(
             database,
             table,
             where.removesuffix(f"/{command.partition}") if command.partition else where,
             command.partition,
-            frozenset(txn for txn in named if txn is not None),
+            max((txn for txn in named if txn is not None), default=None) if own is None else own,
+            frozenset(txn for txn in (own, *named) if txn is not None),
             products,
             tuple(map(ClaimedDirectory.of, plan.remove)),
             snapshot_of(command).aborted,
@@ -145,7 +148,7 @@ def judge(claim: Claim, said: Answers) -> Verdict:
         _of_readers(claim, said, row),
         _of_write_ids(claim, said.write_ids, row),
     )
-    proven = not claim.waits_for_readers or _proves(row, claim.products)
+    proven = not claim.waits_for_readers or _proves(claim, said, row)
     # a transaction that was forgotten and one that committed look the same: only the row tells
     return next(contradictions, Verdict(Proof.CONFIRMED if proven else Proof.UNPROVEN))
 
@@ -171,8 +174,10 @@ def _of_commit(
             yield _no(f"transaction {txn} committed", "has it as open")
         if txn in transactions.aborted:  # its worker died
             yield _no(f"transaction {txn} committed", "has it as aborted")
-    if len(claim.transactions) > 1:  # the products of one compaction, the readers of another
-        yield _no("one compaction made it all", f"has {len(claim.transactions)} transactions")
+    # one that made nothing found what an earlier one had made; its readers are those of both
+    for txn in sorted(claim.transactions):
+        if claim.own is not None and txn > claim.own:
+            yield _no(f"transaction {claim.own} found it all", f"has given {txn} out later")
     if row is not None and not row.has_committed:  # its worker died before the commit
         yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
 
@@ -212,15 +217,17 @@ def _row(claim: Claim, compactions: Iterable[Compaction]) -> Compaction | None:
     """The queue's row of the compaction. Hive 3's names no transaction, and proves nothing."""
     place = (claim.database, claim.table, claim.partition)
     for compaction in compactions:
-        if compaction.place == place and compaction.transaction_id in claim.transactions:
+        if compaction.place == place and claim.own == compaction.transaction_id is not None:
             return compaction
     return None
 
 
-def _proves(row: Compaction | None, products: Iterable[ClaimedDirectory]) -> bool:
-    """Whether a committed compaction made these, or an overwrite that it found committed."""
+def _proves(claim: Claim, said: Answers, row: Compaction | None) -> bool:
+    """Whether committed compactions made the products, or overwrites that it found committed."""
+    made = {entry.transaction_id for entry in said.compactions if entry.has_committed}
     return row is not None and all(
-        product.is_overwrite or product.transaction == row.transaction_id for product in products
+        product.is_overwrite or (product.transaction is not None and product.transaction in made)
+        for product in claim.products
     )
 
 

@@ -8,7 +8,7 @@ from itertools import starmap
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import FormatError
 from tidegate.hive import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT, MARKER_SUFFIX, is_acid_name
-from tidegate.storage import FileInfo, NamedEntry, NotFound, ParallelMap, Storage, join, normalise
+from tidegate.storage import NamedEntry, NotFound, ParallelMap, Storage, join, normalise
 
 
 def read_acid_directories(
@@ -48,13 +48,6 @@ def _data_format(storage: Storage, where: str, files: Iterable[ListedFile]) -> b
         return None
     except FormatError:
         return b""
-
-
-def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:
-    """The files of a directory as a plan has them, in the order of the listing."""
-    return tuple(
-        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
-    )
 
 
 def _is_marker(entry: NamedEntry) -> bool:

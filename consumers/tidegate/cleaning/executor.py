@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 from tidegate.cleaning.aborted import plan_aborted_cleaning
 from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import deferred, held, not_confirmed
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, plan_cleaning
 from tidegate.cleaning.progress import LONG, CleaningProgress
@@ -36,6 +35,7 @@ from tidegate.events import (
     Outcome,
     QuarantineRemovalRequested,
 )
+from tidegate.events.deferral import deferred, held, not_confirmed
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
@@ -43,7 +43,7 @@ from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap, local_path, normalise
 from tidegate.tables.claim import HIVE, NO_CLAIM, Claim, Task, Unclaimed
 from tidegate.tables.progress import PAUSE, while_working
-from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.refusal import Refused, readable, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
@@ -229,12 +229,12 @@ class Cleaner:
         """How directories go: removed, or moved into one entry of the quarantine."""
         if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):
             return lambda plan: remove_directories(
-                self.warehouse, plan, self.parallel_map, confirm, claim
+                self.warehouse, plan.phases, plan.products, self.parallel_map, confirm, claim
             )
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
-        return MoveAside(self.warehouse, location, record, claim)
+        return MoveAside(self.warehouse, location, record, confirm, claim)
 
     def _handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
         """Whether to delete or quarantine, by the rules and by the second source's proof.
@@ -248,7 +248,7 @@ class Cleaner:
         """
         proof = self._confirm(command, plan) if plan.remove else Proof.CONFIRMED
         if proof is Proof.UNPROVEN:
-            check_files(self.warehouse, plan, command)
+            check_files(self.warehouse, plan, command, self.parallel_map)
         elif proof is Proof.BELIEVED:
             check_complete(plan, command)
         if isinstance(command, AbortedCleaningReleased):
@@ -336,7 +336,7 @@ class _Confirmation:
 
 def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
     """The error for directories that are left: a lasting one only if all of them are lasting."""
-    cause = failed[0].reason if failed else "they were created again"
+    cause = readable(failed[0].reason) if failed else "they were created again"
     names = ", ".join(plan.directories[:_NAMED])
     more = f" and {len(plan.remove) - _NAMED} more" if len(plan.remove) > _NAMED else ""
     lasting = [left.fault for left in failed if left.fault is not None and is_lasting(left.fault)]

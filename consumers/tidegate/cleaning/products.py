@@ -18,8 +18,10 @@ from tidegate.hive import (
     Compaction,
     Delta,
     FoundDirectory,
+    NotEnoughHistory,
     RangeResponse,
     ValidWriteIds,
+    acid_state,
     covers,
     is_of_compaction,
 )
@@ -65,6 +67,11 @@ class AcidEntry(NamedTuple):
         return self.found.acid
 
     @property
+    def deletes(self) -> bool:
+        """Whether it is a delete delta."""
+        return isinstance(self.acid, Delta) and self.acid.deletes
+
+    @property
     def is_of_truncate(self) -> bool:
         """Whether a TRUNCATE wrote this base: readers see it, if it committed, by its marker."""
         return self.listed.data_format is not None and not self.found.compacted
@@ -84,8 +91,13 @@ class AcidEntry(NamedTuple):
     @property
     def buckets(self) -> frozenset[str]:
         """The buckets of a full ACID table that it has rows of; empty where the table has none."""
-        names = (_BUCKET.fullmatch(f.name) for f in self.listed.files if _has_content(f))
+        names = (_BUCKET.fullmatch(file.name) for file in self.bucket_files)
         return frozenset(name[1] for name in names if name)
+
+    @property
+    def bucket_files(self) -> tuple[ListedFile, ...]:
+        """The data files of a full ACID table; empty where the table has none."""
+        return tuple(f for f in self.listed.files if _BUCKET.fullmatch(f.name) and _has_content(f))
 
     @property
     def is_empty_base(self) -> bool:
@@ -181,7 +193,7 @@ def check_empty_base(
     if not any(product.is_empty_base and not product.is_of_truncate for product in products):
         return
     replaced = [entry for entry in entries if entry.name in obsolete]
-    if any(isinstance(entry.acid, Delta) and entry.acid.deletes for entry in replaced):
+    if any(entry.deletes for entry in replaced):
         return
     # an insert overwrite of nothing leaves an empty base, below which no rows were left to compact
     empty_bases = [entry.acid.max_write_id for entry in replaced if entry.is_empty_base]
@@ -210,7 +222,7 @@ def check_every_bucket(
     Raises:
         Refused: PRODUCTS_INCOMPLETE: the vacuum may not be at its end.
     """
-    deletes = [entry for entry in replaced if isinstance(entry.acid, Delta) and entry.acid.deletes]
+    deletes = [entry for entry in replaced if entry.deletes]
     deleted = frozenset(bucket for entry in deletes for bucket in entry.buckets)
     overwrites = (e.acid.max_write_id for e in (*products, *replaced) if e.is_overwrite)
     overwritten = max(overwrites, default=0)
@@ -229,6 +241,37 @@ def check_every_bucket(
                 Reason.PRODUCTS_INCOMPLETE,
                 f"{entry.name} has {min(missing)}, which none of the vacuum's products has",
             )
+
+
+def rows_needed(
+    products: Sequence[AcidEntry], replaced: Sequence[AcidEntry], snapshot: ValidWriteIds
+) -> tuple[list[AcidEntry], list[AcidEntry]]:
+    """The directories whose rows must be in the products, and those that may delete some of them.
+
+    The products have at least as many rows as the first ones, less those of the second ones.
+
+    Args:
+        products: The vacuum's complete products.
+        replaced: What it made obsolete.
+        snapshot: Its snapshot.
+    """
+    overwritten = max((e.acid.max_write_id for e in products if e.is_overwrite), default=0)
+    entries = [entry for entry in replaced if entry.acid.max_write_id > overwritten]
+    try:
+        state = acid_state([entry.found for entry in entries], snapshot)
+    except NotEnoughHistory:
+        return [], []
+    read = [entry for entry in entries if entry.name in {state.base, *state.current}]
+    by_base = any(isinstance(product.acid, Base) for product in products)
+    deletes = [entry for entry in read if entry.deletes and by_base]  # a delta has all rows
+    rows = [
+        entry
+        for entry in read
+        if not entry.deletes
+        and snapshot.aborted_in(entry.acid.min_write_id, entry.acid.max_write_id)
+        is RangeResponse.NONE
+    ]
+    return rows, deletes
 
 
 def aborted_within(aborted: Iterable[FoundDirectory], products: Sequence[AcidEntry]) -> list[str]:

@@ -8,14 +8,13 @@ removed one is never put back.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
 from tidegate.bounded_json import MAX_SMALL
-from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.quarantine_record import (
@@ -29,7 +28,7 @@ from tidegate.cleaning.quarantine_record import (
     dump_undone,
     parse_undone,
 )
-from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
+from tidegate.cleaning.removal import NotRemoved, listed_files, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
@@ -47,6 +46,8 @@ class MoveAside:
     warehouse: Warehouse
     location: str
     record: QuarantineRecord
+    go_on: Callable[[], None] = lambda: None
+    """Called before each directory; what it raises ends the moves."""
     claim: Unclaimed = NO_CLAIM
     _entry: str | None = None
 
@@ -81,6 +82,7 @@ class MoveAside:
         answers: list[NotRemoved | None] = []
         with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
             for directory in phase:
+                self.go_on()
                 self.claim.check_if_old()
                 answers.append(_moved(moves, folder, directory, products))
         if markers := [directory.marker_path for directory in phase if directory.has_marker]:

@@ -1,4 +1,7 @@
-"""Removes planned directories, as long as the table is unchanged since the plan."""
+"""Removes planned directories, as long as the table is unchanged since the plan.
+
+Runs on Spark's executors too, so it imports nothing that they may miss.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tidegate.cleaning.directory_reader import listed_files
-from tidegate.cleaning.listing import ListedDirectory
-from tidegate.cleaning.plan import CleaningPlan
+from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
 from tidegate.tables.claim import NO_CLAIM, Unclaimed
-from tidegate.tables.refusal import readable
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 BATCHES: Final = 1_000
@@ -32,18 +32,20 @@ class NotRemoved:
     be pickled. Its errno decides whether another attempt may succeed."""
 
 
-def remove_directories(
+def remove_directories(  # noqa: PLR0913, PLR0917 - the parts of a removal
     warehouse: Warehouse,
-    plan: CleaningPlan,
+    phases: Iterable[Sequence[ListedDirectory]],
+    products: tuple[ListedDirectory, ...],
     parallel_map: ParallelMap,
     go_on: Callable[[], None] = lambda: None,
     claim: Unclaimed = NO_CLAIM,
 ) -> list[NotRemoved]:
-    """Remove the directories of a plan, phase by phase; stop before the next phase at an error.
+    """Remove planned directories, phase by phase; stop before the next phase at an error.
 
     Args:
         warehouse: Where they are.
-        plan: What goes.
+        phases: The directories to remove, in the order of the phases.
+        products: The vacuum's directories, which must be unchanged.
         parallel_map: Processes the batches.
         go_on: Called before each hundred thousand directories; what it raises ends the removal.
         claim: Checked before each batch, and within a batch that takes long.
@@ -51,8 +53,8 @@ def remove_directories(
     Returns:
         The directories that could not be removed; empty if all were.
     """
-    for phase in plan.phases:
-        remove = RemoveUnchanged(warehouse, phase[0].parent, plan.products, claim)
+    for phase in phases:
+        remove = RemoveUnchanged(warehouse, phase[0].parent, products, claim)
         for batches in batches_of(batches_of(phase), BATCHES):
             go_on()
             done = parallel_map.map(remove, batches)
@@ -108,7 +110,14 @@ def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> N
     # a store's own kinds of OSError can't all be pickled, and their numbers mislead
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
         fault = error
-    return NotRemoved(readable(f"{directory.name}: {error}"), fault)
+    return NotRemoved(f"{directory.name}: {error}", fault)
+
+
+def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:
+    """The files of a directory as a plan has them, in the order of the listing."""
+    return tuple(
+        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
+    )
 
 
 def was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:

@@ -5,10 +5,14 @@ The events are the first. Directories go on the word of both, never of one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from tidegate.cleaning.confirmation import Answers, Claim, Proof, Verdict, judge
-from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete
+from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, snapshot_of
+from tidegate.cleaning.products import AcidEntry, rows_needed
 from tidegate.errors import (
     FormatError,
     MetastoreRefusedError,
@@ -17,10 +21,10 @@ from tidegate.errors import (
 )
 from tidegate.events import AbortedCleaningReleased
 from tidegate.events.reasons import Reason
-from tidegate.hive.orc import LONGEST_END, is_complete_orc
+from tidegate.hive.orc import LONGEST_END, OrcEnd, read_orc_end
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.holds import HeldTables
-from tidegate.storage import NotFound, Storage, join, normalise
+from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
 from tidegate.tables.refusal import Refused
 
 _BELIEVED: Final = Verdict(Proof.BELIEVED)
@@ -132,24 +136,69 @@ class MetastoreSource:
         )
 
 
-def check_files(storage: Storage, plan: CleaningPlan, command: Cleaning) -> None:
+def check_files(
+    storage: Storage, plan: CleaningPlan, command: Cleaning, parallel_map: ParallelMap
+) -> None:
     """Check that the products are complete, by names and by the ends of their ORC files.
+
+    Where the footers of all ORC files can be read, the products must also have as many rows as
+    their inputs, less those that may have been deleted.
 
     Raises:
         Refused: PRODUCTS_INCOMPLETE.
         TransientError, OSError: the store did not answer.
     """
     check_complete(plan, command)
-    for product in plan.products:
-        for file in product.files:
-            if not file.name.startswith("bucket_"):  # of an insert-only table, in any format
-                continue
-            where = join(product.path, file.name)
-            try:
-                end = storage.read_end(where, LONGEST_END)
-            except NotFound as error:
-                raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{where} is gone") from error
-            if not is_complete_orc(end, file.size):
-                raise Refused(
-                    Reason.PRODUCTS_INCOMPLETE, f"{where} does not end as an ORC file does"
-                )
+    ends = _Ends(storage, parallel_map)
+    products = [AcidEntry.parse(directory) for directory in plan.products]
+    for where, end in ends.of(products):
+        if end is None:
+            message = f"{where} does not end as an ORC file does"
+            raise Refused(Reason.PRODUCTS_INCOMPLETE, message)
+    replaced = [AcidEntry.parse(directory) for directory in plan.remove]
+    made = [entry for entry in products if not entry.is_overwrite and not entry.deletes]
+    rows, deletes = rows_needed(products, replaced, snapshot_of(command))
+    have, inserted, deleted = map(ends.rows, (made, rows, deletes))
+    if have is None or inserted is None or deleted is None:  # for example compressed by Snappy
+        return
+    if have + deleted < inserted:
+        raise Refused(
+            Reason.PRODUCTS_INCOMPLETE,
+            f"the vacuum's products have {have} rows, but what they replace has {inserted}, of"
+            f" which at most {deleted} were deleted",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The ends of the ORC files in directories of full ACID tables."""
+
+    storage: Storage
+    parallel_map: ParallelMap
+
+    def of(self, entries: Iterable[AcidEntry]) -> list[tuple[str, OrcEnd | None]]:
+        """Each file's location, and its end; None: it is not complete.
+
+        Raises:
+            Refused: PRODUCTS_INCOMPLETE: a file is gone.
+        """
+        files = [
+            (join(entry.listed.path, file.name), file.size)
+            for entry in entries
+            for file in entry.bucket_files
+        ]
+        ends = self.parallel_map.map(partial(_end, self.storage), files)
+        return [(where, end) for (where, _), end in zip(files, ends, strict=True)]
+
+    def rows(self, entries: Iterable[AcidEntry]) -> int | None:
+        """Their number of rows; None: a footer can't be read."""
+        counts = [None if end is None else end.rows for _, end in self.of(entries)]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _end(storage: Storage, file: tuple[str, int]) -> OrcEnd | None:
+    where, size = file
+    try:
+        return read_orc_end(storage.read_end(where, LONGEST_END), size)
+    except NotFound as error:
+        raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{where} is gone") from error

@@ -1,32 +1,23 @@
 """The `tidegate` command.
 
-What its exit codes mean is in `exit_codes.py`, and at the end of `tidegate --help`.
-Heavy parts are imported by the subcommand that needs them, so that `publish` stays light.
+What its exit codes mean is in `exit_codes.py`, and at the end of `tidegate --help`. Only typer is
+imported here: `tree.py` imports a command's module when the command is called.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
-from tidegate.cli.examples import add_examples
-from tidegate.cli.exit_codes import ExitCode, table
-from tidegate.cli.extras import missing_extra
-from tidegate.cli.operate import operate
-from tidegate.cli.output import write, write_error
-from tidegate.cli.progress import add_progress
-from tidegate.cli.publish import publish
-from tidegate.cli.schemas import print_asyncapi, schemas
-from tidegate.errors import ConfigError, InvalidEventError, TidegateError
-from tidegate.errors.validation import validation_message
-from tidegate.service.settings import InvalidSettingsError
+from tidegate.cli.exit_codes import table
+from tidegate.cli.output import write
+from tidegate.cli.tree import CommandTree
 
 app = typer.Typer(
     name="tidegate",
+    cls=CommandTree,
     help="Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events.",
     epilog=table(),
     no_args_is_help=True,
@@ -38,6 +29,8 @@ app = typer.Typer(
 
 def _print_version(*, wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - heavy
+
         write(f"tidegate {version('tidegate')}")
         raise typer.Exit
 
@@ -55,47 +48,16 @@ def _global_options(
     """Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events."""
 
 
-app.add_typer(publish, name="publish")
-app.add_typer(schemas, name="schemas")
-app.command("asyncapi")(print_asyncapi)
-operate(app)
-add_examples(app)
-add_progress(app)
-
-
 def main() -> None:
     """Run the command; an expected error is one line on standard error, or one a setting."""
     try:
         app()
-    except InvalidSettingsError as error:
-        _end(ExitCode.WRONG, *error.lines)
-    except (ConfigError, InvalidEventError) as error:
-        _end(ExitCode.WRONG, str(error))
-    except ValidationError as error:
-        _end(ExitCode.WRONG, f"invalid {error.title}: {validation_message(error)}")
-    except TidegateError as error:
-        _end(ExitCode.FAILED, str(error))
-    except ModuleNotFoundError as error:
-        if (missing := missing_extra(error)) is None:
-            raise
-        _end(ExitCode.WRONG, missing)
     except Exception as error:
-        if (fault := _kafka_fault(error)) is None:
+        from tidegate.cli.failures import explained  # noqa: PLC0415 - heavy
+
+        if (failure := explained(error)) is None:
             raise
-        _end(ExitCode.FAILED, fault)
-
-
-def _kafka_fault(error: Exception) -> str | None:
-    """What the Kafka client reports, if that is where an error comes from."""
-    from confluent_kafka import KafkaException  # noqa: PLC0415 - heavy
-
-    return f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else None
-
-
-def _end(code: int, *lines: str) -> NoReturn:
-    for line in lines:
-        write_error(line)
-    sys.exit(code)
+        sys.exit(failure.print())
 
 
 __all__ = ["app", "main"]

@@ -10,7 +10,7 @@ from tidegate.cli.exit_codes import table
 if TYPE_CHECKING:
     import typer
 
-_TABLE: Final = "-t lake.sales.orders -l /lake/sales/orders"
+_TABLE: Final = "-t lake.sales.orders"
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "asyncapi": ("tidegate asyncapi > asyncapi.json",),
@@ -24,6 +24,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate outcomes --table lake.sales.orders --limit 20",
         "tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused",
         "tidegate outcomes --follow --json | jq .reason",
+    ),
+    "events tail": (
+        "tidegate events tail --topic commits",
+        "tidegate events tail -t lake.sales.orders --no-follow --json | jq .event",
     ),
     "waiting": (
         "tidegate waiting --older-than 1h --check",
@@ -41,31 +45,33 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "doctor": ("tidegate doctor", "tidegate doctor restorer --write --spark --json"),
     "monitor": ("tidegate monitor --config tidegate.toml",),
     "bridge accept-metastore": (
-        'tidegate bridge accept-metastore --why "restored after a disk fault; all engines stopped"',
+        'tidegate bridge accept-metastore --reason "restored after a disk fault"',
     ),
     "bridge metastore": ("tidegate bridge metastore --config tidegate.toml",),
     "bridge hudi": ("tidegate bridge hudi --config tidegate.toml",),
     "broker": ("tidegate broker ./kafka-data",),
     "config init": ("tidegate config init > tidegate.toml",),
     "config check": ("tidegate config check --config tidegate.toml",),
+    "config diff": ("tidegate config diff", "tidegate config diff --at worker-1:9464"),
     "config show": ("tidegate config show --json | jq .services",),
     "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana > ana.toml",),
     "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana",),
     "skip": (
         (
             "tidegate skip --service restorer --topic commands --partition 0 --offset 7"
-            " --because 'asked twice by mistake'"
+            " --reason 'asked twice by mistake'"
         ),
     ),
+    "spark-archive": ("tidegate spark-archive tidegate-env.tar.gz",),
     "demo": ("tidegate demo", "tidegate demo ./my-demo"),
     "publish savepoint": (
-        f"tidegate publish savepoint {_TABLE} --comment 'before the migration' --wait",
+        f"tidegate publish savepoint {_TABLE} --reason 'before the migration' --wait",
         f"tidegate publish savepoint {_TABLE} --lifetime 30d",
     ),
     "publish savepoint-removal": (
-        "tidegate plan savepoint-removal -l /lake/sales/orders --savepoint 20261121041551845",
+        "tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845",
         (
-            f"tidegate publish savepoint-removal {_TABLE} --instant 20261121041551845"
+            f"tidegate publish savepoint-removal {_TABLE} --savepoint 20261121041551845"
             " --reason 'no longer needed' --wait"
         ),
     ),
@@ -113,12 +119,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"tidegate plan restore {_TABLE} --savepoint latest~1 --out plan.json",
     ),
     "plan savepoint-removal": (
-        "tidegate plan savepoint-removal -l /lake/sales/orders --savepoint 20261121041551845",
+        "tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845",
     ),
     "plan clean": ("tidegate plan clean vacuum.json",),
     "replay group": (
         "tidegate replay group coordinator --to-earliest",
-        "tidegate replay group coordinator --by-duration 2d --table lake.sales.orders --execute",
+        "tidegate replay group coordinator --since 2d --table lake.sales.orders --execute",
     ),
     "replay events": (
         "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",
@@ -130,22 +136,23 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "dead-letters show": ("tidegate dead-letters show 1b9ce7ae",),
     "dead-letters redrive": ("tidegate dead-letters redrive 1b9ce7ae --execute",),
     "dead-letters discard": (
-        "tidegate dead-letters discard 1b9ce7ae --because 'sent by a test' --execute",
+        "tidegate dead-letters discard 1b9ce7ae --reason 'sent by a test' --execute",
     ),
     "savepoints list": (
-        "tidegate savepoints list /lake/sales/orders",
-        "tidegate savepoints list /lake/sales/orders --table lake.sales.orders --pins",
+        "tidegate savepoints list lake.sales.orders",
+        "tidegate savepoints list lake.sales.orders --pins",
+        "tidegate savepoints list /lake/sales/new",
     ),
     "simulate": (
         "tidegate simulate --table 'lake.sales.*'",
         "tidegate simulate --since 14d --removed --json | jq .instant",
     ),
     "undo": (
-        "tidegate undo lake.sales.orders --because 'the report had stalled' --wait",
-        "tidegate undo 95c3731d --because 'the report had stalled' --execute --wait",
+        "tidegate undo lake.sales.orders --reason 'the report had stalled' --wait",
+        "tidegate undo 95c3731d --reason 'the report had stalled' --execute --wait",
     ),
-    "hold add": ("tidegate hold add lake.sales.orders --because 'the report is stuck' --wait",),
-    "hold remove": ("tidegate hold remove lake.sales.orders --because 'it is done' --wait",),
+    "hold add": ("tidegate hold add lake.sales.orders --reason 'the report is stuck' --wait",),
+    "hold remove": ("tidegate hold remove lake.sales.orders --reason 'it is done' --wait",),
     "hold list": ("tidegate hold list --table 'lake.sales.*'",),
 }
 """By command, what one types; a pipe or a redirection ends the command's own part."""

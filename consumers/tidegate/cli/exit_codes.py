@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from tidegate.events.verdict import Verdict
-
 
 class ExitCode(IntEnum):
     """What a script learns from the command's end."""
@@ -26,13 +24,6 @@ MEANINGS: Final = {
     ExitCode.REFUSED: "with --wait: the request was refused, nothing was changed",
     ExitCode.UNANSWERED: "with --wait: no final outcome came in time; it may still come",
     ExitCode.AWAITING: "with --wait: another person has to approve it; nothing was changed so far",
-}
-OF_VERDICT: Final = {
-    Verdict.DONE: ExitCode.DONE,
-    Verdict.REFUSED: ExitCode.REFUSED,
-    Verdict.FAILED: ExitCode.FAILED,
-    Verdict.UNANSWERED: ExitCode.UNANSWERED,
-    Verdict.AWAITING: ExitCode.AWAITING,
 }
 
 

@@ -30,12 +30,12 @@ ConfigFile = Annotated[
     typer.Option("--config", "-c", help="Settings file (TOML); default: $TIDEGATE_CONFIG."),
 ]
 TableName = Annotated[str, typer.Option("--table", "-t", help="catalog.database.table")]
-Location = Annotated[str, typer.Option("--location", "-l", help="Path or URI of the table.")]
 OptionalTableName = Annotated[
     str | None, typer.Option("--table", "-t", help="catalog.database.table")
 ]
-OptionalLocation = Annotated[
-    str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
+Location = Annotated[
+    str | None,
+    typer.Option("--location", "-l", help="Path or URI; default: where events name the table."),
 ]
 AsJsonLines = Annotated[
     bool, typer.Option("--json", help="Print a JSON object a line, for scripts.")
@@ -51,7 +51,7 @@ Since = Annotated[
 RequestedBy = Annotated[
     str | None, typer.Option(help="Your name, for the audit trail; default: the login name.")
 ]
-
+Reason = Annotated[str, typer.Option(help="Why, for the audit trail.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")]
 LogFormatName = Annotated[
     str, typer.Option(help="auto (human on a terminal, else json), human or json.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -54,11 +54,6 @@ def write_error(line: str) -> None:
     typer.echo(f"tidegate: {visible(' '.join(line.split()))}", err=True)
 
 
-def write_ascii(lines: bytes) -> None:
-    """Print what is JSON already: ASCII, with every other character escaped."""
-    typer.echo(lines.decode("ascii"), nl=False)
-
-
 def write_json(value: object, indent: int | None = None) -> None:
     """Print JSON; it is ASCII, with every other character escaped."""
     typer.echo(json.dumps(value, indent=indent))
@@ -68,22 +63,6 @@ def write_json_lines(items: Iterable[object]) -> None:
     """Print a list for scripts: a JSON object a line, each as it comes; nothing of an empty one."""
     for item in items:
         write_json(item)
-
-
-def write_json_parts(fields: Mapping[str, object]) -> None:
-    """Print a JSON object on one line; what an iterator gives is a list, printed as it comes."""
-    before = "{"
-    for name, value in fields.items():
-        typer.echo(f"{before}{json.dumps(name)}: ", nl=False)
-        before = ", "
-        if not isinstance(value, Iterator):
-            typer.echo(json.dumps(value), nl=False)
-            continue
-        typer.echo("[", nl=False)
-        for number, item in enumerate(value):
-            typer.echo((", " if number else "") + json.dumps(item), nl=False)
-        typer.echo("]", nl=False)
-    typer.echo("}")
 
 
 def write_styled(*parts: tuple[str, str | None]) -> None:

@@ -1,23 +1,22 @@
-"""The progress of a command, on standard error, once it takes longer than two seconds.
-
-On a terminal every command prints at least that it is under way (`add_progress`). Commands that
-count records or wait for outcomes print more.
-"""
+"""A sign of life on standard error: lines while a command runs, a bar while one waits."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from tidegate.cli.output import is_terminal, write_error
+from tidegate.cli.output import error_console, is_terminal, write_error
+from tidegate.monitoring.visible import visible
 
 if TYPE_CHECKING:
     import typer
+    from rich import console, progress
+
+    from tidegate.events import Event
 
 T = TypeVar("T")
 WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
@@ -32,62 +31,12 @@ WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Commands that do not say that they are under way, and why."""
 FIRST_SECONDS: Final = 2.0
-_EVERY: Final = 256
-"""Records between two checks of the clock."""
-
-
-class Progress:
-    """Counts the records that a command reads, and says so after 2, 4, 8, ... seconds.
-
-    So a command of an hour prints a dozen lines, whether into a terminal or a log.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start the clock."""
-        self._clock, self._started = clock, clock()
-        self._wait, self._count = FIRST_SECONDS, 0
-
-    def __call__(self, records: Iterable[T]) -> Iterator[T]:
-        """The same records, counted as they are taken; several calls are counted together."""
-        for record in records:
-            self._count += 1
-            if self._count % _EVERY == 0:
-                self._look()
-            yield record
-
-    def _look(self) -> None:
-        took = self._clock() - self._started
-        if took < self._wait:
-            return
-        while self._wait <= took:
-            self._wait *= 2
-        _say(f"{self._count} records read in {took:.0f} s ...")
-
-
-@contextmanager
-def under_way(what: str) -> Generator[None]:
-    """Say that a step without records to count is still under way, after 2, 4, 8, ... seconds."""
-    done = threading.Event()
-    thread = threading.Thread(target=say_until, args=(what, done.wait), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def say_until(what: str, wait: Callable[[float], bool]) -> None:
-    """Print progress after every `wait`, until it returns true."""
-    took, pause = 0.0, FIRST_SECONDS
-    while not wait(pause):
-        took += pause
-        _say(f"{what}, {took:.0f} s ...")
-        pause = took
+_WIDTH: Final = 24
+"""Characters of a bar that is text."""
 
 
 def add_progress(app: typer.Typer, path: str = "") -> None:
-    """Let every command below say that it is under way, unless it has said more by itself.
+    """Let every command below say after 2, 4, 8, ... seconds that it is under way.
 
     Only to a person: nothing if standard error is not a terminal, the output is JSON, or the
     command waits for new events (--follow).
@@ -112,7 +61,7 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
             return command(*args, **values)
         done = threading.Event()
         arguments = (f"{name} is under way", done.wait)
-        thread = threading.Thread(target=say_unless_said, args=arguments, daemon=True)
+        thread = threading.Thread(target=say_until, args=arguments, daemon=True)
         thread.start()
         try:
             return command(*args, **values)
@@ -124,25 +73,99 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
     return call
 
 
-def say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
-    """As `say_until`, but skip a line if other progress was printed since the last one."""
-    took, pause, seen = 0.0, FIRST_SECONDS, _said.count
+def say_until(what: str, wait: Callable[[float], bool]) -> None:
+    """Print a line after 2, 4, 8, ... seconds, until `wait` returns true."""
+    took, pause = 0.0, FIRST_SECONDS
     while not wait(pause):
         took += pause
-        if _said.count == seen:
-            _say(f"{what}, {took:.0f} s ...")
-        pause, seen = took, _said.count
+        write_error(f"{what}, {took:.0f} s ...")
+        pause = took
 
 
-class _Said:
-    """The number of progress lines that this module has printed."""
+class Share(NamedTuple):
+    """How much of some work is done, and of what."""
 
-    count = 0
+    done: int
+    total: int
+    of: str
+
+    @property
+    def percent(self) -> int:
+        """In full percent; work of nothing is done."""
+        return 100 * self.done // self.total if self.total else 100
 
 
-_said: Final = _Said()
+def share_of(event: Event | None) -> Share | None:
+    """How far the work is that an outcome is about; None for what does not say."""
+    from tidegate.events import CleaningProgressed, RestoreProgressed, RestoreStarted  # noqa: PLC0415
+
+    match event:
+        case RestoreStarted():
+            return Share(0, event.files, "files")
+        case RestoreProgressed():
+            return Share(event.files_done, event.files_total, "files")
+        case CleaningProgressed():
+            return Share(event.directories_done, event.directories_total, "directories")
+        case _:
+            return None
 
 
-def _say(line: str) -> None:
-    _said.count += 1
-    write_error(line)
+def drawn(share: Share, width: int = _WIDTH) -> str:
+    """A bar as text, for a picture that is drawn again and again."""
+    full = width * share.percent // 100
+    return f"{'█' * full}{'░' * (width - full)} {share.percent} %"
+
+
+class OutcomeBar(AbstractContextManager["OutcomeBar"]):
+    """A bar on standard error while a request is waited for; nothing where it is not a terminal."""
+
+    def __init__(self, on: console.Console | None = None, *, wanted: bool = True) -> None:
+        """Draw nothing yet; `on` is standard error unless a test gives another."""
+        self._console, self._wanted = on, wanted
+        self._progress: progress.Progress | None = None
+        self._task: progress.TaskID | None = None
+
+    def __enter__(self) -> Self:
+        """Nothing is drawn before the first outcome that says how far it is."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        self.remove()
+
+    def take(self, event: Event | None) -> bool:
+        """Draw how far the work is; False where that is not drawn, and a line is to be printed."""
+        share = share_of(event)
+        if event is None or share is None or not self._wanted or not self._is_terminal():
+            return False
+        drawing, task = self._bar(event.table)
+        drawing.update(task, completed=share.done, total=share.total, of=share.of)
+        return share.done > 0  # the first one says more than a bar can
+
+    def remove(self) -> None:
+        """Remove the bar, so that a line can be printed where it was."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = self._task = None
+
+    def _is_terminal(self) -> bool:
+        return is_terminal(error=True) if self._console is None else self._console.is_terminal
+
+    def _bar(self, table: str) -> tuple[progress.Progress, progress.TaskID]:
+        if self._progress is None or self._task is None:
+            from rich import progress as bars  # noqa: PLC0415
+            from rich.markup import escape  # noqa: PLC0415 - heavy
+
+            self._progress = bars.Progress(
+                bars.TextColumn("{task.description}"),
+                bars.BarColumn(),
+                bars.TaskProgressColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TextColumn("{task.fields[of]}"),
+                bars.TimeElapsedColumn(),
+                console=self._console or error_console(),
+                transient=True,
+            )
+            self._task = self._progress.add_task(escape(visible(table)), total=None, of="")
+            self._progress.start()
+        return self._progress, self._task

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+import re
+import threading
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
 
 from tidegate.errors import PermanentError, TransientError
 from tidegate.storage import ParallelMap
@@ -21,6 +25,13 @@ if TYPE_CHECKING:
 _CHUNKS_PER_THREAD: Final = 32
 _TASKS_PER_CORE: Final = 3
 _ITEMS_PER_TASK: Final = 500
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_ERROR_LINE: Final = re.compile(r"^[A-Za-z_][\w.]*: .+", re.MULTILINE)
+# an executor without the modules, of another version of Python or Tidegate; a stopped session
+_LASTING: Final = re.compile(
+    r"^(ModuleNotFound|Import|Attribute)Error: |PYTHON_VERSION_MISMATCH|stopped SparkContext"
+    "|NO_ACTIVE_SESSION"
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,6 +66,8 @@ class SparkMap:
 
     session: Callable[[], SparkSession]
     max_tasks: int = 64
+    deadline: float = 3600.0
+    """Seconds until a job is cancelled: without a worker it would wait without end."""
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply `function` in one Spark job of at most `max_tasks` tasks, each of many items.
@@ -64,8 +77,10 @@ class SparkMap:
         items. A cluster may grow during a job, so its current number of cores is not a limit.
 
         Raises:
-            TransientError: Spark itself failed: no session, a lost executor, a dead driver.
-            PermanentError: `function` raised an error that can't be pickled on the executor.
+            TransientError: Spark itself failed: a lost executor, a dead driver, the deadline.
+            PermanentError: the executors can't run the function (a missing module, another
+                Python), the session was stopped, or `function` raised an error that can't be
+                pickled on the executor.
         """
         if len(items) <= 1:
             return [function(item) for item in items]
@@ -76,17 +91,122 @@ class SparkMap:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - imported only where Spark runs
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
+        is_late = threading.Event()
         try:
-            context = self.session().sparkContext
-            tasks = min(len(items), self.max_tasks)
-            if str(context.master).startswith("local"):
-                cores = context.defaultParallelism
-                rounds = max(1, len(items) // (cores * _ITEMS_PER_TASK))
-                tasks = min(tasks, cores * min(rounds, _TASKS_PER_CORE))
-            return context.parallelize(items, tasks).map(function).collect()
+            session = self.session()
+            if is_connect(session):
+                return _on_connect(session, self.max_tasks, function, items, self._ended(is_late))
+            return _on_classic(session, self.max_tasks, function, items, self._ended(is_late))
         except (Py4JError, PySparkException) as error:
-            reason = (str(getattr(error, "java_exception", None) or error).splitlines() or [""])[0]
-            raise TransientError(f"Spark failed: {type(error).__name__}: {reason}") from error
+            if is_late.is_set():
+                raise TransientError(
+                    f"the Spark job did not end within {self.deadline:g} s: are there workers?"
+                ) from error
+            raise _spark_error(error) from error
+
+    def _ended(self, is_late: threading.Event) -> _Ended:
+        """A context in which a job is cancelled at the deadline; `is_late` is then set."""
+
+        @contextmanager
+        def ended(cancel: Callable[[], object]) -> Generator[None]:
+            done = threading.Event()
+
+            def watch() -> None:
+                wait = self.deadline
+                # again and again: a cancellation before the job was submitted has no effect
+                while not done.wait(wait):
+                    is_late.set()
+                    cancel()
+                    wait = 1.0
+
+            threading.Thread(target=watch, daemon=True).start()
+            try:
+                yield
+            finally:
+                done.set()
+
+        return ended
+
+
+_Ended = Callable[[Callable[[], object]], AbstractContextManager[None]]
+
+
+def is_connect(session: object) -> bool:
+    """Whether a session is one of Spark Connect, which has no RDDs."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _on_classic(
+    session: SparkSession,
+    max_tasks: int,
+    function: Callable[[T], R],
+    items: Sequence[T],
+    ended: _Ended,
+) -> list[R]:
+    """Collect an RDD."""
+    context: Any = session.sparkContext
+    if context._jsc is None:  # noqa: SLF001 - PySpark has no public way to tell
+        raise PermanentError("the Spark session was stopped")
+    tasks = min(len(items), max_tasks)
+    if is_local(str(context.master)):
+        cores = context.defaultParallelism
+        rounds = max(1, len(items) // (cores * _ITEMS_PER_TASK))
+        tasks = min(tasks, cores * min(rounds, _TASKS_PER_CORE))
+    tag = f"tidegate-{uuid4().hex}"
+    context.addJobTag(tag)
+    context.setInterruptOnCancel(True)
+    try:
+        with ended(partial(context.cancelJobsWithTag, tag)):
+            collected: list[R] = context.parallelize(items, tasks).map(function).collect()
+            return collected
+    finally:
+        if context._jsc is not None:  # noqa: SLF001 - stopped meanwhile
+            context.removeJobTag(tag)
+
+
+def _on_connect(
+    session: SparkSession,
+    max_tasks: int,
+    function: Callable[[T], R],
+    items: Sequence[T],
+    ended: _Ended,
+) -> list[R]:
+    """Collect a UDF over the pickled items. It is not deterministic, so it is called once."""
+    from pyspark.sql.functions import udf  # noqa: PLC0415 - imported only where Spark runs
+
+    connect: Any = session
+    tag = f"tidegate-{uuid4().hex}"
+    connect.addTag(tag)
+    try:
+        with ended(partial(connect.interruptTag, tag)):
+            rows = [(number, pickle.dumps(item)) for number, item in enumerate(items)]
+            work = udf(partial(_call_pickled, function), "binary").asNondeterministic()
+            frame = session.createDataFrame(rows, "number int, item binary")
+            frame = frame.repartition(min(len(items), max_tasks)).select("number", work("item"))
+            done = {number: bytes(result) for number, result in frame.collect()}
+    finally:
+        connect.removeTag(tag)
+    return [pickle.loads(done[number]) for number in range(len(items))]  # noqa: S301 - from our executors
+
+
+def _call_pickled(function: Callable[[T], R], item: bytes) -> bytes:
+    return pickle.dumps(function(pickle.loads(bytes(item))))  # noqa: S301 - pickled by the driver
+
+
+def is_local(master: str) -> bool:
+    """Whether a master runs everything in the driver's process; `local-cluster` does not."""
+    return master == "local" or master.startswith("local[")
+
+
+def _spark_error(error: Exception) -> PermanentError | TransientError:
+    text = str(getattr(error, "java_exception", None) or error)
+    _, found, trace = text.partition(_TRACEBACK)
+    trace = trace.split("\n\tat ", 1)[0]  # Java's part
+    lines = _ERROR_LINE.findall(trace) if found else text.splitlines()[:1]
+    reason = lines[-1] if lines else type(error).__name__
+    if _LASTING.search(reason):
+        return PermanentError(f"Spark can't run this work: {reason} (see docs/spark.md)")
+    return TransientError(f"Spark failed: {type(error).__name__}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +233,10 @@ def _picklable(error: Exception) -> Exception:
 
 def _result_or_raise(result: R | _Raised) -> R:
     if isinstance(result, _Raised):
+        if isinstance(result.error, ImportError):
+            raise PermanentError(
+                f"Spark's executors can't run this work: {result.error} (see docs/spark.md)"
+            ) from result.error
         raise result.error
     return result
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import tidegate
 from tidegate.compute.java import Jdk, find_jdk
-from tidegate.errors import ConfigError, StopService
+from tidegate.compute.parallel_map import is_local
+from tidegate.errors import ConfigError, StopService, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +27,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL: Final = "local[2]"
+_IS_SHIPPED: Final = "tidegate.shipped"
 _OLDEST_JAVA: Final = 17
 _LOOPBACK: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -35,14 +42,36 @@ _LAUNCH_SETTINGS: Final = (
 _SECRET: Final = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 
 
+SHIPPED: Final = (
+    "tidegate.errors",
+    "tidegate.storage",
+    "tidegate.hive",
+    "tidegate.tables.warehouse",
+    "tidegate.hudi_reader.partitions",
+    "tidegate.cleaning.listing",
+    "tidegate.cleaning.removal",
+    "tidegate.compute.parallel_map",
+)
+"""Packages and modules with the functions that run on executors; an import contract has them too.
+
+They import the standard library and, on a store, its client. Packages that contain only some of the
+modules are without their `__init__` there: namespace packages.
+"""
+
+
 def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
     """Return a function that starts a session on its first call and replaces one that was stopped.
 
-    `conf` holds Spark's own settings; without `spark.master` the work runs on two local threads.
+    `conf` holds Spark's own settings; without `spark.master` the work runs on two local threads,
+    with `spark.remote` on that server of Spark Connect. The executors of a cluster get what they
+    run with the session.
 
     Raises:
-        ConfigError: other machines could use the session without a secret.
+        ConfigError: other machines could use the session without a secret, or both `spark.master`
+            and `spark.remote` are set.
     """
+    if "spark.remote" in conf:
+        return _connect(conf)
     settings = complete_settings(conf)
     lock = threading.Lock()
     started: list[SparkSession] = []
@@ -54,6 +83,62 @@ def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
             return started[0]
 
     return session
+
+
+def _connect(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
+    if "spark.master" in conf:
+        raise ConfigError("[spark.conf] has both spark.master and spark.remote: remove one of them")
+    lock = threading.Lock()
+    packed: list[Path] = []
+
+    def session() -> SparkSession:
+        from grpc import RpcError  # noqa: PLC0415 - the client of Spark Connect
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - imported only where Spark runs
+
+        with lock:
+            builder = SparkSession.Builder()
+            for key, value in conf.items():
+                builder = builder.config(key, value)
+            found: Any = builder.getOrCreate()
+            # a server that was restarted has lost both the zip and this setting
+            if found.conf.get(_IS_SHIPPED, "") != "true":
+                packed[:] = packed or [_packed()]
+                try:
+                    found.addArtifacts(str(packed[0]), pyfile=True)
+                except RpcError as error:
+                    raise TransientError(f"Spark Connect took no files: {error!r}") from error
+                found.conf.set(_IS_SHIPPED, "true")
+            return found  # type: ignore[no-any-return]
+
+    return session
+
+
+def _packed() -> Path:
+    """A zip of SHIPPED, in a directory that is removed when this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="tidegate-spark-")
+    atexit.register(folder.cleanup)
+    packed = Path(folder.name) / "tidegate_on_executors.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        folders: set[str] = set()
+        for name, source in sorted(dict(_shipped_files()).items()):
+            parts = name.split("/")[:-1]
+            # without entries of its directories, Python finds no namespace package in a zip
+            for depth in range(1, len(parts) + 1):
+                if (parent := "/".join(parts[:depth])) not in folders:
+                    folders.add(parent)
+                    archive.mkdir(parent)
+            archive.write(source, name)
+    return packed
+
+
+def _shipped_files() -> Iterator[tuple[str, Path]]:
+    """The name of every file in the zip, and where it is."""
+    for folder in map(Path, tidegate.__path__):
+        for name in SHIPPED:
+            part = folder.joinpath(*name.split(".")[1:])
+            sources = part.rglob("*.py") if part.is_dir() else [part.with_suffix(".py")]
+            for source in filter(Path.exists, sources):
+                yield f"tidegate/{source.relative_to(folder).as_posix()}", source
 
 
 def _is_alive(session: SparkSession) -> bool:
@@ -102,8 +187,12 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - imported only where Spark runs
 
     use_compatible_java()
-    # Python workers must run this interpreter, which has this version of tidegate installed.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark reads the workers' interpreter from the environment only. Local workers must run this
+    # one, which has this version of tidegate installed; a cluster's have their own.
+    runs_here = is_local(settings["spark.master"])
+    python = settings.get("spark.pyspark.python", sys.executable if runs_here else None)
+    if python is not None:
+        os.environ.setdefault("PYSPARK_PYTHON", python)
     launch = SparkConf(loadDefaults=False)
     for key in filter(_is_launch_setting, settings):
         launch.set(key, settings[key])
@@ -117,6 +206,8 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if not runs_here:
+        session.sparkContext.addPyFile(str(_packed()))
     return session
 
 
@@ -131,10 +222,10 @@ def complete_settings(conf: Mapping[str, str]) -> dict[str, str]:
         ConfigError: other machines could use the session without a secret.
     """
     settings = {"spark.master": LOCAL, **DEFAULTS, **conf}
-    is_local = settings["spark.master"].startswith("local")
-    if is_local:
+    runs_here = settings["spark.master"].startswith("local")
+    if runs_here:
         settings = _LOOPBACK | settings
-    is_open = not is_local or any(settings[key] not in _LOOPBACK_NAMES for key in _LOOPBACK)
+    is_open = not runs_here or any(settings[key] not in _LOOPBACK_NAMES for key in _LOOPBACK)
     if is_open and settings.get("spark.authenticate", "").lower() != "true":
         raise ConfigError(
             f"Spark with the master {settings['spark.master']} can be reached from other machines"

@@ -23,13 +23,13 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
+from tidegate.events.durations import span
 
 SOURCE: Final = "coordinator"
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""
 _MS: Final = timedelta(milliseconds=1)
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +214,8 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
         flag=flag,
         locks=locks[:_SHOWN],
         transactions=transactions[:_SHOWN],
+        metastore=event.metastore,
         message=message,
         occurred_at=at,
         source=SOURCE,
     )
-
-
-def span(of: timedelta) -> str:
-    """A duration for people, as they write it in the settings: 1d, 36h, 90s."""
-    seconds = of // timedelta(seconds=1)
-    unit, name = next((u for u in _UNITS if seconds and seconds % u[0] == 0), _UNITS[-1])
-    return f"{seconds // unit}{name}"

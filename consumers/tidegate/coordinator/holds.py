@@ -8,11 +8,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
-from tidegate.cleaning.held import released_again
 from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
+from tidegate.events.deferral import released_again
 from tidegate.events.holds import CleaningHeld, CleaningHoldRemovalRequested, CleaningHoldRemoved
 
 HOLD: Final = Kind("hold", ("since",), has_body=True)

@@ -36,6 +36,7 @@ from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
     MessageTooLargeError,
+    PermanentError,
     StoppingError,
     StopService,
     TransientError,
@@ -58,6 +59,7 @@ from tidegate.events.catalogue import CARRIED
 from tidegate.events.holds import HoldRequest
 from tidegate.events.refusals import refusal
 from tidegate.events.roles import Role
+from tidegate.events.signature import SIGNED
 from tidegate.events.topics import (
     CHANGELOG,
     COMMAND_TOPIC,
@@ -137,7 +139,7 @@ class CoordinatorLoop:
         """Join the group. `sign` signs the commands; by default they are not signed.
 
         `clock` is the broker's time; due rows are decided every `tick_seconds`. `authorization`
-        decides whose commands are applied; by default all that the topic's access rights permit.
+        decides whose events are applied; by default all that the topic's access rights permit.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
@@ -154,14 +156,15 @@ class CoordinatorLoop:
         topics = [*self._inputs, own, *outputs]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
-        self._commands = {kind for kind in subject.consumes if issubclass(kind, Command)}
+        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
+        signed = SIGNED if self._authorization.checks_facts else Command
+        self._checked = {kind for kind in subject.consumes if issubclass(kind, signed)}
         self._has_tasks = TaskEnded in subject.consumes
         self._of_tasks = set(subject.consumes) & OF_TASKS if self._has_tasks else set[type[Event]]()
         self._tasks = Tasks(self._signed, prefix)
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
-        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
@@ -311,7 +314,7 @@ class CoordinatorLoop:
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
         kind, store = type(event), owned.store
-        if kind in self._commands and isinstance(event, Command):
+        if kind in self._checked:
             effects = self._authorized(owned, event, record, at)
         elif kind in self._of_tasks and not Tasks.is_of_task(event, store):
             return []  # late, replayed or forged
@@ -328,15 +331,27 @@ class CoordinatorLoop:
         return messages
 
     def _authorized(
-        self, owned: OwnedPartition, event: Command, record: Record, at: datetime
+        self, owned: OwnedPartition, event: Event, record: Record, at: datetime
     ) -> Effects:
-        """Apply a command only if its signature permits it; else the outcome is a refusal."""
+        """Apply an event only if its signature permits it.
+
+        Otherwise the outcome of a command is a refusal, and a fact is dead-lettered.
+
+        Raises:
+            PermanentError: a fact does not count.
+        """
         try:
             signed_by = self._authorization.check(event, record)
-            if topic_of(type(event)) is REQUEST_TOPIC and Tasks.is_used(event, owned.store, at):
+            if (
+                isinstance(event, Command)
+                and topic_of(type(event)) is REQUEST_TOPIC
+                and Tasks.is_used(event, owned.store, at)
+            ):
                 log.info("the request %s was used before", event.event_id)
                 return Effects()
         except Unauthorized as refused:
+            if not isinstance(event, Command):
+                raise PermanentError(f"{refused.reason}: {refused.message}") from refused
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
@@ -344,6 +359,8 @@ class CoordinatorLoop:
             self._tasks.queue(event, _original(record, at), (), owned.store)
             return Effects()
         effects = self._subject.handle(event, owned.store, at)
+        if not isinstance(event, Command):
+            return effects
         effects.outcomes = [
             outcome.to(event, signed_by.name if signed_by else None)
             if isinstance(outcome, Answer) and outcome.caused_by == event.event_id

@@ -33,6 +33,8 @@ from tidegate.coordinator.vacuums import (
     Hold,
     Token,
     WaitingVacuum,
+    end,
+    ended,
     expired_of,
     has_ended,
     next_hold,
@@ -53,7 +55,6 @@ from tidegate.events import (
     Event,
     LockReleased,
     QuarantineRemoved,
-    ReleaseReason,
     TaskEnded,
     VacuumFinished,
     WritesAborted,
@@ -143,7 +144,7 @@ class ReaderGate:
         for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
             vacuum = WaitingVacuum.of_row(table, row)
             due = None if overdue_ms(rows, vacuum) else self.alarms.overdue_at(table, vacuum.since)
-            hold = next_hold(rows, table, vacuum.holds)
+            hold = next_hold(rows, vacuum)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
@@ -216,15 +217,13 @@ class ReaderGate:
             ]
             due = self.alarms.unknown_at(table, now)
             rows.put("seen", table, None, (now, None, None, None), dumps(first), (due,))
-        expired = int(event.reason is ReleaseReason.EXPIRED)
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
-            before = expired_of(rows, table, token)
-            rows.put("ended", table, token, (now, expired | (before[0] if before else 0)))
+            end(rows, event, token, now)
         for token in tokens:
             for row in rows.all(_WATCHING[token & 1], table, token):
                 vacuum = WaitingVacuum.of_row(table, row)
-                hold = next_hold(rows, table, vacuum.holds)
+                hold = next_hold(rows, vacuum)
                 watch(rows, vacuum, hold)
                 if hold is None:
                     freed[vacuum.id] = vacuum
@@ -247,7 +246,7 @@ class ReaderGate:
             )
             return
         if _is_done(rows, now.table, now.content):
-            late = [hold for hold in now.holds if not has_ended(rows, now.table, hold)]
+            late = [hold for hold in now.holds if not has_ended(rows, now, hold)]
             marks = _marks(rows, now.table)
             if late and not all(_is_below(marks, hold) for hold in late):
                 effects.outcomes.append(alarms.holds_after_release(event, at))
@@ -260,9 +259,7 @@ class ReaderGate:
         if marks == (None, None):  # nothing was ever forgotten
             return
         unknown = [
-            hold
-            for hold in now.holds
-            if _is_below(marks, hold) and not has_ended(rows, now.table, hold)
+            hold for hold in now.holds if _is_below(marks, hold) and not has_ended(rows, now, hold)
         ]
         if unknown:
             effects.outcomes.append(alarms.may_be_forgotten(event, at, unknown))
@@ -284,7 +281,7 @@ class ReaderGate:
 
     def _wait(self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects) -> bool:
         """Store a vacuum with what it watches, or release its cleaning; whether it waits."""
-        hold = next_hold(rows, vacuum.table, vacuum.holds)
+        hold = next_hold(rows, vacuum)
         if hold is None and not is_held(rows, vacuum.table):
             _free(rows, [vacuum], at, effects)
             return False
@@ -379,8 +376,7 @@ class ReaderGate:
         forgotten: list[Token] = []
         for token in old:
             if token in needed:
-                [expired] = expired_of(rows, table, token)
-                rows.put("ended", table, token, (now, expired))
+                rows.put("ended", table, token, (now, *ended(rows, table, token)))
             else:
                 forgotten.append(token)
                 rows.drop("ended", table, token)
@@ -448,11 +444,7 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
         rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):
             rows.put("done", table, done, (milliseconds(at),))
-        expired = any(
-            (row := expired_of(rows, table, token)) and row[0]
-            for hold in vacuum.holds
-            for token in hold
-        )
+        expired = any(expired_of(rows, vacuum, token) for hold in vacuum.holds for token in hold)
         effects.commands.append(_command(vacuum, at, after_expiry=expired))
 
 

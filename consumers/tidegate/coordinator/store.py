@@ -200,7 +200,7 @@ class Store:
         kind: str,
         table: str,
         key: int | None = None,
-        columns: Sequence[int | None] = (),
+        columns: Sequence[int | str | None] = (),
         body: str | None = None,
         derived: Sequence[object] = (),
     ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +14,9 @@ from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import moment
 from tidegate.events import (
+    LockReleased,
     OutstandingReader,
+    ReleaseReason,
     VacuumFinished,
     VacuumKind,
 )
@@ -35,9 +38,10 @@ VACUUM: Final = Kind(
 OVERDUE: Final = Kind("overdue", ("since",), key="id")
 """A waiting vacuum that was reported as overdue."""
 ENDED: Final = Kind(
-    "ended", ("at", "expired"), key="token", indexes=("ended_at on ended (tbl, at)",)
+    "ended", ("at", "expired", "metastore"), key="token", indexes=("ended_at on ended (tbl, at)",)
 )
-"""A lock or transaction that has ended; `expired` is 1 if not because its reader ended it."""
+"""A lock or transaction that has ended; `expired` is 1 if not because its reader ended it.
+`metastore` has hashes of whose id it is; null: of any."""
 _WIDE: Final = 1_000
 """Holds from which on they are watched in an order that has nothing to do with their age."""
 Token = int
@@ -91,6 +95,8 @@ class WaitingVacuum:
     locks: tuple[Lock, ...]
     transactions: tuple[int, ...]
     vacuum: Vacuum
+    metastore: str | None = None
+    """Whose ids its holds are."""
 
     @classmethod
     def of_event(cls, event: VacuumFinished, now: int) -> WaitingVacuum:
@@ -104,17 +110,19 @@ class WaitingVacuum:
             f"{identity}\x1f{location}\x1f{kind}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}"
         )
         locks, transactions = _locks(event), event.open_transactions
-        return cls(event.table, identity, now, content, event.event_id, locks, transactions, vacuum)
+        holds = locks, transactions
+        name = event.metastore
+        return cls(event.table, identity, now, content, event.event_id, *holds, vacuum, name)
 
     @classmethod
     def of_row(cls, table: str, row: Sequence[Any]) -> WaitingVacuum:
         """The vacuum of a row: id, since, content, body."""
         number, since, content, body = row
-        event_id, locks, transactions, vacuum = loads(body)
+        event_id, locks, transactions, vacuum, metastore = loads(body)
         vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
         all_locks = tuple(map(Lock._make, locks))
         holds = all_locks, tuple(transactions)
-        return cls(table, number, since, content, event_id, *holds, Vacuum(*vacuum))
+        return cls(table, number, since, content, event_id, *holds, Vacuum(*vacuum), metastore)
 
     @property
     def body(self) -> str:
@@ -124,7 +132,7 @@ class WaitingVacuum:
             (lock, txn, partition, kind and str(kind), owner)
             for lock, txn, partition, kind, owner in self.locks
         ]
-        return dumps([self.event_id, locks, self.transactions, vacuum])
+        return dumps([self.event_id, locks, self.transactions, vacuum, self.metastore])
 
     @property
     def holds(self) -> list[Hold]:
@@ -163,7 +171,7 @@ class WaitingVacuum:
             for lock in self.locks
             if not has_ended(
                 rows,
-                self.table,
+                self,
                 (2 * lock.lock_id, 2 * (lock.transaction_id or 0) + 1)[
                     : 1 + (lock.transaction_id is not None)
                 ],
@@ -173,7 +181,7 @@ class WaitingVacuum:
         transactions = [
             txn
             for txn in self.transactions
-            if txn not in in_locks and not has_ended(rows, self.table, (2 * txn + 1,))
+            if txn not in in_locks and not has_ended(rows, self, (2 * txn + 1,))
         ]
         return locks, transactions
 
@@ -201,19 +209,54 @@ def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
     return None if found is None else moment(found)
 
 
-def expired_of(rows: Store, table: str, token: Token) -> Any:  # noqa: ANN401 - a row
-    """1 in a row if what a token names ended by expiry, 0 if by its reader; None if it has not."""
-    return rows.one("select expired from ended where tbl = ? and token = ?", table, token)
+def ended(rows: Store, table: str, token: Token) -> Any:  # noqa: ANN401 - a row
+    """Whether what a token names expired, and whose id it is; None: it has not ended."""
+    return rows.one(
+        "select expired, metastore from ended where tbl = ? and token = ?", table, token
+    )
 
 
-def has_ended(rows: Store, table: str, hold: Hold) -> bool:
-    """Whether one of a hold's tokens has ended."""
-    return any(expired_of(rows, table, token) is not None for token in hold)
+def expired_of(rows: Store, vacuum: WaitingVacuum, token: Token) -> int | None:
+    """1 if a hold of a vacuum ended by expiry, 0 if by its reader; None if it has not ended.
+
+    A Metastore that was restored from a backup gives ids out again: an end of before is not one.
+    """
+    row = ended(rows, vacuum.table, token)
+    state = state_of(vacuum.metastore)
+    if row is None or not (None in {state, row[1]} or state in row[1].split()):
+        return None
+    expired: int = row[0]
+    return expired
 
 
-def next_hold(rows: Store, table: str, watchable: Iterable[Hold]) -> Hold | None:
+@lru_cache(maxsize=1_000)
+def state_of(metastore: str | None) -> str | None:
+    """The hash of a Metastore's name and state; None: not known."""
+    return None if metastore is None else f"{hashed(metastore):x}"
+
+
+def end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
+    """Remember that what a token names has ended, in all states of the Metastore that said so."""
+    before, state = ended(rows, event.table, token), state_of(event.metastore)
+    expired = int(event.reason is ReleaseReason.EXPIRED)
+    if before is not None:
+        expired |= before[0]
+        known: str | None = before[1]
+        if known is None or state is None:
+            state = None
+        else:
+            state = " ".join(sorted({*known.split(), state}))
+    rows.put("ended", event.table, token, (now, expired, state))
+
+
+def has_ended(rows: Store, vacuum: WaitingVacuum, hold: Hold) -> bool:
+    """Whether one of the tokens of a vacuum's hold has ended."""
+    return any(expired_of(rows, vacuum, token) is not None for token in hold)
+
+
+def next_hold(rows: Store, vacuum: WaitingVacuum) -> Hold | None:
     """The first hold that has not ended; None: all have."""
-    return next((hold for hold in watchable if not has_ended(rows, table, hold)), None)
+    return next((hold for hold in vacuum.holds if not has_ended(rows, vacuum, hold)), None)
 
 
 def watched(hold: Hold | None) -> tuple[Token | None, Token | None]:

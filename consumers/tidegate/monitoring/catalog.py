@@ -294,11 +294,26 @@ HELD: Final = Metric(
     "Tables whose cleaning is on hold, by the patterns of [monitoring].",
     ("tables",),
 )
+OPEN_DEAD_LETTERS: Final = Metric(
+    "tidegate_open_dead_letters",
+    Kind.GAUGE,
+    "Dead letters that are neither redriven nor discarded, by what their messages failed on.",
+    ("fault",),
+)
+PENDING_APPROVALS: Final = Metric(
+    "tidegate_pending_approvals", Kind.GAUGE, "Restores that wait for a second person.", ()
+)
+UNFINISHED_RESTORES: Final = Metric(
+    "tidegate_unfinished_restores",
+    Kind.GAUGE,
+    "Tables whose restore began and did not complete; state is running or failed.",
+    ("state",),
+)
 PINNED: Final = Metric(
     "tidegate_savepoint_pinned_bytes",
     Kind.GAUGE,
     "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], by the"
-    " last daily review of each table since the monitor started.",
+    " last daily review of each table.",
     ("tables",),
 )
 PINNED_SINCE: Final = Metric(
@@ -317,6 +332,7 @@ MONITOR_LAST_POLL: Final = Metric(
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, HIDDEN, SEEN, NEW_DEAD_LETTERS, WAITING),
     *(IN_QUARANTINE, IN_QUARANTINE_BYTES, HELD),
+    *(OPEN_DEAD_LETTERS, PENDING_APPROVALS, UNFINISHED_RESTORES),
     *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, MONITOR_LAST_POLL),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

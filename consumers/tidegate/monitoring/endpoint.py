@@ -1,10 +1,11 @@
-"""The HTTP endpoint of a process: /metrics for Prometheus, /livez and /readyz for supervisors."""
+"""The HTTP endpoint of a process: metrics, health for supervisors, and its settings."""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -36,15 +37,26 @@ class _Handler(BoundedHandler, WSGIRequestHandler):
 
 @contextmanager
 def serve(
-    host: str, port: int, registry: CollectorRegistry, health: HealthChecks
+    host: str,
+    port: int,
+    registry: CollectorRegistry,
+    health: HealthChecks,
+    settings: Mapping[str, object] | None = None,
 ) -> Generator[int]:
-    """Serve while the block runs; gives the port, which the system chooses for port 0.
+    """Serve while the block runs; returns the port, which the system chooses for port 0.
+
+    Args:
+        host: The address to listen on.
+        port: The port.
+        registry: The metrics.
+        health: The checks of /livez and /readyz.
+        settings: What /settings returns as JSON. Everyone who reaches the port can read it.
 
     Raises:
         ConfigError: the address can't be used.
     """
     try:
-        app = _application(registry, health)
+        app = _application(registry, health, json.dumps(settings or {}))
         server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"[monitoring] {host}:{port} can't be used: {error}") from error
@@ -60,7 +72,7 @@ def serve(
 
 
 def _application(
-    registry: CollectorRegistry, health: HealthChecks
+    registry: CollectorRegistry, health: HealthChecks, settings: str
 ) -> Callable[[dict[str, Any], StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
     checks = {"/livez": health.not_live, "/readyz": health.not_ready}
@@ -70,9 +82,11 @@ def _application(
         if path == "/metrics":
             page: Iterable[bytes] = metrics(environ, start)
             return page
+        if path == "/settings":
+            return _answer(start, "200 OK", [settings])
         check = checks.get(path)
         if check is None:
-            return _answer(start, "404 Not Found", ["/metrics, /livez, /readyz"])
+            return _answer(start, "404 Not Found", ["/metrics, /livez, /readyz, /settings"])
         problems = check()
         status = "503 Service Unavailable" if problems else "200 OK"
         return _answer(start, status, problems or ["ok"])

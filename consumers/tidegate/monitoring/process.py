@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,11 +53,14 @@ class ProcessMonitoring:
         return ObservedService(name, self.metrics, health, executes=executes, traces=traces)
 
     @contextmanager
-    def serve(self, host: str, port: int) -> Generator[int]:
-        """Answer /metrics, /livez and /readyz while the block runs; gives the port.
+    def serve(
+        self, host: str, port: int, settings: Mapping[str, object] | None = None
+    ) -> Generator[int]:
+        """Answer /metrics, /livez, /readyz and /settings while the block runs; returns the port.
 
         Raises:
             ConfigError: the address can't be used.
         """
-        with serve(host, port, self.metrics.registry, Health(self._services)) as chosen:
+        health = Health(self._services)
+        with serve(host, port, self.metrics.registry, health, settings) as chosen:
             yield chosen

@@ -57,6 +57,7 @@ class Acceptance:
                     partition=vacuum.partition,
                     reason=ReleaseReason.EXPIRED,
                     reconciled=True,
+                    metastore=vacuum.metastore,
                 )
 
 

@@ -9,11 +9,9 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from tidegate.errors import ConfigError
+from tidegate.events.durations import parse_duration
 
-_SHORT: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_UNITS: Final = ("days", "hours", "minutes", "seconds")
 _YEAR: Final = re.compile(r"[0-9]{4}-")
-_DURATION: Final = TypeAdapter(timedelta)
 _MOMENT: Final = TypeAdapter(datetime)
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time: negative ones have another meaning in Kafka (-1 ms is the end of a topic)."""
@@ -32,23 +30,18 @@ def moment_or_ago(text: str, now: datetime) -> datetime:
 
 
 def duration(text: str) -> timedelta:
-    """Read a duration: ISO 8601 (PT1H30M) or short (1h30m, 2d, 90s).
+    """Read a duration such as 1h30m, 2d or 90s.
 
     Raises:
-        ConfigError: it is neither, or not positive.
+        ConfigError: it is not one, or not positive.
     """
-    short = _SHORT.fullmatch(text.strip().lower())
     try:
-        if short and any(short.groups()):
-            named = zip(_UNITS, short.groups(), strict=True)
-            span = timedelta(**{unit: int(number) for unit, number in named if number})
-        else:
-            span = _DURATION.validate_python(text.strip())
-    except (ValidationError, OverflowError) as error:
-        raise ConfigError(f"{text!r} is not a duration: write PT1H30M, 1h30m, 2d or 90s") from error
-    if span <= timedelta():
+        read = parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is {error}") from error
+    if read <= timedelta():
         raise ConfigError(f"the duration {text} is not positive")
-    return span
+    return read
 
 
 def moment(text: str) -> datetime:

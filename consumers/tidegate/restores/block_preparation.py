@@ -46,8 +46,11 @@ def with_blocks(
         if instant.action is Action.DELTA_COMMIT and instant.state is not InstantState.REQUESTED
     ]
     paths = sorted({path for _, keys in updates for key in keys for path in slices.small[key]})
-    read = parallel_map.map(partial(_read_block, table.without_timeline()), paths)
-    written = {path: block for path, block in zip(paths, read, strict=True) if block is not None}
+    read = parallel_map.map(
+        partial(table.storage.read, limit=MAX_SIZE), [join(table.location, p) for p in paths]
+    )
+    decoded = zip(paths, map(RollbackBlock.decode, read), strict=True)
+    written = {path: block for path, block in decoded if block is not None}
     blocks = plan_blocks(updates, slices, written)
     return tuple(replace(step, blocks=blocks.get(step.target.timestamp, ())) for step in steps)
 
@@ -68,7 +71,3 @@ def _updated(
         return slices.claimed_by(instant, planned_updates(content))
     except FormatError as error:
         raise FormatError(f"{instant.timestamp}.{instant.action}.inflight: {error}") from error
-
-
-def _read_block(table: HudiTable, path: str) -> RollbackBlock | None:
-    return RollbackBlock.decode(table.storage.read(join(table.location, path), MAX_SIZE))

@@ -14,7 +14,6 @@ from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
     Action,
-    CommitMetadata,
     Instant,
     InstantState,
     Layout,
@@ -51,6 +50,7 @@ from tidegate.restores.plan import (
 from tidegate.restores.watching import watch_writers
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
+from tidegate.storage.batches import batches_of
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
@@ -58,6 +58,8 @@ from tidegate.tables.warehouse import Warehouse
 _CONSISTENT_HASHING: Final = ".hoodie/.bucket_index"
 _COMMITS_IN_PARALLEL: Final = 32
 """Minimum of commits for a Spark job: returning their content costs about as much as a read."""
+_COMMITS_HELD: Final = 256
+"""Maximum of commits whose files are in memory before they are decoded."""
 
 
 def plan_restore(
@@ -232,8 +234,11 @@ def _steps(
     partitions = list_partitions(table.storage, table.location, parallel_map)
     completed = [i for i in instants if i.state is InstantState.COMPLETED]
     commit_map = parallel_map if len(completed) >= _COMMITS_IN_PARALLEL else ThreadMap()
-    read = commit_map.map(partial(HudiTable.read_commit, table.without_timeline()), completed)
-    commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
+    commits = {
+        instant: commit
+        for batch in batches_of(completed, _COMMITS_HELD)
+        for instant, commit in zip(batch, table.read_commits(batch, commit_map), strict=True)
+    }
     listed = files_by_instant({i.timestamp for i in instants}, partitions)
     steps = tuple(plan_step(i, commits.get(i), listed.get(i.timestamp, ())) for i in instants)
     if table.properties.is_merge_on_read and not by_hudi:

@@ -1,16 +1,16 @@
-"""Decides whether a command may be executed, before anything else is done for it."""
+"""Decides whether an event counts, before anything else is done for it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
-from tidegate.events import Command
+from tidegate.events import Event
 from tidegate.events.reasons import Reason
 from tidegate.runtime.bus import Record
 
 
 class Unauthorized(Exception):  # noqa: N818 - states a finding
-    """A command may not be executed. The catcher publishes a refusal with its reason."""
+    """An event does not count. The catcher refuses a command with its reason."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         """Take the code and a sentence for people."""
@@ -26,16 +26,21 @@ class SignedBy(NamedTuple):
 
 
 class Authorization(Protocol):
-    """Decides whose commands may be executed. Called from several threads."""
+    """Decides whose commands and facts count. Called from several threads."""
 
-    def check(self, command: Command, record: Record) -> SignedBy | None:
-        """The verified signer of a command that may be executed; None if it may be unsigned.
+    @property
+    def checks_facts(self) -> bool:
+        """Whether facts may be refused, so that `check` has to be called for those in `SIGNED`."""
+        ...
 
-        The answer depends on the command and its record alone, never on a clock: a command that
+    def check(self, command: Event, record: Record) -> SignedBy | None:
+        """The verified signer of a command or fact that counts; None if it may be unsigned.
+
+        The answer depends on the event and its record alone, never on a clock: a command that
         is read again after a crash, half executed, has the same answer.
 
         Raises:
-            Unauthorized: the command may not be executed.
+            Unauthorized: it does not count.
         """
         ...
 
@@ -43,7 +48,9 @@ class Authorization(Protocol):
 class AclAlone:
     """Allows every command: the broker's access rights on the topic are the only guard."""
 
-    def check(self, command: Command, record: Record) -> SignedBy | None:  # noqa: ARG002 - the protocol's
+    checks_facts: ClassVar[bool] = False
+
+    def check(self, command: Event, record: Record) -> SignedBy | None:  # noqa: ARG002 - the protocol's
         """None: signatures are not checked."""
         return None
 

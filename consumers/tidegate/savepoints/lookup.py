@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -72,10 +71,13 @@ def read_commits(
     """
     start, ahead, waits = 0, 1, "://" in table.location
     before = _waited()
-    read_commit = partial(HudiTable.read_commit, table.without_timeline())
     while start < len(commits):
         window = commits[start : start + ahead]
-        read = parallel_map.map(read_commit, window) if waits else list(map(read_commit, window))
+        read = (
+            table.read_commits(window, parallel_map)
+            if waits
+            else list(map(table.read_commit, window))
+        )
         yield from (
             (commit.timestamp, metadata) for commit, metadata in zip(window, read, strict=True)
         )

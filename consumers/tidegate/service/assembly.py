@@ -104,7 +104,7 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
     roots = WarehouseRoots.of(*warehouse.roots)
     require_tested_stores(warehouse.roots, allow_untested=warehouse.allow_untested_stores)
     require_drivers(warehouse.roots)
-    spark = SparkMap(lazy_session(settings.spark.conf))
+    spark = SparkMap(lazy_session(settings.spark.conf), deadline=settings.spark.job_seconds)
     parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
     return Warehouse(roots, warehouse.storage), parallel_map
 
@@ -294,6 +294,7 @@ def authorizer(settings: Settings) -> Authorizer:
             PublicKey(key.public_key),
             key.commands,
             key.tables,
+            key.locations,
             key.not_before,
             key.not_after,
         )
@@ -366,7 +367,13 @@ def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None)
 
 
 def _signer(settings: Settings) -> Sign | None:
-    """How the coordinator signs its commands; None: it has no key.
+    """How the coordinator signs its commands; None: it has no key. Raises as `own_key`."""
+    key = own_key(settings)
+    return None if key is None else Signer(key, SERVICES_VALIDITY).sign
+
+
+def own_key(settings: Settings) -> SigningKey | None:
+    """The key with which this process signs.
 
     Raises:
         ConfigError: the key can't be read; or signatures are required and there is no key, or it is
@@ -383,7 +390,7 @@ def _signer(settings: Settings) -> Sign | None:
     key = SigningKey.read(security.sign_with)
     if security.keys and key.key_id not in {PublicKey(k.public_key).key_id for k in security.keys}:
         raise ConfigError(f"the key in {security.sign_with} is not in [[security.keys]]")
-    return Signer(key, SERVICES_VALIDITY).sign
+    return key
 
 
 _Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]

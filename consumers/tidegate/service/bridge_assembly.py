@@ -18,6 +18,7 @@ from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus
+from tidegate.service.assembly import authorizer, own_key
 from tidegate.service.bridge_metrics import BridgeMetrics
 from tidegate.service.settings import Settings
 from tidegate.storage import Storage
@@ -29,15 +30,21 @@ def metastore_bridge(
     """Build the bridge to the Hive Metastore of the settings, and join its group; measure it.
 
     Raises:
-        ConfigError: the settings name no Metastore, or a library is missing.
+        ConfigError: the settings name no Metastore, a library is missing, or signatures are
+            required and this process has no trusted key.
     """
     watched = settings.bridge.metastore
     if watched is None:
         raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
     require_thrift()
+    own_key(settings)  # its events would all be refused
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(
-        source=SOURCE, prefix=prefix, config=connection, registry=settings.registry
+        source=SOURCE,
+        prefix=prefix,
+        config=connection,
+        registry=settings.registry,
+        sign_with=settings.security.sign_with,
     )
     storage = Storage(settings.warehouse.storage)
     observer: Observer = UNOBSERVED
@@ -55,7 +62,8 @@ def metastore_bridge(
         )
 
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
-        return FactsReader(connection, topics, group, wire_for(settings.registry))
+        wire, trusted = wire_for(settings.registry), authorizer(settings)
+        return FactsReader(connection, topics, group, wire, trusted)
 
     interval = watched.interval_ms
     return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)

@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.events.roles import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
@@ -131,10 +132,8 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         if wanted.port is not None or wanted.traces:
             monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces)
         if monitoring and wanted.port is not None:
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
-        loops = _assemble_all(names, settings, bus, monitoring)
-        # the rest of the time is for the end of the interpreter
-        _run_loops(loops, bus, stop, 0.9 * settings.services.stop_seconds)
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
+        _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop, settings)
 
 
 def _run_bridge(settings: Settings, stop: threading.Event) -> None:
@@ -143,15 +142,15 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None:
             monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         loop = metastore_bridge(settings, bus, monitoring)
-        _run_loops({METASTORE_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+        _run_loops({METASTORE_BRIDGE: loop}, bus, stop, settings)
 
 
 def _run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
     bus = _bus_of_bridges(settings)
     loop = hudi_bridge(settings, bus)
-    _run_loops({HUDI_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+    _run_loops({HUDI_BRIDGE: loop}, bus, stop, settings)
 
 
 def _bus_of_bridges(settings: Settings) -> KafkaBus:
@@ -163,9 +162,18 @@ def _bus_of_bridges(settings: Settings) -> KafkaBus:
 
 
 def _run_loops(
-    loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event, stop_seconds: float
+    loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event, settings: Settings
 ) -> None:
-    log.info("tidegate %s runs %s", version("tidegate"), ", ".join(loops))
+    # the rest of the time is for the end of the interpreter
+    stop_seconds = 0.9 * settings.services.stop_seconds
+    log.info(
+        "tidegate %s runs %s on %s, topics %s.*; SIGTERM or Ctrl-C stops it. Next: %s",
+        version("tidegate"),
+        ", ".join(loops),
+        settings.connection()["bootstrap.servers"],
+        settings.topics.prefix,
+        command_line("status"),
+    )
     faults: SimpleQueue[BaseException] = SimpleQueue()
     threads = [
         threading.Thread(target=_run, args=(name, loop, stop, faults), name=name, daemon=True)

@@ -288,6 +288,7 @@ class MetastoreBridge:
             partition=ended.partition,
             lock_type=ended.lock_type,
             reason=reason,
+            metastore=ended.metastore,
             reconciled=not self._endings.has_seen(ended.lock_id, ended.transaction_id),
         )
 
@@ -295,6 +296,10 @@ class MetastoreBridge:
         count = 0
         self._compactions.wait(0)
         for compaction, description in list(self._compactions.described(snapshot.compactions)):
+            if not description.directories:
+                self._compactions.nothing_to_clean(compaction)
+                self._cleanings.nothing_to_clean(compaction, description)
+                continue
             try:
                 events = self._vacuum(compaction, description, snapshot, held)
                 self._publish(events)
@@ -337,6 +342,7 @@ class MetastoreBridge:
             "occurred_at": datetime.now(UTC),
             "source": SOURCE,
             "partition": compaction.partition,
+            "metastore": self.baseline.name,
         }
         locks, transactions = self._expired(compaction, held)
         own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")
@@ -352,7 +358,6 @@ class MetastoreBridge:
                 "own_transaction_id": compaction.transaction_id,
                 "locks": (own, *holds.locks, *locks),
                 "open_transactions": (*holds.transactions, *transactions),
-                "metastore": self.baseline.name,
             }
         )
         ended = LockReleased.model_validate(

@@ -20,6 +20,7 @@ from tidegate.events import (
     derived_id,
 )
 from tidegate.hive_bridge.compactions import Key, key_of, published_key
+from tidegate.hive_bridge.products import Description
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
 
 _IN_THE_QUEUE: Final = frozenset({"initiated", "working", READY_FOR_CLEANING})
@@ -103,6 +104,18 @@ class Cleanings:
             key = self._by_command.get(event.caused_by or "")
             if key is not None:
                 self._entries[key].refused = f"{event.reason}: {event.message}"
+
+    def nothing_to_clean(self, compaction: Compaction, found: Description) -> None:
+        """Record a compaction that made nothing, and that found nothing obsolete.
+
+        It is marked once no row of an aborted write is left: until then it would stay in the queue.
+        """
+        last, write_ids = found.max_write_id, found.valid_write_ids
+        place = (found.location, found.kind, found.directories)
+        vacuum = PublishedVacuum(*place, found.min_write_id, last, write_ids, None)
+        key = key_of(compaction, self._catalog)
+        self._entries[key] = _Entry(vacuum, self._poll, cleaned=True)
+        self._by_place.setdefault(key[:2], set()).add(key)
 
     def cleaned(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, PublishedVacuum]]:
         """The compactions that were cleaned, by their own vacuum or by a later one."""

@@ -72,7 +72,13 @@ class Compactions:
 
     def published(self, event: VacuumFinished) -> None:
         """Record that a vacuum is on the topic, from this bridge or another."""
-        key = published_key(event)
+        self._done(published_key(event))
+
+    def nothing_to_clean(self, compaction: Compaction) -> None:
+        """Record that no event about a compaction is needed."""
+        self._done(key_of(compaction, self._catalog))
+
+    def _done(self, key: Key) -> None:
         self._published[key] = None
         self._postponed.discard(key)
         self._asked.pop(key, None)

@@ -8,12 +8,12 @@ from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
 from tidegate.events import VacuumKind
-from tidegate.hive import AcidDirectory
+from tidegate.hive import AcidDirectory, Base, FoundDirectory, NotEnoughHistory
 from tidegate.hive_bridge.cleanup_properties import NotYet, check_wanted
-from tidegate.hive_bridge.listed import compacted_bases
+from tidegate.hive_bridge.listed import acid_names, compacted_bases
 from tidegate.hive_bridge.products import (
     Description,
-    overwrite_of,
+    present_of,
     products_of,
     products_of_hive_3,
     write_id_range,
@@ -41,7 +41,13 @@ def describe(compaction: Compaction, client: MetastoreClient, storage: Storage) 
     """
     try:
         return _describe(compaction, client, storage)
-    except (MetastoreRefusedError, NotFound, FormatError, ConfinementError) as error:
+    except (
+        MetastoreRefusedError,
+        NotFound,
+        FormatError,
+        ConfinementError,
+        NotEnoughHistory,
+    ) as error:
         raise NotDescribed(f"{type(error).__name__}: {error}") from error
 
 
@@ -56,10 +62,12 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     where = _directory(compaction, location, partition)
     products, kind = _products(compaction, where, client, storage), compaction.kind
     if not products and not compaction.is_of_hive_3:
-        products, kind = _overwrite(compaction, where, client, storage), VacuumKind.MAJOR
-    if not products or kind is None:
-        raise NotDescribed(f"{where} has no directory that it made, and no overwrite's base")
-    first, last = write_id_range(products)
+        products = _present(compaction, where, client, storage)
+        is_base = any(isinstance(product, Base) for product in products)
+        kind = VacuumKind.MAJOR if is_base else VacuumKind.MINOR
+    if kind is None or (not products and compaction.is_of_hive_3):
+        raise NotDescribed(f"{where} has no directory that it made")
+    first, last = write_id_range(products) if products else (0, compaction.highest_write_id)
     if compaction.is_of_hive_3:
         compaction = replace(compaction, highest_write_id=last)
     if last > compaction.highest_write_id:
@@ -75,15 +83,17 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     return Description(location, directories, first, last, str(snapshot), kind)
 
 
-def _overwrite(
+def _present(
     compaction: Compaction, where: str, client: MetastoreClient, storage: Storage
 ) -> tuple[AcidDirectory, ...]:
-    """What it found in place of its inputs, where it had nothing to merge."""
+    """What it found in place of others, where it had nothing to merge."""
     transactions = client.transactions().valid()
     valid = client.write_ids(compaction.database, compaction.table, transactions)
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-    names = [entry.name for entry in storage.list(where) if entry.is_dir]
-    return overwrite_of(names, compacted_bases(storage, where, names), snapshot)
+    names = acid_names(storage.list(where))
+    compacted = compacted_bases(storage, where, names)
+    found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
+    return present_of(found, snapshot)
 
 
 def _products(

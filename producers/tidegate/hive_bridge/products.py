@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate.errors import FormatError
@@ -10,11 +10,16 @@ from tidegate.events import VacuumKind
 from tidegate.hive import (
     AcidDirectory,
     Base,
+    CleanerWriteIds,
     Delta,
+    FoundDirectory,
     ValidWriteIds,
+    covers,
     is_acid_name,
     parse_name,
+    settled_state,
 )
+from tidegate.hive.bases import is_compacted
 from tidegate.hive_metastore.values import Compaction
 
 
@@ -25,7 +30,7 @@ class Description:
     Attributes:
         location: The table's root directory.
         directories: Names of the directories that it made in the table's or partition's directory;
-            if it made none, the base of an overwrite that it found.
+            if it made none, those that it found in place of others. Empty: nothing is obsolete.
         min_write_id: The first write id that it compacted.
         max_write_id: The last write id that it compacted.
         valid_write_ids: Its snapshot, in Hive's text format.
@@ -80,30 +85,48 @@ def products_of_hive_3(
     return _widest(e for e in made if e.max_write_id == last)
 
 
-def overwrite_of(
-    names: Iterable[str], compacted_bases: Collection[str], snapshot: ValidWriteIds
+def present_of(
+    found: Sequence[FoundDirectory], snapshot: ValidWriteIds
 ) -> tuple[AcidDirectory, ...]:
-    """The base of an INSERT OVERWRITE or a TRUNCATE that readers read, as a tuple of one.
+    """The directories that readers read now, in place of others that are still there.
 
-    A compaction that finds nothing to merge is queued for cleaning without a product: what such a
-    base replaced is to go. Empty where readers read a compaction's base, whose own cleaning that
-    is, or none.
+    A compaction that finds nothing to merge is queued for cleaning without a product: what an
+    overwrite or an earlier compaction replaced is to go.
 
     Args:
-        names: The names in the directory.
-        compacted_bases: Those of the bases that `compacted_bases` found.
+        found: The directories of the table or partition.
         snapshot: What was valid of the table when the compaction began.
+
+    Returns:
+        A base; or a delta, with the delete delta of the same range; or nothing, where nothing is
+        obsolete.
+
+    Raises:
+        NotEnoughHistory: the snapshot can't be read from these directories.
     """
-    found: list[tuple[int, bool, Base]] = []
-    for name in names:
-        if not isinstance(base := _parsed(name), Base):
-            continue
-        is_compacted = base.visibility_txn is not None or name in compacted_bases
-        is_known = base.write_id <= snapshot.high_water_mark
-        if is_known if is_compacted else snapshot.is_valid(base.write_id):
-            found.append((base.write_id, is_compacted, base))
-    _, is_compacted, best = max(found, key=lambda candidate: candidate[:2], default=(0, True, None))
-    return () if best is None or is_compacted else (best,)
+    known = [entry for entry in found if _is_known(entry, snapshot)]
+    state = settled_state(known, CleanerWriteIds.of(snapshot))
+    obsolete = [entry.acid for entry in known if entry.name in state.obsolete]
+    current = (state.base, *state.current)
+    for entry in sorted(known, key=lambda entry: not isinstance(entry.acid, Base)):
+        if entry.name in current and any(covers(entry.acid, other) for other in obsolete):
+            low, high = entry.acid.min_write_id, entry.acid.max_write_id
+            same = (one.acid for one in known if one.name in current)
+            return tuple(
+                one
+                for one in same
+                if isinstance(one, Base) == isinstance(entry.acid, Base)
+                and (one.min_write_id, one.max_write_id) == (low, high)
+            )
+    return ()
+
+
+def _is_known(found: FoundDirectory, snapshot: ValidWriteIds) -> bool:
+    """Whether it is of the snapshot. Hive takes the base of the lowest open id too (HIVE-29601)."""
+    last = found.acid.max_write_id
+    if isinstance(found.acid, Base) and not is_compacted(found):
+        return snapshot.is_valid(last)
+    return last <= snapshot.high_water_mark
 
 
 def _widest(found: Iterable[AcidDirectory]) -> tuple[AcidDirectory, ...]:

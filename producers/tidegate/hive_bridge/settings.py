@@ -34,7 +34,6 @@ class BridgeSettings(
     frozen=True,
     extra="forbid",
     populate_by_name=True,
-    use_attribute_docstrings=True,
 ):
     """A Metastore, and how to watch it."""
 

@@ -23,7 +23,13 @@ class Ended(NamedTuple):
     transaction_id: int | None
     partition: str | None
     lock_type: LockType | None
+    metastore: str | None
     elsewhere: bool = False
+
+
+_Place = tuple[str, str | None]
+"""A table, and the Metastore, with its state, whose ids its holds are: a Metastore that was
+restored from a backup gives them out again."""
 
 
 class _Hold(NamedTuple):
@@ -57,8 +63,8 @@ class WaitingHolds:
         self._catalog = catalog.lower()
         self._free_elsewhere = free_elsewhere
         self._polls = 0
-        self._locks: dict[int, dict[str, _Hold]] = {}
-        self._transactions: dict[int, dict[str, _Hold]] = {}
+        self._locks: dict[int, dict[_Place, _Hold]] = {}
+        self._transactions: dict[int, dict[_Place, _Hold]] = {}
 
     def __len__(self) -> int:
         """The number of outstanding holds; a hold on two tables counts twice."""
@@ -73,6 +79,7 @@ class WaitingHolds:
         """Add the holds of a vacuum."""
         if not self._is_ours(event.table):
             return
+        place = (event.table, event.metastore)
         named = (*event.open_transactions, event.own_transaction_id or 0)
         known = max(named, default=0)
         for lock in event.locks:
@@ -84,10 +91,10 @@ class WaitingHolds:
                 lock.lock_type,
                 lock.transaction_id,
             )
-            self._locks.setdefault(lock.lock_id, {}).setdefault(event.table, hold)
+            self._locks.setdefault(lock.lock_id, {}).setdefault(place, hold)
         for txn in event.open_transactions:
             hold = _Hold(event.location, self._polls, known)
-            self._transactions.setdefault(txn, {}).setdefault(event.table, hold)
+            self._transactions.setdefault(txn, {}).setdefault(place, hold)
 
     def release(self, event: LockReleased) -> None:
         """Remove a hold whose release is published."""
@@ -95,10 +102,11 @@ class WaitingHolds:
             (self._locks, event.lock_id),
             (self._transactions, event.transaction_id),
         ):
-            tables = holds.get(key) if key is not None else None
-            if tables is not None and key is not None:
-                tables.pop(event.table, None)
-                if not tables:
+            places = holds.get(key) if key is not None else None
+            if places is not None and key is not None:
+                for place in [place for place in places if _ends(event, place)]:
+                    del places[place]
+                if not places:
                     del holds[key]
 
     def forgotten(self, event: VacuumFlagged) -> None:
@@ -108,12 +116,13 @@ class WaitingHolds:
         """
         if not self._is_ours(event.table):
             return
+        place = (event.table, event.metastore)
         known = max(event.transactions, default=0)
         hold = _Hold(event.location, self._polls, known, event.partition)
         for lock in event.locks:
-            self._locks.setdefault(lock, {}).setdefault(event.table, hold)
+            self._locks.setdefault(lock, {}).setdefault(place, hold)
         for txn in event.transactions:
-            self._transactions.setdefault(txn, {}).setdefault(event.table, hold)
+            self._transactions.setdefault(txn, {}).setdefault(place, hold)
 
     def ended(self, poll: int, held: HeldTables, transactions: Transactions) -> list[Ended]:
         """The holds that have ended according to a poll.
@@ -124,17 +133,18 @@ class WaitingHolds:
             transactions: The transactions in its answer, which was requested after the locks.
         """
         found = list(self._ended_locks(poll, held, transactions))
-        for txn, tables in self._transactions.items():
+        for txn, places in self._transactions.items():
             is_open = txn in transactions.open
-            for table, hold in tables.items():
+            for (table, metastore), hold in places.items():
                 if not _is_covered(hold, poll, transactions):
                     continue
+                end = Ended(table, hold.location, None, txn, None, None, metastore)
                 if not is_open:
                     # a Metastore that has not assigned the id yet can't show its end
                     if txn <= transactions.high_water_mark:
-                        found.append(Ended(table, hold.location, None, txn, None, None))
+                        found.append(end)
                 elif self._free_elsewhere and held.is_elsewhere(txn, *_names(table)):
-                    found.append(Ended(table, hold.location, None, txn, None, None, elsewhere=True))
+                    found.append(end._replace(elsewhere=True))
         return found
 
     def _is_ours(self, table: str) -> bool:
@@ -145,13 +155,20 @@ class WaitingHolds:
         self, poll: int, held: HeldTables, transactions: Transactions
     ) -> Iterator[Ended]:
         for lock_id in self._locks.keys() - held.ids:
-            for table, hold in self._locks[lock_id].items():
+            for (table, metastore), hold in self._locks[lock_id].items():
                 txn = hold.transaction_id
                 # the lock of a transaction ends with it, and not before
                 if txn is not None and txn in transactions.open:
                     continue
                 if _is_covered(hold, poll, transactions):
-                    yield Ended(table, hold.location, lock_id, txn, hold.partition, hold.lock_type)
+                    kind = hold.lock_type
+                    place = (hold.partition, kind, metastore)
+                    yield Ended(table, hold.location, lock_id, txn, *place)
+
+
+def _ends(event: LockReleased, place: _Place) -> bool:
+    table, metastore = place
+    return event.table == table and event.metastore in {None, metastore}
 
 
 def _is_covered(hold: _Hold, poll: int, transactions: Transactions) -> bool:

@@ -18,7 +18,6 @@ class MetastoreTls(
     frozen=True,
     extra="forbid",
     hide_input_in_errors=True,
-    use_attribute_docstrings=True,
 ):
     """TLS to the Metastore (its `metastore.use.SSL`). The server's name is always verified."""
 
@@ -35,7 +34,6 @@ class MetastoreKerberos(
     frozen=True,
     extra="forbid",
     hide_input_in_errors=True,
-    use_attribute_docstrings=True,
 ):
     """Kerberos to the Metastore (its `metastore.sasl.enabled`), with the ticket cache's ticket."""
 
@@ -52,7 +50,6 @@ class MetastoreSettings(
     frozen=True,
     extra="forbid",
     hide_input_in_errors=True,
-    use_attribute_docstrings=True,
 ):
     """A Hive Metastore. Thrift over TCP; TLS and Kerberos where they are set."""
 

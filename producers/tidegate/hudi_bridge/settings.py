@@ -6,18 +6,19 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from tidegate.errors import validation
 from tidegate.events.names import Name
 
 
-class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid"):
     """Which Hudi tables are watched, and how."""
 
     tables: tuple[str, ...] = Field(min_length=1)
     """The tables' directories, as absolute paths or addresses; `*` stands for any name of one
     directory: `/warehouse/sales/*`."""
-    catalog: Name = Field(pattern=r"^[^.\s]+$")
+    catalog: Name = Field(pattern=validation.NAME_PART)
     """The first part of the tables' names: `hudi` in `hudi.sales.orders`."""
-    database: Name | None = Field(default=None, pattern=r"^[^.\s]+$")
+    database: Name | None = Field(default=None, pattern=validation.NAME_PART)
     """The second part, for tables whose hoodie.properties name no database; without it, the name
     of the directory that holds the table."""
     interval_ms: int = Field(default=2_000, ge=50)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
-from tidegate.errors import FormatError
-from tidegate.events import CommitCompleted, TableType, table_identity
-from tidegate.events.limits import MAX_METADATA
-from tidegate.hudi import CommitMetadata, Instant
+from tidegate.errors import InvalidEventError
+from tidegate.events import CommitCompleted, table_identity
+from tidegate.hudi import Instant
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
-from tidegate.hudi_reader import HudiTable, load_table
-from tidegate.storage import NotFound, Storage
+from tidegate.hudi_reader import HudiTable, commit_of, completion_of, load_table
+from tidegate.storage import Storage
 
 log = logging.getLogger(__name__)
 SOURCE: Final = "hudi-bridge"
-_MAX_TEXT: Final = 1_000
-_MAX_METADATA_CHARS: Final = 100_000
 _REMEMBERED: Final = 20_000
 """The latest instants of a table to remember; at times up to twice as many."""
 
@@ -122,12 +118,14 @@ class WatchedTable:
     def _due(self, table: HudiTable) -> list[Instant]:
         completed = table.timeline.completed_writes
         writes = [write for write in completed if write.timestamp not in self._unpublishable]
-        writes.sort(key=_completion)
+        writes.sort(key=completion_of)
         start, known = self.published.start, self.published.instants
         if start is None:
             return writes if self._settings.start == "earliest" else writes[-1:]
         due = [
-            write for write in writes if write.timestamp not in known and _completion(write) > start
+            write
+            for write in writes
+            if write.timestamp not in known and completion_of(write) > start
         ]
         return [write for write in due if self._has_waited(write)]
 
@@ -140,69 +138,16 @@ class WatchedTable:
         return now - since >= self._settings.grace_ms / 1000
 
     def _event(self, table: HudiTable, instant: Instant) -> CommitCompleted | None:
+        is_late = self.published.start is not None and (self._is_first or self.published.others)
+        name = self.name or ""
         try:
-            metadata = table.read_commit(instant)
-        except NotFound:  # rolled back or archived meanwhile: the next poll sees it
+            return commit_of(table, instant, name=name, source=SOURCE, reconciled=is_late)
+        except InvalidEventError as error:  # an invalid file must not stop the other commits
+            log.warning("%s: does not fit an event: %s", self.location, error)
+            self._unpublishable.add(instant.timestamp)
             return None
-        except FormatError as error:
-            log.warning("%s: published without its statistics: %s", self.location, error)
-            metadata = None
-        for numbers in (_numbers(metadata), {}):
-            try:
-                return self._commit(table, instant, numbers)
-            except ValueError as error:  # an invalid file must not stop the other commits
-                what = f"{instant.timestamp}.{instant.action}"
-                log.warning("%s: %s does not fit an event: %s", self.location, what, error)
-        self._unpublishable.add(instant.timestamp)
-        return None
-
-    def _commit(
-        self, table: HudiTable, instant: Instant, numbers: dict[str, Any]
-    ) -> CommitCompleted:
-        return CommitCompleted(
-            table=self.name or "",
-            location=self.location,
-            occurred_at=datetime.now(UTC),
-            source=SOURCE,
-            instant=instant.timestamp,
-            completion_time=instant.completion,
-            action=instant.action,
-            table_type=TableType(table.properties.table_type.lower()),
-            reconciled=self.published.start is not None
-            and (self._is_first or self.published.others),
-            **numbers,
-        )
 
     def _name_of(self, table: HudiTable) -> str:
         folder = self.location.rstrip("/").rpartition("/")[0].rpartition("/")[2]
         database = table.properties.database or self._settings.database or folder or "default"
         return table_identity(f"{self._settings.catalog}.{database}.{table.properties.name}")
-
-
-def _numbers(metadata: CommitMetadata | None) -> dict[str, Any]:
-    if metadata is None:
-        return {}
-    return {
-        "operation": (metadata.operation or "unknown").lower()[:_MAX_TEXT],
-        "files_written": len(metadata.writes),
-        "records_written": sum(write.records for write in metadata.writes),
-        "bytes_written": sum(write.size for write in metadata.writes),
-        "extra_metadata": _publishable(metadata.extra.items()),
-    }
-
-
-def _publishable(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The writer's extra metadata, without the table's schema, which may be large."""
-    found, size = dict[str, str](), 0
-    for name, value in pairs:
-        if name == "schema" or not 0 < len(name) <= _MAX_TEXT or len(value) > _MAX_TEXT:
-            continue
-        size += len(name) + len(value)
-        if size > _MAX_METADATA_CHARS or len(found) == MAX_METADATA:
-            break
-        found[name] = value
-    return found
-
-
-def _completion(instant: Instant) -> str:
-    return instant.completion or instant.timestamp

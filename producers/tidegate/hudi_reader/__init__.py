@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.hudi_reader.commits import commit_of, completion_of
 from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions, read_partitions
 from tidegate.hudi_reader.slices import slice_rules, with_merged
 from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
@@ -10,6 +11,8 @@ __all__ = [
     "HudiTable",
     "NoSuchTable",
     "PartitionFiles",
+    "commit_of",
+    "completion_of",
     "list_partitions",
     "load_table",
     "read_partitions",

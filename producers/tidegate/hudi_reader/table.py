@@ -17,7 +17,7 @@ from tidegate.hudi import (
     Timeline,
     instant_of_ms,
 )
-from tidegate.storage import NotFound, Storage, join, normalise
+from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
 
 PROPERTIES: Final = ".hoodie/hoodie.properties"
 _BACKUP: Final = f"{PROPERTIES}.backup"
@@ -63,14 +63,17 @@ class HudiTable:
             NotFound: the file does not exist, or no longer.
             FormatError: the file can't be read; the message names the instant.
         """
-        try:
-            return CommitMetadata.decode(self.read(instant))
-        except FormatError as error:
-            raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
+        return _decoded(instant, self.read(instant))
 
-    def without_timeline(self) -> HudiTable:
-        """The same table without its timeline: smaller to ship to the tasks of a Spark job."""
-        return replace(self, timeline=Timeline(()), files=(), by_name={})
+    def read_commits(
+        self, instants: Sequence[Instant], parallel_map: ParallelMap
+    ) -> list[CommitMetadata]:
+        """Read the metadata of completed writes; only the reads are parallel.
+
+        Raises: as `read_commit`.
+        """
+        contents = parallel_map.map(self.storage.read, [self.path_of(i) for i in instants])
+        return list(map(_decoded, instants, contents))
 
     def writes_after(self, savepoint: Instant) -> tuple[Instant, ...]:
         """The writes that a restore to a savepointed commit rolls back, in its order."""
@@ -118,6 +121,13 @@ def read_properties(storage: Storage, location: str) -> bytes:
         except NotFound:
             continue
     raise NoSuchTable(f"there is no Hudi table at {location}: it has no {PROPERTIES}")
+
+
+def _decoded(instant: Instant, content: bytes) -> CommitMetadata:
+    try:
+        return CommitMetadata.decode(content)
+    except FormatError as error:
+        raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
 
 
 def _named(

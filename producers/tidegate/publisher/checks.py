@@ -7,6 +7,7 @@ later. With this check its publisher gets the error at once.
 from __future__ import annotations
 
 import re
+from datetime import UTC
 from typing import Final
 
 from tidegate.errors import FormatError, InvalidEventError
@@ -23,6 +24,10 @@ def check_publishable(event: Event) -> None:
     Raises:
         InvalidEventError: a service would refuse it; it says why.
     """
+    try:
+        event.occurred_at.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidEventError("occurred_at: in UTC the year is before 1 or after 9999") from error
     if isinstance(event, VacuumFinished):
         try:
             _check_vacuum(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
@@ -19,22 +20,45 @@ POLL_SECONDS: Final = 0.01
 """The longest time that a call's messages wait for the reports of other calls."""
 CHECK_SECONDS: Final = 1.0
 """How often a waiting call checks that the thread is alive."""
+_AWAY: Final = {KafkaError._RESOLVE, KafkaError._TRANSPORT}  # noqa: SLF001 - librdkafka's own codes
+_CAUSE: Final = re.compile(
+    r"(?:\S+/\S+: )?(?:Connect to \S+ failed: )?(?P<cause>.*?)(?: \(after .*\))?", re.DOTALL
+)
+"""`HOST:PORT/bootstrap: Connect to ADDRESS failed: CAUSE (after 0ms in state CONNECT)`."""
 
 
-class _Denial:
-    """The last answer by which the broker denied access.
+class BrokerFaults:
+    """What a client reports of its connections, between its calls.
 
     Apart from `Connection`: a cycle would leave the client's end to the garbage collector.
     """
 
-    def __init__(self) -> None:
-        self.error: KafkaError | None = None
+    def __init__(self, config: Mapping[str, str | int | bool]) -> None:
+        """Take the client's settings: what is reported names its brokers."""
+        self._servers = config.get("bootstrap.servers", "")
+        self.denied: KafkaError | None = None
+        """The last answer by which the broker denied access."""
         self.is_new = False
         """Whether messages wait that will be denied too."""
+        self.away: str | None = None
+        """Why no broker answers, if that is so; the client does not report the end of it."""
 
     def record(self, error: KafkaError) -> None:
+        """Take a report; the client's `error_cb`."""
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-            self.error, self.is_new = error, True
+            self.denied, self.is_new = error, True
+        elif error.code() in _AWAY:
+            self.away = no_answer(self._servers, error)
+
+
+def no_answer(servers: object, error: KafkaError) -> str:
+    """A sentence for a client that reaches no broker: the address, the cause, the setting."""
+    found = _CAUSE.fullmatch(error.str())
+    cause = found["cause"] if found else error.str()
+    return (
+        f"no broker answers at {servers}: {cause}. Correct the address (bootstrap.servers), or"
+        " start the broker"
+    )
 
 
 class Connection:
@@ -50,7 +74,7 @@ class Connection:
         """Take the settings; the client and the thread start when they are needed."""
         self.process = os.getpid()
         self.is_closed = False
-        self.denial = _Denial()
+        self.faults = BrokerFaults(config)
         self._config = config
         self._producer: Producer | None = None
         self._successors: dict[str, Connection] = {}
@@ -68,7 +92,7 @@ class Connection:
             ConfigError: librdkafka rejects a setting.
         """
         try:
-            self._producer = Producer({**self._config, "error_cb": self.denial.record})
+            self._producer = Producer({**self._config, "error_cb": self.faults.record})
         except KafkaException as error:
             raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
         return self._producer
@@ -135,9 +159,9 @@ class Connection:
                 job = self._jobs.get(block=not is_ending and not len(producer))
             except Empty:
                 producer.poll(POLL_SECONDS)
-                if self.denial.is_new:
+                if self.faults.is_new:
                     producer.purge()
-                    self.denial.is_new = len(producer) > 0
+                    self.faults.is_new = len(producer) > 0
                 continue
             if job is None:
                 is_ending = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -18,14 +19,21 @@ from tidegate.errors import (
     DeliveryRefusedError,
     MessageTooLargeError,
 )
+from tidegate.errors.commands import command_line
 from tidegate.errors.deliveries import Delivery, NotStored, Receipt, Unconfirmed
 from tidegate.events.limits import MAX_WIDE_BYTES
 from tidegate.events.message import Message
 from tidegate.events.topics import PARTITIONER
 from tidegate.publisher.client_settings import require_protected_settings
-from tidegate.publisher.connection import CHECK_SECONDS, POLL_SECONDS, Connection
+from tidegate.publisher.connection import (
+    CHECK_SECONDS,
+    POLL_SECONDS,
+    BrokerFaults,
+    Connection,
+)
 from tidegate.publisher.reports import Reports
 
+log = logging.getLogger(__name__)
 DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "enable.idempotence": True,
     "acks": "all",
@@ -43,6 +51,7 @@ _CLOSE_SECONDS: Final = 5.0
 _EXIT_SECONDS: Final = 0.2
 _REPORT_SECONDS: Final = 10.0
 """How long after its time-out the client may take to report a message."""
+_CHECKS_BEFORE_WARNING: Final = 2
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 _REFUSALS: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
@@ -63,6 +72,7 @@ _NOT_STORED: Final = {
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
 }
 """After these answers the broker does not have the message; after others it may have it."""
+_NO_TOPIC: Final = {KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}  # noqa: SLF001
 _PURGED: Final = {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}  # noqa: SLF001
 
 
@@ -116,10 +126,11 @@ class ConfirmedProducer:
                 connection = self._attempt({index: messages[index]}, reports)
         failed = reports.failed()
         if not failed and reports.arrived == len(messages):
+            connection.faults.away = None
             return
         if any(error.fatal() or error.code() == KafkaError._FATAL for error in failed):  # noqa: SLF001
             self._replace(connection)
-        raise self._fault(messages, reports, connection.denial.error)
+        raise self._fault(messages, reports, connection.faults)
 
     def _attempt(self, messages: Mapping[int, Message], reports: Reports) -> Connection:
         """Send messages and wait for their reports; the connection that took them."""
@@ -140,9 +151,12 @@ class ConfirmedProducer:
 
     def _wait(self, connection: Connection, reports: Reports) -> None:
         """Wait for the reports; gives up some time after the last one."""
-        arrived, since = -1, time.monotonic()
+        arrived, since, waited = -1, time.monotonic(), 0
         while not reports.wait(CHECK_SECONDS):
             connection.start()
+            waited += 1
+            if waited == _CHECKS_BEFORE_WARNING and connection.faults.away:
+                log.warning("%s. Trying again for a while", connection.faults.away)
             if reports.arrived > arrived:
                 arrived, since = reports.arrived, time.monotonic()
             elif time.monotonic() - since > self._seconds:
@@ -168,8 +182,9 @@ class ConfirmedProducer:
         return connection
 
     def _fault(
-        self, messages: Sequence[Message], reports: Reports, denied: KafkaError | None
+        self, messages: Sequence[Message], reports: Reports, faults: BrokerFaults
     ) -> DeliveryError:
+        denied = faults.denied
         results: list[Delivery] = []
         kinds: dict[type[DeliveryError], str] = {}
         for index, found in enumerate(reports.outcomes()):
@@ -177,7 +192,7 @@ class ConfirmedProducer:
                 results.append(found)
                 continue
             error = denied if found and denied and found.code() in _PURGED else found
-            reason = "the client did not report it in time" if error is None else error.str()
+            reason = _reason(error, faults, messages[index].topic)
             kinds.setdefault(_error_type(error), reason)
             is_refused = index in reports.not_sent or (error and error.code() in _NOT_STORED)
             results.append(NotStored(reason) if is_refused else Unconfirmed(reason))
@@ -254,6 +269,17 @@ def _keep_forever(inherited: object) -> None:
 
 def _hold(_inherited: object) -> None:
     threading.Event().wait()
+
+
+def _reason(error: KafkaError | None, faults: BrokerFaults, topic: str) -> str:
+    if faults.away and (error is None or error.code() == KafkaError._MSG_TIMED_OUT):  # noqa: SLF001
+        return faults.away
+    if error is None:
+        return "the client did not report it in time"
+    if error.code() in _NO_TOPIC:
+        create = command_line("topics create")
+        return f"topic {topic} does not exist: correct the prefix, or run: {create}"
+    return error.str()
 
 
 def _error_type(reason: KafkaError | None) -> type[DeliveryError]:

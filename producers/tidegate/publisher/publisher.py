@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from tidegate.errors import (
-    ConfigError,
-    DeliveryError,
-    InvalidEventError,
-)
+from pydantic import ValidationError
+
+from tidegate.errors import ConfigError, DeliveryError, InvalidEventError, TidegateError
 from tidegate.errors.deliveries import Receipt
+from tidegate.errors.validation import validation_message
 from tidegate.events import (
     CleaningHoldRemovalRequested,
     CleaningHoldRequested,
@@ -35,6 +36,7 @@ from tidegate.events import (
     TableType,
     VacuumFinished,
     VacuumKind,
+    table_identity,
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
@@ -48,15 +50,17 @@ from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
 
+log = logging.getLogger(__name__)
+
 
 class Publisher:
     """Publishes events; every call returns where the broker stored them, or raises.
 
     All calls raise `DeliveryError` if the broker does not confirm. Before anything is sent they
-    raise pydantic's `ValidationError` for an invalid value, and `InvalidEventError` for a vacuum
-    whose fields are not in Hive's form or contradict each other; both are `ValueError`s. Safe to
-    share between threads. An exception that a signal handler raises (Ctrl-C, a time limit) may
-    leave any call: what that call sent may be stored, and the publisher works on.
+    raise `InvalidEventError` (a `ValueError`) for an invalid value, and for a vacuum whose fields
+    are not in Hive's form or contradict each other. Safe to share between threads. An exception
+    that a signal handler raises (Ctrl-C, a time limit) may leave any call: what that call sent may
+    be stored, and the publisher works on.
     """
 
     def __init__(  # noqa: PLR0913 - settings, all by name
@@ -118,7 +122,7 @@ class Publisher:
         try:
             receipts = self._producer.send([self._message(event) for event in events])
         except DeliveryError as error:
-            raise error_of_batch(error, events) from error
+            raise error_of_batch(error, events) from None
         return [
             receipt._replace(event_id=event.event_id)
             for receipt, event in zip(receipts, events, strict=True)
@@ -142,6 +146,65 @@ class Publisher:
         """Publish that an instant was completed on a Hudi table."""
         fields = _given(locals()) | {"extra_metadata": dict(extra_metadata or {})}
         return self._publish_one(CommitCompleted, fields)
+
+    def commit_latest(self, *, table: str, location: str) -> Receipt:
+        """Publish the commit that completed last on a Hudi table, as its timeline has it.
+
+        Where several jobs write the table, that may be another job's: use `hudi_commits`.
+
+        Args:
+            table: The table as catalog.database.table.
+            location: Absolute path or URI of its root directory. A remote one needs fsspec and the
+                package of the file system (s3fs, gcsfs).
+
+        Raises:
+            NoSuchTable: there is no Hudi table.
+            InvalidEventError: no write has completed.
+            FormatError: a file of the timeline is malformed.
+        """
+        from tidegate.publisher.timelines import latest_commit  # noqa: PLC0415 - most need it not
+
+        return self.publish(latest_commit(table, location, self._source))[0]
+
+    @contextmanager
+    def hudi_commits(self, *, table: str, location: str) -> Generator[list[CommitCompleted]]:
+        """Publish the commits that complete on a Hudi table inside a `with` block, at its end.
+
+            with publisher.hudi_commits(table="lake.sales.orders", location=location) as commits:
+                orders.write.format("hudi").options(**options).mode("append").save(location)
+            print(commits[0].instant)
+
+        The list has them after the block, in the order of their completion. A commit that another
+        job completed meanwhile is among them: publishing a commit twice is safe. Where the block
+        raises, the commits that did complete are published nevertheless.
+
+        Args:
+            table: The table as catalog.database.table; the block may create it.
+            location: As in `commit_latest`.
+
+        Raises:
+            NoSuchTable: there is no Hudi table at the end of the block.
+            FormatError: the table's name is invalid, or a file of the timeline is malformed.
+        """
+        from tidegate.publisher.timelines import (  # noqa: PLC0415 - most need it not
+            completed_since,
+            completed_writes,
+        )
+
+        name, known = table_identity(table), completed_writes(location)
+        commits: list[CommitCompleted] = []
+        try:
+            yield commits
+        except BaseException:
+            try:
+                self.publish(*completed_since(known, name, location, self._source))
+            except TidegateError as error:  # the block's own error is the one to raise
+                log.warning("the commits of %s are not published: %s", name, error)
+            raise
+        commits += completed_since(known, name, location, self._source)
+        if not commits:
+            log.warning("no write of %s completed inside the block at %s", name, location)
+        self.publish(*commits)
 
     def commit_condemned(self, *, table: str, location: str, instant: str, reason: str) -> Receipt:
         """Publish that a commit of this application is bad.
@@ -364,7 +427,12 @@ class Publisher:
 
     def _publish_one(self, kind: type[Event], fields: dict[str, Any]) -> Receipt:
         complete = {**fields, "occurred_at": datetime.now(UTC), "source": self._source}
-        return self.publish(kind.model_validate(complete))[0]
+        try:
+            event = kind.model_validate(complete)
+        except ValidationError as error:
+            problem = f"invalid {kind.__name__}: {validation_message(error)}"
+            raise InvalidEventError(problem) from None
+        return self.publish(event)[0]
 
     def _message(self, event: Event) -> Message:
         kind = type(event)

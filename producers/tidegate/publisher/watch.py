@@ -20,15 +20,16 @@ from confluent_kafka import Message as Received
 
 from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.errors.deliveries import Receipt
-from tidegate.events import Event, table_identity
+from tidegate.events import Event, Outcome, table_identity
 from tidegate.events.framing import Headers
 from tidegate.events.keys import partition_of
 from tidegate.events.outcomes import DirectoriesOutcome
 from tidegate.events.parts import PartsJoiner
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
-from tidegate.events.verdict import Verdict, answered_by, causes_of_answers, verdict_of
+from tidegate.events.verdict import Verdict, answered_by, causes_of_answers
 from tidegate.events.wire import Wire
 from tidegate.publisher.arrived import arrived
+from tidegate.publisher.connection import BrokerFaults
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
@@ -91,9 +92,10 @@ class OutcomeWatch:
         self._table, self._wire = table_identity(table), wire
         self._topics = tuple(topic.name(prefix) for topic in (OUTCOME_TOPIC, DEAD_LETTERS))
         # never joined, but described: who may read a topic may use the group of its name
-        group = {"group.id": self._topics[0]}
+        self._faults = BrokerFaults(config)
+        own = {"group.id": self._topics[0], "error_cb": self._faults.record}
         try:
-            self._consumer = Consumer({**config, **_SETTINGS, **group})
+            self._consumer = Consumer({**config, **_SETTINGS, **own})
         except KafkaException as error:
             raise ConfigError(f"Kafka consumer: {error.args[0].str()}") from error
         try:
@@ -161,8 +163,10 @@ class OutcomeWatch:
             try:
                 return self._end_now(topic, from_start)
             except KafkaException as error:
+                self._consumer.poll(0)  # serves the callback of the faults
                 if time.monotonic() > deadline or error.args[0].code() in _REFUSALS:
-                    raise TransientError(f"the end of {topic}: {error.args[0].str()}") from error
+                    reason = self._faults.away or f"the end of {topic}: {error.args[0].str()}"
+                    raise TransientError(reason) from error
                 time.sleep(_POLL_SECONDS)
 
     def _end_now(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private
@@ -189,9 +193,10 @@ class OutcomeWatch:
             outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))
         except FormatError:
             return None  # an answer can always be decoded
-        if outcome.table != self._table or causes.isdisjoint(answered_by(outcome)):
-            return None
-        return Answered(verdict_of(outcome), outcome)
+        if isinstance(outcome, Outcome) and outcome.table == self._table:
+            answers = not causes.isdisjoint(answered_by(outcome))
+            return Answered(outcome.verdict, outcome) if answers else None
+        return None
 
 
 def _whole(answered: Answered | None, parts: PartsJoiner) -> Answered | None:

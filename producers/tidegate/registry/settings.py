@@ -15,7 +15,6 @@ class RegistrySettings(
     frozen=True,
     extra="forbid",
     hide_input_in_errors=True,
-    use_attribute_docstrings=True,
 ):
     """A schema registry; with one, events are written in the Confluent wire format."""
 

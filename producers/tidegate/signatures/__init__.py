@@ -1,4 +1,4 @@
-"""Signatures of commands: keys in files, making a signature, verifying one."""
+"""Signatures of events: keys in files, making a signature, verifying one."""
 
 from __future__ import annotations
 

@@ -59,9 +59,12 @@ class SigningKey:
         """Read a private key's file.
 
         Raises:
-            ConfigError: it can't be read, others may read it, or it is not a private Ed25519 key.
+            ConfigError: it can't be read or is a pipe, others may read it, or it is not a private
+                Ed25519 key.
         """
         try:
+            if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe waits for its writer
+                raise ConfigError(f"the private key {file} is not a file")
             with file.open("rb") as opened:
                 _refuse_exposed(file, os.fstat(opened.fileno()), "the private key")
                 content = opened.read(_MAX_BYTES)

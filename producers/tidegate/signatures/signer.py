@@ -1,4 +1,4 @@
-"""Signs the commands that a process publishes."""
+"""Signs what a process publishes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tidegate.events.base import Command, Event
+from tidegate.events.base import Event
 from tidegate.events.message import Message
-from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.events.signature import SIGNATURE_HEADER, SIGNED
 from tidegate.signatures.keys import SigningKey
 from tidegate.signatures.tokens import token
 
@@ -23,7 +23,7 @@ def _now() -> datetime:
 
 
 class Signer:
-    """Adds a signature to every message that carries a command. Safe to share between threads."""
+    """Adds a signature to the messages of `SIGNED` events. Safe to share between threads."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Signer:
         self._key, self._valid, self._clock = key, valid, clock
 
     def sign(self, event: Event, message: Message) -> Message:
-        """The message with a signature if its event is a command, else as it is."""
-        if not isinstance(event, Command):
+        """The message, signed if the kind of its event is one of `SIGNED`."""
+        if not isinstance(event, SIGNED):
             return message
         now = self._clock()
         signature = token(event, message.topic, self._key, now, now + self._valid)

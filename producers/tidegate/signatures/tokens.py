@@ -1,4 +1,4 @@
-"""Make and verify the token that is a command's signature."""
+"""Make and verify the token that is an event's signature."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from tidegate.events.base import Command
+from tidegate.events.base import Event
 from tidegate.events.framing import Headers
 from tidegate.events.signature import (
     MAX_TOKEN_BYTES,
@@ -22,7 +22,7 @@ _LATEST: Final = 253_402_300_799  # the year 9999: a datetime cannot be later
 
 
 class BadSignatureError(Exception):
-    """A signature that proves nothing, and why. The catcher refuses the command."""
+    """A signature that proves nothing, and why. The catcher refuses the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Signature:
     expires: datetime
 
 
-def token(command: Command, topic: str, key: SigningKey, now: datetime, expires: datetime) -> bytes:
-    """Sign a command for a topic."""
+def token(command: Event, topic: str, key: SigningKey, now: datetime, expires: datetime) -> bytes:
+    """Sign an event for a topic."""
     from joserfc import jwt  # noqa: PLC0415 - only signing needs it
 
     header = {"alg": _ALGORITHM, "typ": TOKEN_TYPE, "kid": key.key_id}
@@ -60,13 +60,13 @@ def signature_header(headers: Headers) -> bytes | None:
 
 
 def verified(
-    signature: bytes, command: Command, topic: str, keys: Mapping[str, PublicKey]
+    signature: bytes, command: Event, topic: str, keys: Mapping[str, PublicKey]
 ) -> Signature:
-    """Verify that one of these keys signed this command for this topic. Time is not looked at.
+    """Verify that one of these keys signed this event for this topic. Time is not looked at.
 
     Args:
         signature: The content of the header.
-        command: The command as it was decoded.
+        command: The event as it was decoded.
         topic: Where it was read.
         keys: The trusted keys by their ids.
 
@@ -89,7 +89,7 @@ def verified(
         raise BadSignatureError("it is a token made for something else")
     for name, value in signed_claims(command, topic).items():
         if found.claims.get(name) != value:
-            raise BadSignatureError(f"it is of another command: its {name} differs")
+            raise BadSignatureError(f"it is of another event: its {name} differs")
     return Signature(key.key_id, _expiry(found.claims.get("exp")))
 
 

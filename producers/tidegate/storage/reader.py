@@ -7,8 +7,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-import fsspec
-
 from tidegate.errors import ConfinementError, FormatError, TidegateError
 from tidegate.storage.batches import map_batches
 from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
@@ -217,6 +215,8 @@ class Storage:
         """
         location = normalise(location)
         protocol = location.split("://", 1)[0] if "://" in location else "file"
+        import fsspec  # noqa: PLC0415 - a writer's install does not have it, nor needs it here
+
         options = {"use_listings_cache": False} | self.options.get(protocol, {})
         fs = fsspec.filesystem(protocol, **options)
         return fs, fs._strip_protocol(location)  # noqa: SLF001 - fsspec has no public equivalent

@@ -1,24 +1,55 @@
-"""pydantic's validation errors as one line of text."""
+"""Errors of pydantic as one line, without its addresses and regular expressions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
+INSTANT: Final = r"^[0-9]{14}([0-9]{3})?$"
+DIRECTORY: Final = r"^[^/\\\x00-\x1f\x7f]{1,255}$"
+CONTENT_HASH: Final = r"^[0-9a-f]{64}$"
+ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$"
+ID_OR_NONE: Final = rf"{ID}|^$"
+POLICY: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+TIER: Final = r"^[a-z][a-z-]{0,29}$"
+NAME_PART: Final = r"^[^.\s]+$"
+HEADER: Final = r"^[a-zA-Z0-9._-]{1,100}$"
+PRINCIPAL: Final = r"^[A-Za-z]+:[^\x00-\x1f\x7f]+$"
+_WORD: Final = "up to 100 of a-z, A-Z, 0-9 and . _ -"
+FORMS: Final[Mapping[str, str]] = {
+    INSTANT: "write an instant as the timeline does, e.g. 20261124050632494",
+    DIRECTORY: "write the name of one directory, without a path",
+    CONTENT_HASH: "write 64 hexadecimal digits",
+    ID: f"write {_WORD} and :, no sign first",
+    ID_OR_NONE: f"write {_WORD} and :, no sign first",
+    POLICY: f"write {_WORD}, no sign first",
+    TIER: "write up to 30 of a-z and -, no sign first",
+    NAME_PART: "write one part of a table's name, without a dot or a space",
+    HEADER: f"write {_WORD}",
+    PRINCIPAL: "write a principal as Kafka does, e.g. User:orders-ingest",
+}
+"""What to write, for every pattern of a field that people fill in."""
 _SHOWN: Final = 20
 
 
 def validation_message(error: ValidationError) -> str:
     """`field: problem; field: problem`, without values: they may be secret or very long."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
+    found = error.errors(include_url=False, include_input=False)
     shown = "; ".join(
-        ": ".join((*_place(problem["loc"]), problem["msg"].removeprefix("Value error, ")))
-        for problem in found[:_SHOWN]
+        ": ".join((*_place(problem["loc"]), problem_of(problem))) for problem in found[:_SHOWN]
     )
     left = len(found) - _SHOWN
     return shown if left <= 0 else f"{shown}; and {left} more"
+
+
+def problem_of(found: ErrorDetails) -> str:
+    """One problem, without the name of its field."""
+    pattern = found.get("ctx", {}).get("pattern")
+    return FORMS.get(str(pattern)) or found["msg"].removeprefix("Value error, ")
 
 
 def _place(location: tuple[int | str, ...]) -> tuple[str, ...]:

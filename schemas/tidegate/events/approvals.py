@@ -6,12 +6,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import AwareDatetime, Field
 
+from tidegate.errors import validation
 from tidegate.events.base import Request
 from tidegate.events.limits import Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, RestorePlan
+from tidegate.events.verdict import Verdict
 
-RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
+RequestId = Annotated[str, Field(pattern=validation.ID)]
 """The id of a request, as `EventId`; never empty."""
 
 
@@ -53,11 +55,15 @@ class RestoreAwaitingApproval(RestorePlan, frozen=True):
     the request.
     """
 
+    means: ClassVar[Verdict] = Verdict.AWAITING
+
     expires_at: AwareDatetime | None = None
 
 
 class RestoreApprovalRejected(Answer, frozen=True):
     """An approval was refused. `reason` is a code of `Reason`. The request waits as before."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     request: Text
     reason: Text

@@ -28,6 +28,7 @@ Json = dict[str, Any]
 AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 BINDING: Final = "0.5.0"
 DEAD_LETTER: Final = "DeadLetter"
+_ENCRYPTED: Final = "ssl://"
 _KEY: Final = {
     "type": "string",
     "description": "The table as catalog.database.table in lower case, in UTF-8.",
@@ -43,6 +44,7 @@ def asyncapi(
     prefix: str = DEFAULT_PREFIX,
     partitions: int = DEFAULT_PARTITIONS,
     replicas: int = 1,
+    brokers: str = "",
 ) -> Json:
     """Generate the document as JSON-compatible values.
 
@@ -51,6 +53,8 @@ def asyncapi(
         prefix: The prefix of the topics' names.
         partitions: The number of partitions of each topic.
         replicas: The replication factor.
+        brokers: The brokers as host:port, separated by commas; `ssl://` before them if
+            connections are encrypted.
     """
     events = sorted({kind for topic in TOPICS for kind in topic.events}, key=lambda e: e.__name__)
     return {
@@ -61,6 +65,7 @@ def asyncapi(
             "description": f"Keeper of lakehouse tables, driven by events. {_WIRE}",
             "license": {"name": "Apache-2.0"},
         },
+        "servers": dict(_servers(brokers)),
         "defaultContentType": "application/avro",
         "channels": {
             topic.suffix: _channel(topic, prefix, partitions, replicas) for topic in TOPICS
@@ -72,6 +77,13 @@ def asyncapi(
             "x-reasons": {reason.value: f"{reason.meaning} {reason.remedy}" for reason in Reason},
         },
     }
+
+
+def _servers(brokers: str) -> Iterator[tuple[str, Json]]:
+    protocol = "kafka-secure" if brokers.startswith(_ENCRYPTED) else "kafka"
+    hosts = map(str.strip, brokers.removeprefix(_ENCRYPTED).split(","))
+    for number, host in enumerate(filter(None, hosts), 1):
+        yield f"broker-{number}", {"host": host, "protocol": protocol}
 
 
 def _channel(topic: Topic, prefix: str, partitions: int, replicas: int) -> Json:

@@ -9,11 +9,13 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
+from tidegate.errors import validation
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.limits import Location, Path, Text
 from tidegate.events.names import Name
+from tidegate.events.verdict import Verdict
 
-EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")]
+EventId = Annotated[str, Field(pattern=validation.ID_OR_NONE)]
 """A word of up to 100 characters; empty until it is derived."""
 TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
 
@@ -151,3 +153,11 @@ class Caused(Event, frozen=True):
 
 class Outcome(Caused, frozen=True):
     """What a service did, or why it refused."""
+
+    means: ClassVar[Verdict] = Verdict.UNDER_WAY
+    """The verdict on the request, of most kinds: those that end it set another one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the request; never UNANSWERED."""
+        return self.means

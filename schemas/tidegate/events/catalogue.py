@@ -1,125 +1,39 @@
-"""Every event by name; an event that is not listed here can't be published or read."""
+"""Every event by name. An event is a model in `tidegate.events.__all__` that has an Avro schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
-from tidegate.events.aborted import AbortedCleaningReleased, WritesAborted
-from tidegate.events.alarms import (
-    UnknownTableReleased,
-    UnknownTableResolved,
-    VacuumOverdue,
-    VacuumOverdueResolved,
-)
-from tidegate.events.approvals import (
-    RestoreApprovalRejected,
-    RestoreApproved,
-    RestoreAwaitingApproval,
-)
-from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
-from tidegate.events.base import Event
-from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
-from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
-from tidegate.events.holds import (
-    CleaningDeferred,
-    CleaningHeld,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRemoved,
-    CleaningHoldRequested,
-)
-from tidegate.events.outcomes import (
-    CleaningProgressed,
-    CleaningRefused,
-    CleaningStarted,
-    CommitFlagged,
-    DirectoriesCleaned,
-    RestoreCompleted,
-    RestoreFailed,
-    RestorePlanned,
-    RestoreProgressed,
-    RestoreRejected,
-    RestoreStarted,
-    SavepointCreated,
-    SavepointRejected,
-    VacuumFlagged,
-)
-from tidegate.events.quarantine import (
-    CleaningUndone,
-    CleaningUndoPlanned,
-    CleaningUndoRefused,
-    CleaningUndoRequested,
-    QuarantineRemovalRequested,
-    QuarantineRemoved,
-)
-from tidegate.events.savepoint_removal import (
-    SavepointRemovalRejected,
-    SavepointRemovalRequested,
-    SavepointRemoved,
-)
-from tidegate.events.tasks import TaskEnded, TaskIssued
+from tidegate import events
+from tidegate.events.aborted import AbortedCleaningReleased
+from tidegate.events.base import Command, Event, Outcome
+from tidegate.events.commands import CleaningReleased
+from tidegate.events.holds import CleaningHoldRemovalRequested, CleaningHoldRequested
+from tidegate.events.quarantine import CleaningUndoRequested, QuarantineRemovalRequested
+from tidegate.events.tasks import TaskIssued
 
-COMMANDS: Final[tuple[type[Event], ...]] = (
-    SavepointRequested,
-    SavepointRemovalRequested,
-    RestoreRequested,
-    RestoreApproved,
-)
-REQUESTS: Final[tuple[type[Event], ...]] = (
-    CleaningUndoRequested,
-    CleaningHoldRequested,
-    CleaningHoldRemovalRequested,
-)
-OUTCOMES: Final[tuple[type[Event], ...]] = (
-    SavepointCreated,
-    SavepointRejected,
-    SavepointRemoved,
-    SavepointRemovalRejected,
-    RestorePlanned,
-    RestoreAwaitingApproval,
-    RestoreApprovalRejected,
-    RestoreStarted,
-    RestoreProgressed,
-    RestoreCompleted,
-    RestoreRejected,
-    RestoreFailed,
-    CleaningStarted,
-    CleaningProgressed,
-    DirectoriesCleaned,
-    CleaningRefused,
-    CleaningDeferred,
-    CleaningHeld,
-    CleaningHoldRemoved,
-    CleaningUndoPlanned,
-    CleaningUndone,
-    CleaningUndoRefused,
-    QuarantineRemoved,
-    CommitFlagged,
-    VacuumFlagged,
-    VacuumOverdue,
-    VacuumOverdueResolved,
-    UnknownTableReleased,
-    UnknownTableResolved,
-    DeadLetterRedriven,
-    DeadLetterDiscarded,
-    TaskEnded,
-)
-CARRIED: Final[tuple[type[Event], ...]] = (
-    CleaningReleased,
-    AbortedCleaningReleased,
-    QuarantineRemovalRequested,
-)
-"""Commands of the coordinator that only tasks carry."""
-TASKS: Final[tuple[type[Event], ...]] = (TaskIssued, *CARRIED)
-FACTS: Final[tuple[type[Event], ...]] = (
-    CommitCompleted,
-    CommitCondemned,
-    VacuumFinished,
-    WritesAborted,
-    LockReleased,
-)
+
+def _events() -> Iterator[type[Event]]:
+    schemas = {file.name.removesuffix(".avsc") for file in files(events).joinpath("avro").iterdir()}
+    for name in events.__all__:
+        kind = getattr(events, name)
+        if name in schemas and issubclass(kind, Event):
+            yield kind
+
 
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
-    {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *REQUESTS, *TASKS, *OUTCOMES)}
+    {kind.__name__: kind for kind in _events()}
 )
+CARRIED: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
+"""Commands of the coordinator that only tasks carry."""
+TASKS: Final = (TaskIssued, *CARRIED)
+REQUESTS: Final = (CleaningUndoRequested, CleaningHoldRequested, CleaningHoldRemovalRequested)
+COMMANDS: Final = tuple(
+    kind
+    for kind in EVENT_TYPES.values()
+    if issubclass(kind, Command) and kind not in (*TASKS, *REQUESTS)
+)
+OUTCOMES: Final = tuple(kind for kind in EVENT_TYPES.values() if issubclass(kind, Outcome))

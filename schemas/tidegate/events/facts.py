@@ -134,6 +134,7 @@ class VacuumFinished(Fact, frozen=True):
         "min_write_id",
         "max_write_id",
         "valid_write_ids",
+        "metastore",
         "unordered",
     )
 
@@ -169,9 +170,18 @@ class VacuumFinished(Fact, frozen=True):
 
 
 class LockReleased(Fact, frozen=True):
-    """A lock or transaction ended. Published once per table with a vacuum that waits for it."""
+    """A lock or transaction ended. Published once per table with a vacuum that waits for it.
 
-    identified_by: ClassVar[tuple[str, ...]] = ("table", "lock_id", "transaction_alone")
+    `metastore` is that of the vacuum: it ends no hold of another one, or of another state of it.
+    None ends those of all.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = (
+        "table",
+        "lock_id",
+        "transaction_alone",
+        "metastore",
+    )
 
     lock_id: Id | None = None
     transaction_id: Id | None = None
@@ -179,6 +189,7 @@ class LockReleased(Fact, frozen=True):
     lock_type: LockType | None = None
     reason: ReleaseReason = ReleaseReason.UNLOCKED
     reconciled: bool = False
+    metastore: Text | None = None
 
     @property
     def transaction_alone(self) -> int | None:

@@ -23,6 +23,7 @@ from tidegate.events.limits import (
 )
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
+from tidegate.events.verdict import Verdict
 
 ANYWHERE: Final = "unknown"
 """The location of a hold: it is on a table's name, wherever that is."""
@@ -62,9 +63,13 @@ class CleaningHoldRemovalRequested(HoldRequest, frozen=True):
 class CleaningHeld(Answer, frozen=True):
     """The table is held: no cleaning of it is released."""
 
+    means: ClassVar[Verdict] = Verdict.DONE
+
 
 class CleaningHoldRemoved(Answer, frozen=True):
     """The table is not held any more; `released` vacuums are cleaned now."""
+
+    means: ClassVar[Verdict] = Verdict.DONE
 
     released: Count
 

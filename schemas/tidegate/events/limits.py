@@ -12,6 +12,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
+from tidegate.errors import validation
+
 MAX_VALUE_BYTES: Final = 2 * 2**20
 """The largest value that is decoded. Brokers accept batches of 1 MiB, but compressed."""
 MAX_WIDE_BYTES: Final = 8 * 2**20
@@ -37,13 +39,13 @@ Path = Annotated[str, Field(min_length=1, max_length=4_000)]
 """At most as long as Hive's metastore stores a location."""
 Location = Annotated[Path, AfterValidator(_absolute)]
 """An absolute path or URI."""
-HudiInstant = Annotated[str, Field(pattern=r"^[0-9]{14}([0-9]{3})?$")]
+HudiInstant = Annotated[str, Field(pattern=validation.INSTANT)]
 """A requested or completion time as in the names of a Hudi timeline."""
-DirectoryName = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f]{1,255}$")]
+DirectoryName = Annotated[str, Field(pattern=validation.DIRECTORY)]
 """The name of one directory, without a path."""
 Snapshot = Annotated[str, Field(min_length=1, max_length=250_000)]
 """A ValidWriteIdList."""
-ContentHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ContentHash = Annotated[str, Field(pattern=validation.CONTENT_HASH)]
 """A hash of the contents of directories, see `tidegate.hive.content_hash`."""
 MetadataKey = Annotated[str, Field(max_length=1_000)]
 MetadataValue = Annotated[str, Field(max_length=100_000)]

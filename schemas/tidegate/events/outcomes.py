@@ -12,6 +12,7 @@ from tidegate.events.identity import derived_id
 from tidegate.events.limits import Count, LongText, Message, Text
 from tidegate.events.names import Name
 from tidegate.events.savepoint_marks import KeptSavepoint, LifetimeSeconds
+from tidegate.events.verdict import Verdict
 
 
 class InstantRef(Value, frozen=True):
@@ -48,6 +49,8 @@ class SavepointCreated(Answer, frozen=True):
     savepoint of the table from which it was derived; else `listed_because` says why not.
     """
 
+    means: ClassVar[Verdict] = Verdict.DONE
+
     instant: Text
     partitions: Count
     files: Count
@@ -68,6 +71,8 @@ class SavepointCreated(Answer, frozen=True):
 
 class SavepointRejected(Answer, frozen=True):
     """No savepoint was written. `reason` is a code of `Reason`."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     instant: Text | None = None
     reason: Text
@@ -96,6 +101,11 @@ class RestorePlanned(RestorePlan, frozen=True):
     """
 
     message: Text | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Done: the plan was asked for. A `message` says why it came instead of a restore."""
+        return Verdict.DONE if self.message is None else Verdict.REFUSED
 
 
 class OfApproval(Answer, frozen=True):
@@ -136,6 +146,8 @@ class RestoreCompleted(OfApproval, frozen=True):
     without one, or if it is not known any more.
     """
 
+    means: ClassVar[Verdict] = Verdict.DONE
+
     savepoint: Text
     restore_instant: Text
     instants: tuple[InstantRef, ...]
@@ -148,6 +160,8 @@ class RestoreCompleted(OfApproval, frozen=True):
 class RestoreRejected(OfApproval, frozen=True):
     """The restore was refused and nothing was changed. `reason` is a code of `Reason`."""
 
+    means: ClassVar[Verdict] = Verdict.REFUSED
+
     savepoint: Text
     reason: Text
     message: Message
@@ -155,6 +169,8 @@ class RestoreRejected(OfApproval, frozen=True):
 
 class RestoreFailed(OfApproval, frozen=True):
     """The restore started and could not finish; the same request, or approval, resumes it."""
+
+    means: ClassVar[Verdict] = Verdict.FAILED
 
     savepoint: Text
     restore_instant: Text
@@ -218,6 +234,8 @@ class DirectoriesCleaned(DirectoriesOutcome, frozen=True):
     the mode `quarantine` the directories were moved aside, to be removed after `keep_ms`.
     """
 
+    means: ClassVar[Verdict] = Verdict.DONE
+
     duration_ms: Count
     superseded_by: tuple[Text, ...] = ()
     mode: Text = "delete"
@@ -229,6 +247,8 @@ class CleaningRefused(Answer, frozen=True):
 
     An earlier attempt may have removed directories, if the table changed during it.
     """
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     partition: Text | None = None
     reason: Text
@@ -272,4 +292,5 @@ class VacuumFlagged(Outcome, frozen=True):
     flag: Text
     locks: tuple[int, ...] = ()
     transactions: tuple[int, ...] = ()
+    metastore: Text | None = None
     message: Message

@@ -13,6 +13,7 @@ from tidegate.events.base import Caused, Command, Request
 from tidegate.events.limits import Count, Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, DirectoriesOutcome
+from tidegate.events.verdict import Verdict
 
 
 class CleaningMode(StrEnum):
@@ -65,11 +66,15 @@ class QuarantineRemovalRequested(Caused, Command, frozen=True):
 class CleaningUndoPlanned(DirectoriesOutcome, frozen=True):
     """What an undo would put back; nothing was changed."""
 
+    means: ClassVar[Verdict] = Verdict.DONE
+
     cleaning: Text
 
 
 class CleaningUndone(DirectoriesOutcome, frozen=True):
     """Every directory that the cleaning moved into quarantine is back in its place."""
+
+    means: ClassVar[Verdict] = Verdict.DONE
 
     cleaning: Text
     duration_ms: Count
@@ -77,6 +82,8 @@ class CleaningUndone(DirectoriesOutcome, frozen=True):
 
 class CleaningUndoRefused(Answer, frozen=True):
     """The undo was refused; this attempt put nothing back. `reason` is a code of `Reason`."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     cleaning: Text
     partition: Text | None = None
@@ -86,6 +93,8 @@ class CleaningUndoRefused(Answer, frozen=True):
 
 class QuarantineRemoved(DirectoriesOutcome, frozen=True):
     """Nothing of the cleaning is in quarantine any more. This run removed `directories`."""
+
+    means: ClassVar[Verdict] = Verdict.DONE
 
     cleaning: Text
     duration_ms: Count

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AwareDatetime, Field
 
+from tidegate.errors import validation
 from tidegate.events.base import Value
 from tidegate.events.limits import Count, Text
 from tidegate.events.names import Name
@@ -20,11 +21,11 @@ PREFIX: Final = "[tidegate "
 """What a mark begins with; the comment of a request must not."""
 _MARK: Final = re.compile(r"\[tidegate ([a-z]+=\S+(?: [a-z]+=\S+)*)\](?: |$)")
 
-PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+PolicyName = Annotated[str, Field(pattern=validation.POLICY)]
 """Letters, digits and . _ -, because it stands in a mark."""
 LifetimeSeconds = Annotated[int, Field(ge=0, le=100 * 366 * 86_400)]
 """At most a hundred years: a time that is added to another one."""
-TierName = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,29}$")]
+TierName = Annotated[str, Field(pattern=validation.TIER)]
 """A tier of a policy, such as daily."""
 
 

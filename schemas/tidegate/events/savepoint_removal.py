@@ -11,6 +11,7 @@ from tidegate.events.limits import Count, HudiInstant, Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
 from tidegate.events.savepoint_marks import PolicyName, TierName
+from tidegate.events.verdict import Verdict
 
 
 class SavepointRemovalRequested(Request, frozen=True):
@@ -56,6 +57,8 @@ class SavepointRemoved(Answer, frozen=True):
     gone, or had never been completed. `savepoints_left` are the table's others.
     """
 
+    means: ClassVar[Verdict] = Verdict.DONE
+
     instant: Text
     policy: Text | None = None
     tiers: tuple[Text, ...] = ()
@@ -69,6 +72,8 @@ class SavepointRemoved(Answer, frozen=True):
 
 class SavepointRemovalRejected(Answer, frozen=True):
     """The savepoint was not removed. `reason` is a code of `Reason`."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
 
     instant: Text
     reason: Text

@@ -1,31 +1,14 @@
-"""The meaning of an outcome for the requester: done, refused, failed, or still under way."""
+"""The meaning of an outcome for the requester, and which outcomes answer which event."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING
 
-from tidegate.events.approvals import RestoreApprovalRejected, RestoreAwaitingApproval
-from tidegate.events.base import Event, Outcome
-from tidegate.events.holds import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.identity import derived_id
-from tidegate.events.outcomes import (
-    CleaningRefused,
-    DirectoriesCleaned,
-    RestoreCompleted,
-    RestoreFailed,
-    RestorePlanned,
-    RestoreRejected,
-    SavepointCreated,
-    SavepointRejected,
-)
-from tidegate.events.quarantine import (
-    CleaningUndone,
-    CleaningUndoPlanned,
-    CleaningUndoRefused,
-    QuarantineRemoved,
-)
-from tidegate.events.savepoint_removal import SavepointRemovalRejected, SavepointRemoved
+
+if TYPE_CHECKING:
+    from tidegate.events.base import Event
 
 
 class Verdict(StrEnum):
@@ -43,40 +26,6 @@ class Verdict(StrEnum):
     """There will be another outcome."""
     UNANSWERED = "unanswered"
     """No final outcome came in time; it may still come."""
-
-
-_FINAL: Final[dict[type[Outcome], Verdict]] = {
-    SavepointCreated: Verdict.DONE,
-    SavepointRejected: Verdict.REFUSED,
-    SavepointRemoved: Verdict.DONE,
-    SavepointRemovalRejected: Verdict.REFUSED,
-    RestoreCompleted: Verdict.DONE,
-    RestoreRejected: Verdict.REFUSED,
-    RestoreFailed: Verdict.FAILED,
-    RestoreAwaitingApproval: Verdict.AWAITING,
-    RestoreApprovalRejected: Verdict.REFUSED,
-    DirectoriesCleaned: Verdict.DONE,
-    CleaningRefused: Verdict.REFUSED,
-    CleaningUndoPlanned: Verdict.DONE,
-    CleaningUndone: Verdict.DONE,
-    CleaningUndoRefused: Verdict.REFUSED,
-    QuarantineRemoved: Verdict.DONE,
-    CleaningHeld: Verdict.DONE,
-    CleaningHoldRemoved: Verdict.DONE,
-}
-
-
-def verdict_of(outcome: Event) -> Verdict:
-    """What an outcome means; never UNANSWERED.
-
-    A plan is what was asked for, unless it says that it came instead of the restore.
-    """
-    if isinstance(outcome, RestorePlanned):
-        return Verdict.DONE if outcome.message is None else Verdict.REFUSED
-    for kind, verdict in _FINAL.items():
-        if isinstance(outcome, kind):
-            return verdict
-    return Verdict.UNDER_WAY
 
 
 def answered_by(outcome: Event) -> frozenset[str]:

@@ -22,6 +22,7 @@ from tidegate.hive.obsolete import (
     NotEnoughHistory,
     acid_state,
     always_obsolete,
+    settled_state,
 )
 from tidegate.hive.write_ids import CleanerWriteIds, RangeResponse, ValidTxns, ValidWriteIds
 
@@ -51,5 +52,6 @@ __all__ = [
     "is_acid_name",
     "is_of_compaction",
     "parse_name",
+    "settled_state",
     "shortened",
 ]

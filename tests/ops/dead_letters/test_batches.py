@@ -8,8 +8,8 @@ import pytest
 
 from tidegate.errors import PermanentError
 from tidegate.ops.dead_letters import ListedDeadLetter, in_batches
-from tidegate.ops.dead_letters.batches import MAX_BYTES, MAX_DEAD_LETTERS, reading_rounds
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
+from tidegate.ops.dead_letters.reading import BATCH_BYTES, MAX_DEAD_LETTERS, reading_rounds
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
 
@@ -43,10 +43,10 @@ def test_no_more_than_a_batch_is_read_before_it_is_worked_on() -> None:
 
 
 def test_a_batch_of_large_dead_letters_is_bounded_by_its_bytes() -> None:
-    large = Topic(10, value=bytes(MAX_BYTES // 3))
+    large = Topic(10, value=bytes(BATCH_BYTES // 3))
 
     assert [len(batch) for batch in in_batches(large)] == [3, 3, 3, 1]
-    assert [len(batch) for batch in in_batches(Topic(2, value=bytes(MAX_BYTES + 1)))] == [1, 1]
+    assert [len(batch) for batch in in_batches(Topic(2, value=bytes(BATCH_BYTES + 1)))] == [1, 1]
 
 
 def test_the_originals_of_neighbours_are_read_in_one_round() -> None:

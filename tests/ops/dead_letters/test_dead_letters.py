@@ -8,10 +8,15 @@ from support.samples import NOON, commit, message
 from tidegate.errors import PermanentError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
-from tidegate.ops.dead_letters.origin import difference, is_destructive
-from tidegate.ops.dead_letters.resolution import discarded_event, redriven_message
-from tidegate.ops.dead_letters.selection import DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import (
+    DeadLetter,
+    DeadLetterFilter,
+    difference,
+    discarded_event,
+    is_destructive,
+    read_dead_letter,
+    redriven_message,
+)
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter, uncopied, without_value

@@ -37,7 +37,7 @@ class Place:
     poison: Message
 
     def call(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever the command tells as JSON
-        return json.loads(self.run(*arguments).output)
+        return json.loads(self.run(*arguments).stdout)
 
     def run(self, *arguments: str) -> Result:
         answer = CliRunner().invoke(
@@ -91,12 +91,12 @@ def place(
 def test_dead_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed() == ["no Avro", "a bug of the code"]
     assert place.listed("--limit", "1") == ["no Avro"]
-    assert "only the newest are listed" in place.run("list", "--limit", "1").stderr
+    assert "only the newest 1 are listed" in place.run("list", "--limit", "1").stderr
     assert place.listed("--service", "restorer") == ["no Avro"]
     assert place.listed("--topic", "commits") == ["a bug of the code"]
     assert place.listed("-t", "lake.sales.orders") == ["a bug of the code"]
-    assert place.listed("--reason", "avro") == ["no Avro"]
-    assert place.listed("--to-time", "2020-01-01T00:00:00Z") == []
+    assert place.listed("--error", "avro") == ["no Avro"]
+    assert place.listed("--since", "2099-01-01T00:00:00Z") == []
     [row] = place.rows("--service", "restorer")
     assert row["origin"] == place.origin("commands")
     assert (row["table"], row["state"]) == ("unknown.unknown.unknown", "open")
@@ -120,12 +120,27 @@ def test_a_dead_letter_is_shown_whole(place: Place) -> None:
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
     shown = place.call("redrive", "--service", "coordinator")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
-    shown = place.call("discard", "--service", "restorer", "--because", "a test")
+    shown = place.call("discard", "--service", "restorer", "--reason", "a test")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
 
     assert len(place.audience.records("commits")) == 1
     assert place.audience.records("outcomes") == []
     assert len(place.listed()) == 2
+
+
+def test_redrive_warns_of_messages_that_fail_again(place: Place) -> None:
+    warned = place.run("redrive", "--service", "restorer").stderr
+    assert "1 of them fail again, since they can't be decoded" in warned
+    assert "tidegate dead-letters discard" in warned
+    assert "fail again" not in place.run("redrive", "--service", "savepoint-policy").stderr
+
+
+def test_traces_are_shown_on_request(place: Place) -> None:
+    [row] = place.rows("--service", "restorer")
+    shown = ("dead-letters", "show", row["id"], "-c", str(place.file))
+
+    assert "stacktrace" not in CliRunner().invoke(app, shown).output
+    assert "stacktrace" in CliRunner().invoke(app, [*shown, "--verbose"]).output
 
 
 def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None:
@@ -156,7 +171,7 @@ def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None
 def test_an_original_of_two_dead_letters_is_sent_once_however_many_batches_they_are(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_DEAD_LETTERS", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.reading.MAX_DEAD_LETTERS", 1)
     [record] = place.audience.records("commits")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([dead_letter(record, "gate", PermanentError("x"), f"{place.prefix}.dead-letters")])
@@ -175,7 +190,7 @@ def test_an_original_of_two_dead_letters_is_sent_once_however_many_batches_they_
 def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_DEAD_LETTERS", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.reading.MAX_DEAD_LETTERS", 1)
     [record] = place.audience.records("commits")
     lie = record._replace(value=b"something else")
     bus = KafkaBus({"bootstrap.servers": place.servers})
@@ -189,7 +204,7 @@ def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
 
 
 def test_a_discarded_dead_letter_stays_and_is_listed_no_more(place: Place) -> None:
-    place.call("discard", "--reason", "avro", "--because", "a test message", "--execute")
+    place.call("discard", "--error", "avro", "--reason", "a test message", "--execute")
 
     [shown] = place.audience.outcomes()
     assert isinstance(shown, DeadLetterDiscarded)
@@ -204,7 +219,7 @@ def test_all_dead_letters_at_once_are_named_by_a_filter(place: Place) -> None:
         place.call("redrive", "--execute")
 
 
-@pytest.mark.parametrize("command", [("redrive",), ("discard", "--because", "a test")])
+@pytest.mark.parametrize("command", [("redrive",), ("discard", "--reason", "a test")])
 def test_a_decision_about_no_dead_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
     place.call("redrive", "--service", "restorer", "--execute")
 
@@ -285,7 +300,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
     bus.close()
 
     [row] = place.call(
-        "redrive", "--reason", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
+        "redrive", "--error", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
     )["dead_letters"]
     assert row["event"]["kind"] == "RestoreRequested"
     assert row["event"]["savepoint"] == "20261121041551845"

@@ -13,9 +13,8 @@ from support.samples import NOON
 from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.dead_letter import read_dead_letter
-from tidegate.ops.dead_letters.newest import MAX_BYTES, newest_first
-from tidegate.ops.dead_letters.origin import difference
+from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter
+from tidegate.ops.dead_letters.reading import MAX_BYTES, newest_first
 from tidegate.ops.dead_letters.states import Resolutions
 from tidegate.runtime.bus import Partition, Record
 

@@ -23,7 +23,7 @@ def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: 
     number, offset = map(str, at)
     file = str(place.folder / "tidegate.toml")
     where = ("--topic", topic, "--partition", number, "--offset", offset)
-    why = ("--because", "it crashes the client", "--requested-by", "ana", "--json", "-c", file)
+    why = ("--reason", "it crashes the client", "--requested-by", "ana", "--json", "-c", file)
     answer = CliRunner().invoke(app, ["skip", "--service", service, *where, *why, *options])
     if answer.exception and not isinstance(answer.exception, SystemExit):
         raise answer.exception

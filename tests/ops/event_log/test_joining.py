@@ -10,7 +10,7 @@ from support.samples import NOON, commit
 from tidegate.events import CleaningStarted, DirectoriesCleaned
 from tidegate.events.outcomes import DirectoriesOutcome
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.joining import JoinedLog
+from tidegate.ops.event_log.logged import JoinedLog
 from tidegate.ops.event_log.summary import line_of
 from tidegate.runtime.bus import Partition, Record
 

@@ -14,7 +14,7 @@ from tidegate.events import (
     Event,
     QuarantineRemoved,
 )
-from tidegate.ops.quarantine.finding import by_id, newest_of
+from tidegate.ops.quarantine import by_id, newest_of
 
 FIRST, SECOND = release(caused_by="vacuum-1"), release(caused_by="vacuum-2", partition="p=1")
 FIELDS = {"occurred_at": NOON, "source": "cleaner", "files": 1, "bytes": 1}

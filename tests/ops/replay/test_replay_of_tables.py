@@ -15,7 +15,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import SavepointRequested
 from tidegate.events.keys import murmur2, partition_of
 from tidegate.events.message import event_of
-from tidegate.ops.doctor.partitioner import MURMUR2
+from tidegate.ops.doctor.placement import MURMUR2
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.changelogs import reset_records, reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts

@@ -13,7 +13,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
-from tidegate.ops.moments import duration, moment
+from tidegate.ops.moments import duration, moment, moment_or_ago
 from tidegate.ops.replay.events import (
     SelectedEvent,
     Selection,
@@ -23,15 +23,7 @@ from tidegate.ops.replay.events import (
     select_events,
 )
 from tidegate.ops.replay.plan import AppliedPosition, GroupPosition, OffsetReset, plan_group
-from tidegate.ops.replay.targets import (
-    RecordsBack,
-    Target,
-    ToEarliest,
-    ToMoment,
-    ToOffset,
-    ago,
-    since,
-)
+from tidegate.ops.replay.targets import Target, ToEarliest, ToMoment, ToOffset
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
@@ -55,8 +47,6 @@ def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
         pytest.param(ToOffset(4), (4, 4), id="to an offset"),
         pytest.param(ToOffset(1), (3, 5), id="to an offset that is off the topic"),
         pytest.param(ToEarliest(), (3, 5), id="to the earliest that is left"),
-        pytest.param(RecordsBack(2), (6, 2), id="so many back"),
-        pytest.param(RecordsBack(100), (3, 5), id="more back than there is"),
         pytest.param(ToOffset(9), None, id="never forward"),
         pytest.param(ToOffset(8), None, id="not where it is"),
     ],
@@ -89,7 +79,7 @@ MEMORIES = st.none() | st.builds(
     count=st.integers(0, 6),
     committed=OFFSETS,
     memory=MEMORIES,
-    target=st.builds(ToOffset, st.integers(0, 14)) | st.builds(RecordsBack, st.integers(1, 9)),
+    target=st.builds(ToOffset, st.integers(0, 14)),
 )
 def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwards(
     first: int, count: int, committed: int | None, memory: AppliedPosition | None, target: Target
@@ -130,9 +120,6 @@ def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
         pytest.param(3, AppliedPosition(3), ToEarliest(), None, id="both stand there already"),
         pytest.param(
             None, AppliedPosition(8), ToEarliest(), (3, 5), id="the broker forgot the group"
-        ),
-        pytest.param(
-            None, AppliedPosition(8), RecordsBack(2), (6, 2), id="back from what is remembered"
         ),
         pytest.param(None, AppliedPosition(None), ToEarliest(), None, id="never begun"),
         pytest.param(3, of_table(7), ToEarliest(), (3, 4), id="a table is ahead of the others"),
@@ -185,15 +172,13 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
     [
         ("1h", timedelta(hours=1)),
         ("1d2h3m4s", timedelta(days=1, hours=2, minutes=3, seconds=4)),
-        ("PT1H", timedelta(hours=1)),
-        ("P1DT12H", timedelta(days=1.5)),
     ],
 )
 def test_a_duration_is_read(text: str, expected: timedelta) -> None:
     assert duration(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "0s", "-PT1H", "1w", "h1"])
+@pytest.mark.parametrize("text", ["", "soon", "0s", "-1h", "PT1H", "h1"])
 def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         duration(text)
@@ -202,17 +187,11 @@ def test_what_is_not_a_duration_is_refused(text: str) -> None:
 def test_a_time_before_kafka_s_first_is_the_first() -> None:
     first = datetime(1970, 1, 1, tzinfo=UTC)
 
-    assert ago("900000d", NOON) == ToMoment(first)
-    assert ago("P9999Y", NOON) == ToMoment(first)
-    assert ago("1h", NOON) == ToMoment(NOON - timedelta(hours=1))
+    assert moment_or_ago("900000d", NOON) == first
+    assert moment_or_ago("999999d", NOON) == first
+    assert moment_or_ago("1h", NOON) == NOON - timedelta(hours=1)
     assert moment("1969-12-31T23:59:59.999Z") == first
     assert moment("0001-01-01T00:00:00+05:00") == first
-
-
-def test_a_replay_does_not_begin_in_the_future() -> None:
-    assert since("2026-11-21T12:00:00Z", NOON) == ToMoment(NOON)
-    with pytest.raises(ConfigError, match="in the future"):
-        since("2026-11-21T12:00:01Z", NOON)
 
 
 def test_a_time_has_a_zone() -> None:
@@ -247,7 +226,6 @@ def test_events_are_chosen_by_table_id_place_and_time() -> None:
     assert chosen(partition=1) == []
     late = datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC)
     assert chosen(from_time=late) == [11, 12]
-    assert chosen(to_time=late) == [10]
 
 
 def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
@@ -317,8 +295,6 @@ def test_only_what_offsets_and_times_can_cover_is_read() -> None:
     assert read() == spans
     assert read(from_offset=10, to_offset=40) == {first: range(100, 100), second: range(10, 40)}
     assert read(from_time=NOON) == {first: range(700_000, 1_000_000), second: range(20, 50)}
-    between = read(from_time=NOON, to_time=NOON + timedelta(1))
-    assert between == {first: range(700_000, 700_100), second: range(20, 50)}
 
 
 Found = SelectedEvent | Unreadable

@@ -15,7 +15,7 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import NOON, commit, release
-from tidegate.cli.status import _show as show
+from tidegate.cli.look.status import _show as show
 from tidegate.events import (
     Event,
     SavepointCreated,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.cli.waiting import show_vacuums
+from tidegate.cli.look.waiting import show_vacuums
 from tidegate.events import OutstandingReader
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient

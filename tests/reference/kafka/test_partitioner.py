@@ -11,7 +11,7 @@ import pytest
 from support.kafka import create_topic
 from tidegate.compute.java import find_jdk
 from tidegate.local.embedded.jars import resolve
-from tidegate.ops.doctor.partitioner import MURMUR2
+from tidegate.ops.doctor.placement import MURMUR2
 from tidegate.publisher import ConfirmedProducer, Message, Publisher
 
 PARTITIONS = 7

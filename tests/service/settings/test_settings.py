@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 import tidegate.service.settings
 from tidegate.errors import ConfigError
+from tidegate.errors.validation import FORMS
+from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.restores import LivenessSettings
 from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings
@@ -298,3 +301,19 @@ def test_settings_that_are_nested_without_end_are_an_error_of_one_line(file: Pat
 
     with pytest.raises(ConfigError, match="nested too deep"):
         Settings.load(file)
+
+
+@pytest.mark.parametrize("model", [Settings, *EVENT_TYPES.values()])
+def test_every_pattern_that_people_can_miss_is_explained_in_words(model: type[BaseModel]) -> None:
+    assert set(patterns(model.model_json_schema())) <= FORMS.keys()
+
+
+def patterns(schema: object) -> Iterator[str]:
+    """The regular expressions in a JSON schema."""
+    if isinstance(schema, dict):
+        if isinstance(found := schema.get("pattern"), str):
+            yield found
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from patterns(part)

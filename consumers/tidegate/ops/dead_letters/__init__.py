@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tidegate.ops.dead_letters.batches import in_batches
 from tidegate.ops.dead_letters.box import DeadLetterBox, ListedDeadLetter, Original
-from tidegate.ops.dead_letters.dead_letter import DeadLetter
-from tidegate.ops.dead_letters.origin import is_destructive
-from tidegate.ops.dead_letters.selection import DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import DeadLetter, DeadLetterFilter, is_destructive
+from tidegate.ops.dead_letters.reading import in_batches
 
 __all__ = [
     "DeadLetter",

@@ -12,17 +12,22 @@ from tidegate.errors import TidegateError
 from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.batches import reading_rounds
-from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter, without_value
-from tidegate.ops.dead_letters.newest import newest_first
-from tidegate.ops.dead_letters.origin import difference
-from tidegate.ops.dead_letters.resolution import discarded_event, redriven_event, redriven_message
-from tidegate.ops.dead_letters.selection import DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import (
+    DeadLetter,
+    DeadLetterFilter,
+    difference,
+    discarded_event,
+    read_dead_letter,
+    redriven_event,
+    redriven_message,
+    without_value,
+)
+from tidegate.ops.dead_letters.reading import newest_first, reading_rounds
 from tidegate.ops.dead_letters.states import OPEN, Resolutions
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
+from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.settings import Settings
 
 _Location = tuple[Partition, int]
@@ -58,12 +63,12 @@ class Original:
 class DeadLetterBox:
     """The operations of `tidegate dead-letters`. Nothing is ever removed from the topic."""
 
-    def __init__(self, settings: Settings, progress: Observer = iter) -> None:
-        """Connect to the cluster of the settings; records that are read pass through `progress`."""
+    def __init__(self, settings: Settings) -> None:
+        """Connect to the cluster of the settings."""
         connection = settings.connection()
         self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus, progress)
+        self._log = TopicReader(connection, self._bus)
         self.wire: Wire = wire_for(settings.registry)
 
     def __enter__(self) -> Self:

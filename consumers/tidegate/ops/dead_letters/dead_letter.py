@@ -1,18 +1,35 @@
-"""A dead letter: the original message, its origin, and why it failed. Pure."""
+"""A dead letter: the original message, its origin, why it failed, and its resolution. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.errors import FormatError
-from tidegate.events import Event, derived_id, table_identity
+from tidegate.errors.commands import command_line
+from tidegate.events import (
+    AbortedCleaningReleased,
+    CleaningReleased,
+    DeadLetterDiscarded,
+    DeadLetterRedriven,
+    Event,
+    RestoreRequested,
+    derived_id,
+    table_identity,
+)
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
+from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
+from tidegate.runtime.input.dead_letters import (
+    ID_HEADER,
+    OFFSETS_HEADER,
+    REDRIVEN_FROM,
+    VALUE_LEFT_OUT,
+)
+from tidegate.runtime.input.uncopied import parse_ranges
 
 _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
 _UNKNOWN: Final = "(unknown)"
@@ -127,3 +144,151 @@ def own_headers(headers: Headers) -> Headers:
     if ids:
         return headers[: ids[-1]]
     return tuple(header for header in headers if not header[0].startswith(_FAMILIES))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Conditions; all that are set must hold."""
+
+    ids: tuple[str, ...] = ()
+    """Ids or their first characters; any of them. Empty: all."""
+    service: str | None = None
+    topic: str | None = None
+    """The original's topic, by its full name or the part after the prefix."""
+    table: str | None = None
+    reason: str | None = None
+    """Text in the reason, ignoring case."""
+    from_time: datetime | None = None
+    to_time: datetime | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no condition is set, so that everything matches."""
+        return self == DeadLetterFilter()
+
+    def matches(self, dead_letter: DeadLetter) -> bool:
+        """Whether a dead letter is selected."""
+        topic = dead_letter.origin.topic
+        ids = self.ids
+        return (
+            (not ids or any(dead_letter.dead_letter_id.startswith(id_) for id_ in ids))
+            and self.service in (None, dead_letter.service)
+            and (self.topic in (None, topic) or topic.endswith(f".{self.topic}"))
+            and self.table in (None, dead_letter.table)
+            and (self.reason is None or self.reason.lower() in dead_letter.error.lower())
+            and (self.from_time is None or dead_letter.at >= self.from_time)
+            and (self.to_time is None or dead_letter.at < self.to_time)
+        )
+
+
+_DESTRUCTIVE: Final = (RestoreRequested, CleaningReleased, AbortedCleaningReleased)
+
+
+def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
+    """How a dead letter differs from the record at its origin; empty if it does not.
+
+    Key, value, headers and the broker's timestamp are compared. Exceptions are a value that was too
+    large for the dead-letters topic, and a timestamp that another tool did not record.
+
+    Args:
+        dead_letter: The dead letter.
+        origin: The record at its origin; None if it is no longer on its topic.
+    """
+    if uncopied := _uncopied(dead_letter):
+        return uncopied
+    if origin is None:
+        return "its origin is no longer in the topic"
+    if origin.unreadable:
+        return f"its origin can't be read: {origin.unreadable}"
+    try:
+        same_headers = tuple(dead_letter.headers) == tuple(origin.headers)
+    except FormatError as error:
+        return f"its origin can't be read: {error}"
+    same_value = dead_letter.record.value == origin.value
+    same_time = dead_letter.origin_timestamp_ms in (None, origin.timestamp_ms)
+    compared = {
+        "key": dead_letter.record.key == origin.key,
+        "value": same_value or not dead_letter.has_value,
+        "headers": same_headers,
+        "timestamp": same_time,
+    }
+    different = (part for part, same in compared.items() if not same)
+    return next((f"{part} and record at its origin differ" for part in different), "")
+
+
+def _uncopied(dead_letter: DeadLetter) -> str:
+    """How to republish the messages that a dead letter stands for; empty if it has one message."""
+    try:
+        found = dict(dead_letter.record.headers)
+    except FormatError:
+        return ""
+    ranges = parse_ranges((found.get(OFFSETS_HEADER) or b"").decode(errors="replace"))
+    if not ranges:
+        return ""
+    again = command_line(
+        "replay events",
+        topic=dead_letter.origin.topic,
+        partition=dead_letter.origin.number,
+        from_offset=ranges[0].start,
+        to_offset=ranges[-1].stop,
+        execute=True,
+    )
+    return (
+        f"it stands for {sum(map(len, ranges))} messages that were not copied. Publish them again"
+        f" before you discard it: {again}"
+    )
+
+
+def is_destructive(event: Event | None) -> bool:
+    """Whether carrying out an event deletes data."""
+    if isinstance(event, RestoreRequested):
+        return not event.plan_only
+    return isinstance(event, _DESTRUCTIVE)
+
+
+SOURCE: Final = "tidegate-cli"
+_NOWHERE: Final = "unknown"
+
+
+def redriven_message(dead_letter: DeadLetter, original: Record) -> Message:
+    """The original message, with a header that names the dead letter.
+
+    The key determines the partition. A message without a key goes to its original partition.
+    """
+    others = [header for header in original.headers if header[0] != REDRIVEN_FROM]
+    headers = (*others, (REDRIVEN_FROM, dead_letter.dead_letter_id.encode()))
+    number = original.partition.number if original.key is None else None
+    return Message(original.partition.topic, original.key, original.value, headers, number)
+
+
+def redriven_event(
+    dead_letter: DeadLetter, by: str, at: datetime, wire: Wire
+) -> DeadLetterRedriven:
+    """The audit event of a redriven dead letter."""
+    return DeadLetterRedriven.model_validate(_fields(dead_letter, by, at, wire))
+
+
+def discarded_event(
+    dead_letter: DeadLetter, by: str, at: datetime, wire: Wire, reason: str
+) -> DeadLetterDiscarded:
+    """The audit event of a discarded dead letter."""
+    return DeadLetterDiscarded.model_validate(
+        {**_fields(dead_letter, by, at, wire), "reason": reason}
+    )
+
+
+def _fields(dead_letter: DeadLetter, by: str, at: datetime, wire: Wire) -> dict[str, Any]:
+    event = dead_letter.event(wire)
+    return {
+        "table": dead_letter.table,
+        "location": event.location if event else _NOWHERE,
+        "occurred_at": at,
+        "source": SOURCE,
+        "caused_by": dead_letter.dead_letter_id,
+        "service": dead_letter.service,
+        "origin_topic": dead_letter.origin.topic or _NOWHERE,
+        "origin_partition": dead_letter.origin.number,
+        "origin_offset": dead_letter.origin_offset,
+        "error": dead_letter.error,
+        "requested_by": by,
+    }

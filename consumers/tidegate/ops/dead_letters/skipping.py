@@ -18,7 +18,7 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, OUTCOME_TOPIC
-from tidegate.ops.dead_letters.resolution import SOURCE
+from tidegate.ops.dead_letters.dead_letter import SOURCE
 from tidegate.ops.groups import Groups
 from tidegate.publisher import Message
 from tidegate.registry import wire_for

@@ -19,7 +19,6 @@ from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.topic_reader import Observer
 from tidegate.service.assembly import subjects
 from tidegate.service.catalogue import COORDINATOR, inputs_of
 from tidegate.service.settings import Settings
@@ -119,17 +118,14 @@ def _again() -> str:
     return command_line("replay group", COORDINATOR, to_earliest=True, execute=True)
 
 
-def check_state(broker: Broker, progress: Observer = iter) -> Finding:
-    """Restore the coordinator's rows read-only: fence nothing, and write nothing.
-
-    The records pass through `progress`.
-    """
+def check_state(broker: Broker) -> Finding:
+    """Restore the coordinator's rows read-only: fence nothing, and write nothing."""
     topic = CHANGELOG.name(broker.topics.prefix)
     try:
         found = describe_topics(broker.admin, [topic], REQUEST_TIMEOUT).get(topic)
         if found is None:
             return Finding(_CHECK, Status.SKIPPED, f"topic {topic} does not exist")
-        summary = _read(broker, found.partitions, progress)
+        summary = _read(broker, found.partitions)
     except ConfigError as error:
         return not_permitted(_CHECK, error)
     except (FormatError, StopService) as error:
@@ -145,7 +141,7 @@ def check_state(broker: Broker, progress: Observer = iter) -> Finding:
     return summary.finding(int(limit) if limit else None)
 
 
-def _read(broker: Broker, partitions: int, progress: Observer) -> ChangelogSummary:
+def _read(broker: Broker, partitions: int) -> ChangelogSummary:
     prefix, kinds = broker.topics.prefix, subjects(Settings()).kinds
     topic = CHANGELOG.name(prefix)
     inputs = [found.name(prefix) for found in inputs_of(COORDINATOR)]
@@ -164,7 +160,7 @@ def _read(broker: Broker, partitions: int, progress: Observer) -> ChangelogSumma
         stores = {number: Store(kinds) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
-        read = _restore(stores, progress(records), whole)
+        read = _restore(stores, records, whole)
         largest = max(read.values(), default=0)
         for number in numbers:
             store = stores.pop(number)

@@ -15,19 +15,20 @@ from tidegate.events.topics import PARTITIONER, Topic
 from tidegate.ops.doctor.access import check_access
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.changelogs import check_state
-from tidegate.ops.doctor.client import check_client_settings, check_membership
 from tidegate.ops.doctor.clock import check_clock
 from tidegate.ops.doctor.finding import Check, Finding, Status
-from tidegate.ops.doctor.machine import check_spark, check_versions
+from tidegate.ops.doctor.local import (
+    check_client_settings,
+    check_membership,
+    check_registry,
+    check_signatures,
+    check_spark,
+    check_versions,
+)
 from tidegate.ops.doctor.metastore import metastore_checks
-from tidegate.ops.doctor.offsets import check_offsets
-from tidegate.ops.doctor.partitioner import check_partitioner
-from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
-from tidegate.ops.doctor.registry import check_registry
-from tidegate.ops.doctor.retention import check_retention
+from tidegate.ops.doctor.offsets import check_offsets, check_retention
+from tidegate.ops.doctor.placement import INPUT_TOPICS, check_partitioner, check_placement
 from tidegate.ops.doctor.roots import PROBE, check_root, check_store
-from tidegate.ops.doctor.signatures import check_signatures
-from tidegate.runtime.kafka.topic_reader import Observer
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
@@ -51,7 +52,6 @@ def examine(
     settings: Settings,
     services: Sequence[str],
     extras: Extras = Extras(),
-    progress: Observer = iter,
 ) -> Iterator[Finding]:
     """Run every check, and yield findings as they come.
 
@@ -59,11 +59,10 @@ def examine(
         settings: The deployment.
         services: The services whose offsets, state and access rights are checked.
         extras: The checks that do more than read.
-        progress: Records of changelogs and topics pass through it.
     """
     broker, reached = _reach(settings)
     yield reached
-    for check in _on_broker(broker, services, progress):
+    for check in _on_broker(broker, services):
         up = reached.state is Status.OK
         yield check.run() if up else check.skipped(_NO_BROKER)
     for check in _elsewhere(settings, services, extras):
@@ -81,9 +80,7 @@ def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
     return broker, Check("broker", broker.reached).run()
 
 
-def _on_broker(
-    broker: Broker | None, services: Sequence[str], progress: Observer
-) -> Iterator[Check]:
+def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check]:
     """The checks that need a broker; without a broker they are listed as skipped."""
     if broker is None:
         names = [f"offsets {service}" for service in services]
@@ -100,9 +97,9 @@ def _on_broker(
     for service in services:
         yield Check(f"offsets {service}", partial(check_offsets, broker, service))
     if COORDINATOR in services:
-        yield Check("state", partial(check_state, broker, progress), _READING)
+        yield Check("state", partial(check_state, broker), _READING)
     for topic in _inputs(services):
-        placement = partial(check_placement, broker, topic, progress)
+        placement = partial(check_placement, broker, topic)
         yield Check(f"placement {topic.suffix}", placement, _READING)
     for service in services:
         yield Check(f"access {service}", partial(check_access, broker, service))

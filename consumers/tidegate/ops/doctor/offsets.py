@@ -1,4 +1,4 @@
-"""Check whether every service would resume at its committed offset, or its records are gone."""
+"""Whether committed offsets are still in the topics, and for how long they are retained."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ from tidegate.service.catalogue import inputs_of
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+
+
+from datetime import timedelta
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from tidegate.ops.doctor.finding import DENIED
+from tidegate.service.catalogue import EXECUTORS
 
 
 def check_offsets(broker: Broker, service: str) -> Finding:
@@ -92,4 +103,74 @@ def _range_of(available: range | None) -> str:
 def _reset(service: str, topic: str, number: int) -> str:
     return command_line(
         "replay group", service, topic=topic, partition=number, to_earliest=True, execute=True
+    )
+
+
+CHECK: Final = "offset retention"
+_SETTING: Final = "offsets.retention.minutes"
+_FOREVER: Final = 2**31 - 1
+_MINUTE: Final = 60_000
+
+
+def check_retention(broker: Broker) -> Finding:
+    """Whether executors' offsets are retained for as long as their commands.
+
+    Deciders need no check: their changelogs have positions, so they skip applied events.
+    """
+    prefix = broker.topics.prefix
+    names = sorted({topic.name(prefix) for name in EXECUTORS for topic in inputs_of(name)})
+    kept: dict[str, int] = {}
+    for name, found in describe_topics(broker.admin, names, REQUEST_TIMEOUT).items():
+        if found.settings is not None:
+            kept[name] = int(found.settings["retention.ms"])
+    try:
+        return compare_retention(_shortest(broker), kept)
+    except KafkaException as error:
+        if error.args[0].code() not in DENIED:
+            raise
+        seen = "unknown: this principal may not see the brokers' settings"
+        return Finding(CHECK, Status.SKIPPED, seen)
+
+
+def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
+    """Compare the retention of offsets with the retention of topics. Pure.
+
+    Args:
+        minutes: How long the brokers retain the offsets of a group without members.
+        topics: `retention.ms` of each topic; negative: forever.
+    """
+    if not topics:
+        return Finding(
+            CHECK, Status.SKIPPED, "unknown: this principal may not see the topics of commands"
+        )
+    needed = {name: _minutes(kept) for name, kept in topics.items()}
+    longest = max(needed, key=lambda name: needed[name])
+    if minutes >= needed[longest]:
+        return Finding(CHECK, Status.OK, f"the brokers keep committed offsets for {_days(minutes)}")
+    seen = (
+        f"offsets expire after {_days(minutes)}, but {longest} keeps commands for"
+        f" {_days(needed[longest])}: an executor stopped for longer would read all of them again."
+        " Commands with an outcome are recognised, but dead-lettered or discarded ones would run"
+    )
+    return Finding(CHECK, Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers")
+
+
+def _shortest(broker: Broker) -> int:
+    cluster = broker.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT).result(RESULT_TIMEOUT)
+    nodes = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in cluster.nodes]
+    futures = broker.admin.describe_configs(nodes, request_timeout=REQUEST_TIMEOUT)
+    return min(
+        int(str(future.result(RESULT_TIMEOUT)[_SETTING].value)) for future in futures.values()
+    )
+
+
+def _minutes(milliseconds: int) -> int:
+    return _FOREVER if milliseconds < 0 else min(_FOREVER, -(-milliseconds // _MINUTE))
+
+
+def _days(minutes: int) -> str:
+    return (
+        "ever"
+        if minutes == _FOREVER
+        else f"{timedelta(minutes=minutes) / timedelta(days=1):g} days"
     )

@@ -1,26 +1,29 @@
-"""Check whether events are on their table's partition: another partitioner misplaces them."""
+"""Whether events are on the partition of their table, wherever they were published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from confluent_kafka import Message, Producer
+
+from tidegate.errors import TransientError
 from tidegate.events import table_identity
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import TOPICS, Topic
+from tidegate.events.topics import PARTITIONER, TOPICS, Topic
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.doctor.offsets import offset_ranges
+from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.topic_reader import Observer
 
 _LAST: Final = 1000
 """Records that are checked at the end of each partition."""
 
 
-def check_placement(broker: Broker, topic: Topic, progress: Observer = iter) -> Finding:
-    """Whether the newest events of a topic are on their partitions; they pass `progress`."""
+def check_placement(broker: Broker, topic: Topic) -> Finding:
+    """Whether the newest events of a topic are on their partitions."""
     name = topic.name(broker.topics.prefix)
     spans = {
         part: range(max(span.start, span.stop - _LAST), span.stop)
@@ -28,7 +31,7 @@ def check_placement(broker: Broker, topic: Topic, progress: Observer = iter) -> 
     }
     if not spans:
         return Finding(f"placement {topic.suffix}", Status.SKIPPED, f"{name} does not exist")
-    records = progress(read_spans(broker.connection, spans))
+    records = read_spans(broker.connection, spans)
     return compare_placement(topic.suffix, records, len(spans))
 
 
@@ -75,3 +78,59 @@ INPUT_TOPICS: Final = tuple(
     topic for topic in TOPICS if topic.events and topic.suffix != "outcomes"
 )
 """Topics whose events services expect on the table's partition."""
+
+
+MURMUR2: Final[Mapping[str, int]] = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "abc": 479470107,
+    "a-little-bit-longer-string": -1486304829,
+    "lake.sales.orders": -158059582,
+    "lake.sales.na\u00efve": -860538769,
+    "\u6e56.\u9500\u552e.\u8ba2\u5355": -684403692,
+    "lake.sales.order_lines_2026": 947287456,
+}
+"""Kafka's own hashes of some keys, as its Java client computes them."""
+_TOPIC: Final = "partitioner"
+_POSITIVE: Final = 0x7FFFFFFF
+
+
+def check_partitioner(partitioner: object = PARTITIONER) -> Finding:
+    """Send known keys to librdkafka's in-process broker, and compare their partitions.
+
+    Args:
+        partitioner: The client setting `partitioner`.
+    """
+    name = str(partitioner)
+    wrong = [
+        f"{key} on {found}, not {MURMUR2[key] & _POSITIVE} % {count}"
+        for key, (found, count) in _placed(name).items()
+        if found != (MURMUR2[key] & _POSITIVE) % count
+    ]
+    if wrong:
+        seen = f"{name} puts {'; '.join(wrong)}"
+        advice = f"remove partitioner from [kafka]: JVM writers use {PARTITIONER}"
+        return Finding(_TOPIC, Status.FAIL, seen, advice)
+    seen = f"{name} puts {len(MURMUR2)} known keys where Kafka's Java client does"
+    return Finding(_TOPIC, Status.OK, seen)
+
+
+def _placed(partitioner: str) -> dict[str, tuple[int, int]]:
+    """The partition of each key, and the number of partitions."""
+    inside = {
+        "test.mock.num.brokers": 1,
+        "partitioner": partitioner,
+        "allow.auto.create.topics": True,
+    }
+    producer = Producer({**DEFAULTS, **inside})
+    placed: dict[str, int] = {}
+
+    def delivered(_error: object, message: Message) -> None:
+        placed[(message.key() or b"").decode()] = int(message.partition() or 0)
+
+    for key in MURMUR2:
+        producer.produce(_TOPIC, b"", key=key.encode(), on_delivery=delivered)
+    if producer.flush(5):
+        raise TransientError("librdkafka's in-process broker did not accept the keys")
+    count = len(producer.list_topics(_TOPIC, timeout=5).topics[_TOPIC].partitions)
+    return {key: (number, count) for key, number in placed.items()}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.ops.event_log.log import EventLog
-from tidegate.ops.event_log.logged import LoggedEvent
-from tidegate.ops.event_log.newest import NewestEvents
-from tidegate.ops.event_log.selection import EventFilter
+from tidegate.ops.event_log.log import EventLog, NewestEvents
+from tidegate.ops.event_log.logged import EventFilter, LoggedEvent
 
 __all__ = ["EventFilter", "EventLog", "LoggedEvent", "NewestEvents"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import chain
@@ -13,6 +15,7 @@ from confluent_kafka import TopicPartition
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import TaskIssued
 from tidegate.events.catalogue import CARRIED
+from tidegate.events.holds import ANYWHERE
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import (
     COMMAND_TOPIC,
@@ -25,10 +28,7 @@ from tidegate.events.topics import (
     Topic,
 )
 from tidegate.events.wire import Wire, command_of
-from tidegate.ops.event_log.joining import JoinedLog
-from tidegate.ops.event_log.logged import LoggedEvent
-from tidegate.ops.event_log.newest import NewestEvents
-from tidegate.ops.event_log.selection import EventFilter
+from tidegate.ops.event_log.logged import EventFilter, JoinedLog, LoggedEvent
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import translate_kafka_errors
@@ -44,11 +44,30 @@ _PARTS: Final = 100
 """The maximum number of parts of an outcome; so many more are read that none is cut off."""
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 """For the election of a leader, or a new topic."""
+_LOCATIONS: Final = 5
+"""How many locations an error names."""
 ALL: Final = EventFilter()
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
 _CARRIED: Final = {kind.__name__ for kind in CARRIED}
 """Shown in place of the tasks that carry them."""
 """The topics whose events name tables."""
+
+
+class NewestEvents(deque[LoggedEvent]):
+    """The newest events up to a limit, oldest first, without the bytes of their records."""
+
+    def __init__(self, limit: int, events: Iterable[LoggedEvent] = ()) -> None:
+        """Take events, and retain the last `limit` ones."""
+        super().__init__(maxlen=limit)
+        self.dropped = 0
+        """The number of older events that were dropped."""
+        for event in events:
+            self.add(event)
+
+    def add(self, logged: LoggedEvent) -> None:
+        """Take the next event."""
+        self.dropped += len(self) == self.maxlen
+        self.append(replace(logged, record=logged.record._replace(value=None, headers=())))
 
 
 class EventLog:
@@ -122,12 +141,37 @@ class EventLog:
         Raises:
             ConfigError: no event does; the message has the nearest names.
         """
-        if any(name == table for topic in TOPICS for name in self.tables(topic, table)):
-            return
+        if not any(name == table for topic in TOPICS for name in self.tables(topic, table)):
+            raise self._unknown(table, "--new accepts a new table")
+
+    def location_of(self, table: str) -> str:
+        """The location of a table, from the events that name it.
+
+        Writers' events decide, else requests and outcomes. A request may name a wrong location, and
+        so may its refusal.
+
+        Raises:
+            ConfigError: no event names the table, or events name it at several locations.
+        """
+        for topics in ((COMMITS, VACUUMS, LOCKS), (COMMAND_TOPIC, OUTCOME_TOPIC)):
+            found = {
+                logged.event.location.rstrip("/")
+                for topic in topics
+                for logged in self.read(topic, EventFilter((table,)))
+                if logged is not None and logged.event is not None
+            } - {ANYWHERE}
+            if len(found) > 1:
+                named = ", ".join(sorted(found)[:_LOCATIONS])
+                raise ConfigError(f"events name {table} at several locations: {named}: give one")
+            if found:
+                return found.pop()
+        raise self._unknown(table, "for a new table, give its location")
+
+    def _unknown(self, table: str, otherwise: str) -> ConfigError:
         names = {name for topic in TOPICS for name in self.tables(topic)}
         near = " or ".join(get_close_matches(table, names))
-        meant = f"; did you mean {near}?" if near else ";"
-        raise ConfigError(f"no event names the table {table}{meant} --new accepts a new table")
+        meant = f"; did you mean {near}?" if near else ""
+        return ConfigError(f"no event names the table {table}{meant} ({otherwise})")
 
     def _wanted(
         self, records: Iterable[Record], wanted: EventFilter, joined: JoinedLog

@@ -52,6 +52,7 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.events.holds import HoldRequest
+from tidegate.events.outcomes import Answer
 from tidegate.hive import shortened
 from tidegate.ops.event_log.logged import LoggedEvent
 
@@ -96,8 +97,8 @@ def line_of(logged: LoggedEvent) -> str:
 def sentence(event: Event) -> str:
     """An event's content, requester, reason and duration."""
     parts = [content_of(event)]
-    by, why = getattr(event, "requested_by", None), getattr(event, "why", None)
-    if by:
+    if by := asked_by(event):
+        why = getattr(event, "why", None)
         parts.append(f"requested by {by}" + (f" ({why})" if why else ""))
     if approver := getattr(event, "approved_by", None):
         parts.append(f"approved by {approver}")
@@ -105,6 +106,17 @@ def sentence(event: Event) -> str:
     if took is not None:
         parts.append(f"took {took / 1000:.1f} s")
     return "; ".join(part for part in parts if part)
+
+
+def asked_by(event: Event) -> str:
+    """The requester for people: the signer of the request, or a name that no signature proves."""
+    by = getattr(event, "requested_by", None)
+    if not by or not isinstance(event, Answer):
+        return by or ""
+    signer = event.signed_by
+    if signer is None:
+        return f"{by}, unsigned"
+    return by if signer == by else f"{signer}, who signed as {by}"
 
 
 @singledispatch
@@ -130,9 +142,9 @@ def _(event: CommitFlagged) -> str:
 
 @content_of.register
 def _(event: VacuumFinished) -> str:
-    txns = _count(len(event.open_transactions), "open transaction")
+    txns = counted(len(event.open_transactions), "open transaction")
     made = f"{_where(event.partition)}{event.kind} made {_names(event.directories)}"
-    return f"{made}; holds: {_count(len(event.locks), 'lock')}, {txns}"
+    return f"{made}; holds: {counted(len(event.locks), 'lock')}, {txns}"
 
 
 @content_of.register(WritesAborted)
@@ -174,12 +186,12 @@ def _(event: CleaningReleased) -> str:
 @content_of.register
 def _(event: SavepointCreated) -> str:
     there = ", existed already" if event.already_there else ""
-    partitions = _count(event.partitions, "partition")
+    partitions = counted(event.partitions, "partition")
     tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
     pinned = (
         f"; the table's savepoints pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
     )
-    files = f"{_count(event.files, 'file')} in {partitions}"
+    files = f"{counted(event.files, 'file')} in {partitions}"
     return f"{event.instant}: {files}{tiers}{there}{pinned}"
 
 
@@ -192,9 +204,9 @@ def _(event: SavepointRejected) -> str:
 def _(event: SavepointRemoved) -> str:
     if event.already_gone:
         return f"{event.instant}: was gone already"
-    files = "" if event.files is None else f", which protected {_count(event.files, 'file')}"
+    files = "" if event.files is None else f", which protected {counted(event.files, 'file')}"
     made = f" of {event.made_by}" if event.made_by else ""
-    return f"{event.instant}{made}{files}; {_count(event.savepoints_left, 'savepoint')} left"
+    return f"{event.instant}{made}{files}; {counted(event.savepoints_left, 'savepoint')} left"
 
 
 @content_of.register
@@ -207,8 +219,8 @@ def _(event: SavepointRemovalRejected) -> str:
 def _(event: RestorePlanned | RestoreStarted) -> str:
     if not event.instants:
         return f"to {event.savepoint}: nothing to do, it is the newest commit, plan {event.plan_id}"
-    instants = _count(len(event.instants), "instant")
-    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    instants = counted(len(event.instants), "instant")
+    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
     resumed = ", resumed" if isinstance(event, RestoreStarted) and event.resumed else ""
     message = event.message if isinstance(event, RestorePlanned) else None
     text = f"to {event.savepoint}: {instants}, {files}, plan {event.plan_id}{resumed}"
@@ -218,8 +230,8 @@ def _(event: RestorePlanned | RestoreStarted) -> str:
 @content_of.register
 def _(event: RestoreAwaitingApproval) -> str:
     until = f" by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
-    instants = _count(len(event.instants), "instant")
-    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    instants = counted(len(event.instants), "instant")
+    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
     plan = f"plan {event.plan_id}, request {event.caused_by}"
     return (
         f"to {event.savepoint}: {instants}, {files}; a second person has to approve{until}: {plan}"
@@ -238,16 +250,16 @@ def _(event: RestoreApprovalRejected) -> str:
 
 @content_of.register
 def _(event: RestoreProgressed) -> str:
-    instants = f"{event.instants_done} of {_count(event.instants_total, 'instant')}"
-    files = f"{event.files_done} of {_count(event.files_total, 'file')}"
+    instants = f"{event.instants_done} of {counted(event.instants_total, 'instant')}"
+    files = f"{event.files_done} of {counted(event.files_total, 'file')}"
     percent = 100 * event.files_done // event.files_total if event.files_total else 0
     return f"to {event.savepoint}: {instants} rolled back, {files} deleted ({percent} %)"
 
 
 @content_of.register
 def _(event: RestoreCompleted) -> str:
-    instants = _count(len(event.instants), "instant")
-    files = _count(event.files_deleted, "file")
+    instants = counted(len(event.instants), "instant")
+    files = counted(event.files_deleted, "file")
     before = ", before this request" if event.already_done else ""
     return f"to {event.savepoint}: {instants} rolled back, {files} deleted{before}"
 
@@ -265,7 +277,7 @@ def _(event: RestoreFailed) -> str:
 @content_of.register(CleaningStarted)
 @content_of.register(DirectoriesCleaned)
 def _(event: CleaningStarted | DirectoriesCleaned) -> str:
-    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
     text = f"{_where(event.partition)}{_names(event.directories)}: {files}"
     if event.part is not None:
         text += f" (part {event.part} of {event.parts})"
@@ -280,7 +292,7 @@ def _(event: CleaningStarted | DirectoriesCleaned) -> str:
 @content_of.register(CleaningUndone)
 @content_of.register(QuarantineRemoved)
 def _(event: CleaningUndoPlanned | CleaningUndone | QuarantineRemoved) -> str:
-    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
     return f"{_where(event.partition)}{_names(event.directories)}: {files}"
 
 
@@ -314,13 +326,13 @@ def _(event: CleaningDeferred) -> str:
 
 @content_of.register
 def _(event: CleaningHoldRemoved) -> str:
-    return f"{_count(event.released, 'vacuum')} released"
+    return f"{counted(event.released, 'vacuum')} released"
 
 
 @content_of.register
 def _(event: CleaningProgressed) -> str:
-    directories = f"{event.directories_done} of {_count(event.directories_total, 'directory')}"
-    files = f"{event.files_done} of {_count(event.files_total, 'file')}"
+    directories = f"{event.directories_done} of {counted(event.directories_total, 'directory')}"
+    files = f"{event.files_done} of {counted(event.files_total, 'file')}"
     percent = 100 * event.directories_done // max(1, event.directories_total)
     return f"{_where(event.partition)}{directories} removed, with {files} ({percent} %)"
 
@@ -364,7 +376,8 @@ def size(count: int) -> str:
     return f"{count} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
-def _count(number: int, thing: str) -> str:
+def counted(number: int, thing: str) -> str:
+    """A number of things, with its noun."""
     plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
     return f"{number} {thing}" if number == 1 else f"{number} {plural}"
 

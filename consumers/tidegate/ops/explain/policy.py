@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from tidegate.coordinator.alarms import span
 from tidegate.events import CommitCompleted, SavepointRequested
+from tidegate.events.durations import span
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.savepoints.policy import SAVEPOINTABLE
 from tidegate.savepoints.rules import (

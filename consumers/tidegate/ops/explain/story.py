@@ -30,7 +30,7 @@ from tidegate.events import (
     UnknownTableResolved,
     VacuumFinished,
 )
-from tidegate.events.verdict import Verdict, answered_by, verdict_of
+from tidegate.events.verdict import Verdict, answered_by
 from tidegate.ops.dead_letters import ListedDeadLetter
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.waiting import PendingVacuum
@@ -151,7 +151,7 @@ class _Answers:
 
     def add(self, outcome: Outcome) -> None:
         """Take the next outcome."""
-        self.verdicts.add(verdict_of(outcome))
+        self.verdicts.add(outcome.verdict)
         self.last = type(outcome).__name__
         self.waits = None
         if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
@@ -200,7 +200,7 @@ def _step(command: Command, answers: _Answers) -> str | None:
 
 
 def _remove_hold(table: str) -> str:
-    return command_line("hold remove", table, because="no longer needed")
+    return command_line("hold remove", table, reason="no longer needed")
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:

@@ -5,18 +5,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError, TransientError
-from tidegate.events import Outcome
+from tidegate.events import (
+    Event,
+    Outcome,
+    RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreFailed,
+    RestoreProgressed,
+    RestoreRejected,
+    RestoreStarted,
+    SavepointCreated,
+    SavepointRemoved,
+)
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
+from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of
+from tidegate.ops.monitor.notifying import Notifications
 from tidegate.ops.monitor.pinned import PinnedFiles
+from tidegate.ops.status.recent import Recent
 from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import (
     HeldTable,
@@ -41,8 +58,20 @@ _MISSED_POLLS: Final = 4
 _BROKER_SECONDS: Final = 3.0
 _MEMBER_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0).quiet()
 """Quiet, because `run` logs an outage once."""
-_RETRIES: Final = RetryPolicy(attempts=3, longest=1.0).quiet()
+_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
 """For new topics, whose leaders are not known yet."""
+
+
+_FAULTS: Final = (*Fault, "unknown")
+_HISTORY: Final = timedelta(days=30)
+"""How far back restores and reviews of savepoints are read at the start."""
+_RESTORES: Final = (
+    *(RestoreAwaitingApproval, RestoreStarted, RestoreProgressed),
+    *(RestoreCompleted, RestoreFailed, RestoreRejected),
+)
+_HISTORY_KINDS: Final = frozenset(
+    kind.__name__ for kind in (*_RESTORES, SavepointCreated, SavepointRemoved)
+)
 
 
 class _Waiting(NamedTuple):
@@ -126,12 +155,15 @@ class DeploymentMonitor:
 
         Raises:
             ConfigError: no broker is configured, or a setting is invalid.
+            ModuleNotFoundError: notifications are configured and apprise is not installed.
         """
         self._settings, self._metrics = settings, metrics
         self._config = settings.connection()
         self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
         self._pinned = PinnedFiles(settings.monitoring.tables)
+        self._restores = Recent()
+        self._notifications = Notifications(settings.monitoring.notify)
         self._read: dict[Partition, int] = {}
         """The next offset to count, of outcomes and dead letters."""
 
@@ -144,8 +176,8 @@ class DeploymentMonitor:
     ) -> None:
         """Poll every `interval` seconds until `stop` is set; log an outage once.
 
-        Waiting vacuums are counted every `waiting_interval` seconds only, because that reads the
-        gate's complete changelog.
+        Waiting vacuums and open dead letters are counted every `waiting_interval` seconds only,
+        because that reads the gate's complete changelog and all dead letters.
 
         Raises:
             StopService: the broker refuses access.
@@ -157,6 +189,7 @@ class DeploymentMonitor:
                 self.poll()
                 if time.monotonic() >= waiting_due:
                     self.poll_waiting()
+                    self.poll_dead_letters()
                     waiting_due = time.monotonic() + waiting_interval
             except TransientError as error:
                 if not away:
@@ -183,7 +216,29 @@ class DeploymentMonitor:
             labels = part.topic, str(part.number)
             self._metrics.set(catalog.END, end, *labels)
             self._metrics.set(catalog.HIDDEN, max(0, appended[part] - end), *labels)
-        self._metrics.set(catalog.MONITOR_LAST_POLL, time.time())
+        now = datetime.now(UTC)
+        self._metrics.set(catalog.PENDING_APPROVALS, len(self._restores.awaiting_at(now)))
+        unfinished = [logged.event for logged in self._restores.unfinished.values()]
+        failed = sum(isinstance(event, RestoreFailed) for event in unfinished)
+        self._metrics.set(catalog.UNFINISHED_RESTORES, failed, "failed")
+        self._metrics.set(catalog.UNFINISHED_RESTORES, len(unfinished) - failed, "running")
+        self._metrics.set(catalog.MONITOR_LAST_POLL, now.timestamp())
+        self._notifications.send()
+
+    def poll_dead_letters(self) -> None:
+        """Count the open dead letters.
+
+        Raises:
+            TransientError: the broker did not answer; the exported values are unchanged.
+        """
+        found = _RETRIES.call(self._open_dead_letters)
+        for fault in _FAULTS:
+            self._metrics.set(catalog.OPEN_DEAD_LETTERS, found[fault], fault)
+
+    def _open_dead_letters(self) -> Counter[str]:
+        with DeadLetterBox(self._settings) as box:
+            listed = box.list(DeadLetterFilter())
+            return Counter(counted(found.dead_letter.record.headers)[0] for found in listed)
 
     def poll_waiting(self) -> None:
         """Count waiting vacuums and their outstanding holds, by pattern of tables.
@@ -240,13 +295,15 @@ class DeploymentMonitor:
             part: end for part, end in ends.items() if part.topic in {outcomes, dead_letters}
         }
         if not self._read:  # only records after the start are counted
-            for fault in (*Fault, "unknown"):
+            for fault in _FAULTS:
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, 0, fault)
+            self._read_history()
         spans = {part: range(self._read.get(part, end), end) for part, end in counted.items()}
         for record in read_spans(self._config, spans):
             if record.partition.topic == dead_letters:
                 fault, count = _fault_and_count(record)
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, count, fault)
+                self._notifications.take_dead_letters(fault, count)
             else:
                 self._metrics.add(catalog.SEEN, 1, *self._kind_and_reason(record))
             self._read[record.partition] = record.offset + 1
@@ -260,8 +317,21 @@ class DeploymentMonitor:
             return "unreadable", ""
         if not isinstance(event, Outcome):
             return "unreadable", ""
-        self._pinned.take(event)
+        self._take(LoggedEvent(record, event), event)
+        self._notifications.take(event)
         return type(event).__name__, catalog.reason_of(event)
+
+    def _read_history(self) -> None:
+        """Take the outcomes from before the start that the gauges are about."""
+        log, since = EventLog.of(self._settings), datetime.now(UTC) - _HISTORY
+        for logged in log.read(wanted=EventFilter(kinds=_HISTORY_KINDS), since=since):
+            if logged is not None and logged.event is not None:
+                self._take(logged, logged.event)
+
+    def _take(self, logged: LoggedEvent, event: Event) -> None:
+        self._pinned.take(event)
+        if isinstance(event, _RESTORES):
+            self._restores.take(logged)
 
 
 def _fault_and_count(record: Record) -> tuple[str, int]:

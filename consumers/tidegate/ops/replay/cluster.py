@@ -33,7 +33,7 @@ from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
+from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 
@@ -45,12 +45,12 @@ LISTED: Final = 100
 class Replays:
     """The operations of `tidegate replay`. Plans only read; `reset` and `publish` execute them."""
 
-    def __init__(self, settings: Settings, progress: Observer = iter) -> None:
-        """Connect to the cluster of the settings; records that are read pass through `progress`."""
+    def __init__(self, settings: Settings) -> None:
+        """Connect to the cluster of the settings."""
         connection = settings.connection()
         prefix = self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus, progress)
+        self._log = TopicReader(connection, self._bus)
         admin = AdminClient({**connection, "log_level": 0})
         self._groups = Groups(admin, KafkaMetadata(connection))
         self._positions = GroupPositions(self._bus, self._log, self._groups, prefix)

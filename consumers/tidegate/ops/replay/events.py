@@ -35,8 +35,7 @@ class Selection:
     to_offset: int | None = None
     """Exclusive."""
     from_time: datetime | None = None
-    to_time: datetime | None = None
-    """Times are the broker's; `to_time` is exclusive."""
+    """By the broker's clock."""
 
     def covers_location(self, record: Record) -> bool:
         """Whether a record is in the selected range of offsets and times."""
@@ -46,7 +45,6 @@ class Selection:
             and self.from_offset <= record.offset
             and (self.to_offset is None or record.offset < self.to_offset)
             and (self.from_time is None or seconds >= self.from_time.timestamp())
-            and (self.to_time is None or seconds < self.to_time.timestamp())
         )
 
     def covers_event(self, event: Event) -> bool:
@@ -201,11 +199,10 @@ def narrowed(
         offsets_at: Returns the first offset of each partition at or after a time.
     """
     starts = offsets_at(selection.from_time) if selection.from_time else {}
-    stops = offsets_at(selection.to_time) if selection.to_time else {}
     found: dict[Partition, range] = {}
     for part, span in spans.items():
         start = max(span.start, selection.from_offset, starts.get(part, 0))
-        stop = min(span.stop, stops.get(part, span.stop))
+        stop = span.stop
         if selection.to_offset is not None:
             stop = min(stop, selection.to_offset)
         found[part] = range(start, max(start, stop))

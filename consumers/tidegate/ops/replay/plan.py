@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.ops.replay.targets import RecordsBack, Target, ToEarliest, ToMoment, ToOffset
+from tidegate.ops.replay.targets import Target, ToEarliest, ToMoment, ToOffset
 from tidegate.runtime.bus import Partition
 
 
@@ -161,7 +161,7 @@ def _reset_for(partition: Partition, position: GroupPosition, target: Target) ->
     if position.topic_recreated:  # no record of the new topic was applied
         to = available.start
     else:
-        wanted = _wanted(position, offsets[0], target)
+        wanted = _wanted(position, target)
         if not position.fault and wanted >= max(position.next_offsets_with_tables):
             return None
         to = min(_within(available, offset) for offset in (wanted, *offsets))
@@ -191,7 +191,7 @@ def _within(available: range, offset: int) -> int:
     return min(max(offset, available.start), available.stop)
 
 
-def _wanted(position: GroupPosition, at: int, target: Target) -> int:
+def _wanted(position: GroupPosition, target: Target) -> int:
     match target:
         case ToOffset(offset):
             return offset
@@ -199,5 +199,3 @@ def _wanted(position: GroupPosition, at: int, target: Target) -> int:
             return position.available.stop if position.at_moment is None else position.at_moment
         case ToEarliest():
             return position.available.start
-        case RecordsBack(records):
-            return at - records

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from tidegate.events import (
     CleaningProgressed,
     Outcome,
+    RestoreCompleted,
+    RestoreFailed,
     RestoreProgressed,
     RestoreStarted,
     SavepointCreated,
@@ -18,7 +20,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.verdict import Verdict, verdict_of
+from tidegate.events.verdict import Verdict
 from tidegate.ops.event_log import LoggedEvent
 
 
@@ -81,6 +83,8 @@ class Recent:
     """Unresolved alarms, by the vacuum's id or the table."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Restores that wait for a second person's approval, by the request's id."""
+    unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """By table, the last outcome of a restore that began and did not complete."""
     refused: int = 0
     failed: int = 0
     day_ago: datetime | None = None
@@ -94,7 +98,7 @@ class Recent:
             return
         self.last_by_service[event.source] = logged
         self._take_alarm(event, logged)
-        verdict = verdict_of(event)
+        verdict = event.verdict
         self._take_awaiting(event.caused_by, verdict, logged)
         self.refused += verdict is Verdict.REFUSED
         self.failed += verdict is Verdict.FAILED
@@ -104,6 +108,10 @@ class Recent:
             self.running.pop(event.caused_by, None)
         elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
             self.running[event.caused_by] = logged
+        if isinstance(event, RestoreStarted | RestoreFailed):
+            self.unfinished[event.table] = logged
+        elif isinstance(event, RestoreCompleted):
+            self.unfinished.pop(event.table, None)
         if isinstance(event, SavepointCreated) and not event.already_there:
             saved = self._saved_table(logged, event.table)
             saved.written += event.instant not in saved.left

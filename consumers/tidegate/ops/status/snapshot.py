@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidegate.errors.commands import command_line
 from tidegate.events import Event, RestoreAwaitingApproval, VacuumOverdue
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.summary import line_of, row_of
+from tidegate.ops.event_log.summary import asked_by, line_of, row_of
 from tidegate.ops.status.recent import SavedTable
 from tidegate.ops.waiting import HeldTable, PendingVacuum, QuarantinedDirectories
 
@@ -149,7 +149,7 @@ def _approval(event: Event | None) -> str:
         location=event.location,
         reason="checked the plan",
     )
-    by = f", requested by {event.requested_by}" if event.requested_by else ""
+    by = f", requested by {asked_by(event)}" if event.requested_by else ""
     until = f", by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
     return (
         f"awaits approval{until}: the restore of {event.table} to {event.savepoint}{by}: {approve}"

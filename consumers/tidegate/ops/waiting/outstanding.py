@@ -30,6 +30,8 @@ class PendingVacuum:
     outstanding: tuple[OutstandingReader, ...]
     overdue_since: datetime | None = None
     """When VacuumOverdue was published for it; None if it is not overdue."""
+    metastore: str | None = None
+    """Whose ids the holds are."""
     held_by: str | None = None
     """Who holds the table, and why; None: the table is not held."""
 
@@ -93,6 +95,7 @@ class StoredVacuum:
             holds=waiting.count,
             outstanding=tuple(waiting.outstanding_readers(self.rows)),
             overdue_since=self.overdue_since,
+            metastore=waiting.metastore,
             held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
         )
 

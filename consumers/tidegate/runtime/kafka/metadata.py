@@ -26,6 +26,7 @@ from confluent_kafka.admin._topic import (
 
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
+from tidegate.publisher.connection import BrokerFaults
 from tidegate.runtime.bus import Partition, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import APPENDED, STABLE
@@ -87,9 +88,9 @@ class KafkaMetadata:
             config: The settings.
             wait_seconds: How long to wait for a broker that does not answer.
         """
-        self._wait_seconds = wait_seconds
+        self._wait_seconds, self._seconds_if_refused = wait_seconds, wait_seconds
+        self._faults = BrokerFaults(config)
         self._refusal: KafkaError | None = None
-        self._last_fault: KafkaError | None = None
         self._settings: dict[str, Any] = {
             **config,
             "allow.auto.create.topics": False,
@@ -100,8 +101,10 @@ class KafkaMetadata:
 
     @classmethod
     def for_people(cls, config: Mapping[str, str | int | bool]) -> Self:
-        """For a command that a person typed: a wrong address is reported after 5 seconds."""
-        return cls(config, wait_seconds=_PEOPLES_SECONDS)
+        """For a command that a person typed: a wrong address is reported at once."""
+        metadata = cls(config, wait_seconds=_PEOPLES_SECONDS)
+        metadata._seconds_if_refused = 0.0
+        return metadata
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic.
@@ -280,7 +283,7 @@ class KafkaMetadata:
             raise
 
     def _asked(self, question: Callable[[], R]) -> R:
-        deadline = time.monotonic() + self._wait_seconds
+        began = time.monotonic()
         while True:
             try:
                 return question()
@@ -289,17 +292,19 @@ class KafkaMetadata:
                 if self._refusal is not None:
                     reason = self._refusal.str()
                     raise ConfigError(f"the broker refuses the connection: {reason}") from None
-                if time.monotonic() > deadline:
-                    if self._last_fault is None:
+                # the connection's own fault explains more than "Broker transport failure"
+                away = self._faults.away
+                seconds = self._seconds_if_refused if away else self._wait_seconds
+                if time.monotonic() - began >= seconds:
+                    if away is None:
                         raise
-                    # the connection's own fault explains more than "Broker transport failure"
-                    raise KafkaException(self._last_fault) from error
+                    raise TransientError(away) from error
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             self._refusal = error
-        elif error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it only counts them
-            self._last_fault = error
+        else:
+            self._faults.record(error)
 
 
 def _missing(topic: str, fault: KafkaError | None) -> str:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Protocol, TypeVar
 
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.records import Config
 
-T = TypeVar("T")
-
-
-class Observer(Protocol):
-    """Passes records through, and may count them."""
-
-    def __call__(self, records: Iterable[T], /) -> Iterator[T]:
-        """The same records, in order."""
-        ...
-
 
 class TopicReader:
     """Reads the records that topics hold at the moment of the call; it waits for no later ones."""
 
-    def __init__(self, config: Config, bus: Bus, progress: Observer = iter) -> None:
-        """Take librdkafka's settings, the bus for watermarks, and an observer of the records."""
-        self._config, self._bus, self._progress = config, bus, progress
+    def __init__(self, config: Config, bus: Bus) -> None:
+        """Take librdkafka's settings, and the bus for watermarks."""
+        self._config, self._bus = config, bus
 
     def spans(self, topic: str) -> dict[Partition, range]:
         """The offsets that each partition of a topic holds.
@@ -59,4 +48,4 @@ class TopicReader:
             TransientError: not all of them could be read now.
             StopService: the broker refuses access, or an offset was deleted meanwhile.
         """
-        return self._progress(read_spans(self._config, spans))
+        return read_spans(self._config, spans)

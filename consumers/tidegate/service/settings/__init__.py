@@ -72,8 +72,8 @@ tables = "lake.sales.*"
 overdue_after = "6h"                     # a vacuum waits longer for its readers: VacuumOverdue
 unknown_after = "2d"                     # releases, and no vacuum: UnknownTableReleased
 
-[security]                               # else the ACL of the commands topic is the only guard
-require_signatures = true                # executors refuse commands that no trusted key has signed
+[security]                               # else access rights are the only guard
+require_signatures = true                # of commands, vacuums, releases and aborted writes
 sign_with = "/etc/tidegate/gate.pem"     # this process's own key; people: `publish --sign-with`
 [[security.keys]]                        # `tidegate keys new` makes a key and prints such an entry
 name = "ana"                             # stands in outcomes, and is compared with requested_by
@@ -83,6 +83,7 @@ MCowBQYDK2VwAyEAi1rhVPwDoukAMfi8GYWRskRLvUMaVZCi2hh0gLJf950=
 -----END PUBLIC KEY-----'''
 commands = ["Restore*"]                  # shell patterns of what the key may sign
 tables = ["lake.sales.*"]
+locations = ["s3://lake/sales"]          # the directories of these tables are in it
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
 
 [security.principals]                    # whom `topics acls` grants a role's rights
@@ -136,7 +137,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidegate.errors import ConfigError
 from tidegate.events.names import Name
@@ -217,8 +217,10 @@ class SparkSettings(Section, frozen=True):
         default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
     )
     """Table work with at least this many items runs on Spark; less is done in place."""
+    job_seconds: int = Field(default=3600, ge=1)
+    """A job that takes longer is cancelled, and the command is tried again later."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Spark's own settings: `spark.master` and others."""
+    """Spark's own settings: `spark.master`, or `spark.remote` for Spark Connect, and others."""
 
 
 class MonitoringSettings(Section, frozen=True):
@@ -233,6 +235,9 @@ class MonitoringSettings(Section, frozen=True):
     """The port; without one nothing listens. 0 lets the system choose."""
     tables: tuple[Name, ...] = ("*",)
     """Patterns by which `tidegate monitor` counts what waits: one time series each."""
+    notify: tuple[SecretStr, ...] = ()
+    """Where `tidegate monitor` sends messages that need a person, as addresses of apprise (the
+    extra `notify`): `slack://...`, `pagerduty://...`, `json://host/path` for any webhook."""
     traces: bool = False
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
@@ -246,16 +251,8 @@ class BridgesSettings(Section, frozen=True):
     """The Hudi tables to watch."""
 
 
-class Settings(BaseSettings):
+class Settings(Section, frozen=True):
     """All settings; see the module's example. Environment variables count in `load` only."""
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
 
     kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
     """librdkafka's own settings, by their names: `"bootstrap.servers" = "broker:9092"`."""
@@ -302,19 +299,6 @@ class Settings(BaseSettings):
         }
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What the constructor is given, and nothing else: `load` reads the environment."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
-
-    @classmethod
     def load(cls, file: Path | None = None) -> Self:
         """Read the file named here or in TIDEGATE_CONFIG, and the environment, which wins.
 
@@ -348,3 +332,17 @@ class Settings(BaseSettings):
         for name in _KEY_FILES & connection.keys():
             require_private(Path(str(connection[name])), f'the key of [kafka] "{name}"')
         return connection
+
+    def shown(self) -> dict[str, Any]:
+        """All settings for people, as JSON values: secrets hidden, durations as text."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        values["warehouse"]["storage"] = _hidden(values["warehouse"]["storage"])
+        values["spark"]["conf"] = _hidden(values["spark"]["conf"])
+        return values
+
+
+def _hidden(value: object) -> object:
+    """Options of other programs: any may be a secret, so their names alone are shown."""
+    if isinstance(value, dict):
+        return {name: _hidden(item) for name, item in value.items()}
+    return "**********"

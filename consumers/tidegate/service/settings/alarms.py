@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final
-
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from tidegate.events.names import Name
-from tidegate.service.settings.section import Section
-
-_DURATION: Final = re.compile(r"([0-9]+)\s*([smhd])")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-def _seconds(value: object) -> object:
-    """A duration such as `6h` in seconds; anything else as it is.
-
-    Raises:
-        ValueError: text that is not a duration.
-    """
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(value.strip().lower())
-    if match is None:
-        raise ValueError("not a duration such as 90s, 30m, 6h or 2d")
-    return int(match[1]) * _SECONDS[match[2]]
-
-
-Seconds = Annotated[int, BeforeValidator(_seconds)]
+from tidegate.service.settings.section import Seconds, Section
 
 
 class AlarmSettings(Section, frozen=True):

@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tidegate.events.names import Name
-from tidegate.service.settings.alarms import Seconds
-from tidegate.service.settings.section import Section
+from tidegate.service.settings.section import Seconds, Section
 
 Mode = Literal["delete", "quarantine"]
 

@@ -9,6 +9,8 @@ from typing import Final, get_args
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
+from tidegate.errors.validation import problem_of
+
 _UNKNOWN: Final = "extra_forbidden"
 
 
@@ -27,8 +29,8 @@ def problems(error: ValidationError, model: type[BaseModel]) -> tuple[str, ...]:
         error: What the model raised.
         model: The settings' model.
     """
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return tuple(_line(fault["type"], fault["loc"], fault["msg"], model) for fault in found)
+    found = error.errors(include_url=False, include_input=False)
+    return tuple(_line(fault["type"], fault["loc"], problem_of(fault), model) for fault in found)
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
@@ -52,7 +54,6 @@ def _line(kind: str, path: tuple[int | str, ...], message: str, model: type[Base
     if kind == _UNKNOWN:
         message = f"unknown setting{suggestion(str(path[-1]), _preferred(model, path[:-1]))}"
     where = ".".join(map(str, path))
-    message = message.removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 
 

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from tidegate.events.durations import parse_duration
 from tidegate.events.names import Name
 from tidegate.events.savepoint_marks import PolicyName
-from tidegate.service.settings.section import Section
+from tidegate.service.settings.section import Duration, Section
 
 FOREVER: Final = "forever"
 _MAX_COUNT: Final = 100
 _MOST: Final = 900
 """The highest limit of a policy's savepoints on one table; the policy's state holds a thousand."""
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_DURATION: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 _EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'
 
 
-def _duration(value: object) -> object:
-    """A duration such as 30d, from text.
-
-    Raises:
-        ValueError: it is not one.
-    """
-    if not isinstance(value, str):
-        return value
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
-        raise ValueError("not a duration such as 90s, 10m, 12h, 30d or 4w")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
 def _lifetime(value: object) -> object:
-    if value == FOREVER:
+    if value == FOREVER or not isinstance(value, str):
         return value
     try:
-        return _duration(value)
+        return parse_duration(value)
     except ValueError:
         raise ValueError('neither "forever" nor a duration such as 12h, 30d or 4w') from None
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
-"""Text such as 90s, 10m, 12h, 30d or 4w."""
-Lifetime = Annotated[timedelta | Literal["forever"], BeforeValidator(_lifetime)]
+Lifetime = Annotated[Duration | Literal["forever"], BeforeValidator(_lifetime)]
 """Text such as 30d; or "forever", which keeps Hudi from cleaning without end."""
 
 
@@ -97,7 +79,7 @@ class SavepointRule(Section, frozen=True):
 
     Above it, the oldest are removed first. There is no maximum if a tier has the lifetime forever.
     """
-    min_gap: Duration | None = None
+    min_gap: Duration | None = Field(default=None, ge=timedelta(0))
     """The shortest time between two savepoints of the policy, except before and after operations.
 
     It protects from storms of commits: a due savepoint is made at the first commit after the gap.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
+from tidegate.errors import validation
 from tidegate.events.names import Name
 from tidegate.events.roles import Role
 from tidegate.service.settings.section import Section
+from tidegate.storage import normalise
 
-Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^\x00-\x1f\x7f]+$")]
+Principal = Annotated[str, StringConstraints(pattern=validation.PRINCIPAL)]
 """Kafka's name of a principal: its type and its name, `User:CN=orders,OU=sales`."""
 
 
@@ -23,9 +25,12 @@ class KeySettings(Section, frozen=True):
     public_key: str = Field(repr=False)
     """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
     commands: tuple[str, ...] = Field(min_length=1)
-    """Shell patterns of the kinds of commands."""
+    """Shell patterns of the kinds of commands, and of the facts that a removal rests on:
+    VacuumFinished, LockReleased, WritesAborted."""
     tables: tuple[Name, ...] = ("*",)
     """Shell patterns of the tables, as catalog.database.table."""
+    locations: tuple[Annotated[str, AfterValidator(normalise)], ...] = ()
+    """The tables' directories, or directories above them; empty: everywhere."""
     not_before: AwareDatetime | None = None
     """Trusted from this time on, compared with the broker's time of the command."""
     not_after: AwareDatetime | None = None
@@ -33,12 +38,12 @@ class KeySettings(Section, frozen=True):
 
 
 class SecuritySettings(Section, frozen=True):
-    """Signatures of commands. Without them the ACL of the commands topic is the only guard."""
+    """Signatures of commands and of the facts that a removal rests on; else only ACLs guard."""
 
     require_signatures: bool = False
-    """Executors refuse commands without a good signature."""
+    """Refuse commands, vacuums, releases and aborted writes without a good signature."""
     sign_with: Path | None = None
-    """The file of the private key with which this process signs its commands."""
+    """The file of the private key with which this process signs what it publishes."""
     keys: tuple[KeySettings, ...] = ()
     principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
     """By role, the Kafka principals to which `topics acls` grants its rights, for example

@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
+from tidegate.errors import validation
 from tidegate.events.roles import SERVICES
 from tidegate.service.settings.section import Section
 
@@ -47,7 +48,7 @@ class DeadLetterSettings(Section, frozen=True):
 
 def _instance_id() -> str | None:
     """A field for a process's name among those of a service."""
-    field: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9._-]{1,100}$")
+    field: str | None = Field(default=None, pattern=validation.HEADER)
     return field
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import ConfigError
 from tidegate.service.settings.problems import accepted_names, suggestion
@@ -39,7 +37,7 @@ def from_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(f"{file}: {error}") from error
 
 
-def from_environment(model: type[BaseSettings], environment: Mapping[str, str]) -> dict[str, Any]:
+def from_environment(model: type[BaseModel], environment: Mapping[str, str]) -> dict[str, Any]:
     """Read `TIDEGATE_<section>__<name>` and KAFKA_BOOTSTRAP_SERVERS.
 
     A client setting is named with underscores for dots: TIDEGATE_KAFKA__SECURITY_PROTOCOL.
@@ -47,21 +45,34 @@ def from_environment(model: type[BaseSettings], environment: Mapping[str, str]) 
     Raises:
         ConfigError: there is no such section, or a list or table is not valid JSON.
     """
+    found: dict[str, Any] = {}
     for variable in environment:
         section, nested, _ = variable.removeprefix(PREFIX).lower().partition(SEPARATOR)
+        if not variable.startswith(PREFIX) or not nested:
+            continue
         known = accepted_names(model)
-        if variable.startswith(PREFIX) and nested and section not in known:
+        if section not in known:
             raise ConfigError(f"{variable}: unknown section{suggestion(section, known)}")
-    try:
-        found = EnvSettingsSource(
-            model, env_prefix=PREFIX, env_nested_delimiter=SEPARATOR, env_ignore_empty=True
-        )()
-    except SettingsError as error:
-        raise ConfigError(f"environment: {error}") from None  # its cause quotes the value
+        found = found or _variables(model)
     kafka = {name.replace("_", "."): value for name, value in found.pop("kafka", {}).items()}
     if servers := environment.get(_SERVERS_VARIABLE):
         kafka["bootstrap.servers"] = servers
     return found | ({"kafka": kafka} if kafka else {})
+
+
+def _variables(model: type[BaseModel]) -> dict[str, Any]:
+    # a tenth of a second, for those who use it
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError  # noqa: PLC0415
+
+    try:
+        return EnvSettingsSource(
+            cast("type[BaseSettings]", model),
+            env_prefix=PREFIX,
+            env_nested_delimiter=SEPARATOR,
+            env_ignore_empty=True,
+        )()
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}") from None  # its cause quotes the value
 
 
 def merged(

@@ -12,9 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from fsspec.asyn import AsyncFileSystem
-from fsspec.core import has_magic
-
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage import FileInfo, NotFound, Storage
 from tidegate.storage.store_errors import error_of, store_errors
@@ -165,7 +162,7 @@ class RemoteFiles:
                 f" fsspec; savepoints and restores need a local, mounted or object store"
             )
         fs, path = self._storage.open(location)
-        if not isinstance(fs, AsyncFileSystem):  # on S3 this would create a missing bucket
+        if not fs.async_impl:  # on S3 this would create a missing bucket
             fs.makedirs(fs._parent(path), exist_ok=True)  # noqa: SLF001 - fsspec has no public equivalent
         return fs, path
 
@@ -194,8 +191,11 @@ class RemoteFiles:
 
     def _remove_in_bulk(self, locations: Sequence[str]) -> None:
         """Remove files in requests of many keys, if the store can; errors are not reported."""
+        # Spark's executors import this module without it
+        from fsspec.core import has_magic  # noqa: PLC0415
+
         fs, _ = self._storage.open(locations[0])
-        if not isinstance(fs, AsyncFileSystem):
+        if not fs.async_impl:
             return
         paths = [self._storage.open(location)[1] for location in locations]
         plain = [path for path in paths if not has_magic(path)]

@@ -1,0 +1,1 @@
+"""Clean: pause the cleaning of a table, and undo a cleaning."""

@@ -1,0 +1,54 @@
+"""`tidegate undo`: put back the directories that a cleaning moved into quarantine."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import ConfigFile, Execute, Reason, RequestedBy, option_group
+from tidegate.cli.output import write_error
+from tidegate.cli.sending import Sending, request
+from tidegate.ops.quarantine import find_cleaning
+from tidegate.publisher import Publisher, Receipt
+from tidegate.service.settings import Settings
+
+
+@option_group(Sending)
+def undo(
+    sending: Sending,
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE | EVENT_ID",
+            help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its outcome.",
+        ),
+    ],
+    reason: Reason,
+    execute: Execute = False,
+    requested_by: RequestedBy = None,
+    config: ConfigFile = None,
+) -> None:
+    """Put back the directories that a cleaning moved into quarantine, while they are there.
+
+    Without --execute only the plan is made. The cleaner makes it, and refuses what could show a
+    row twice, or what is not complete any more. With --wait the exit code is the outcome's. Hold
+    the table first (`tidegate hold add`) if its next cleaning is not to take it again.
+    """
+    found = find_cleaning(Settings.load(config), subject)
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_undo(
+            table=found.table,
+            location=found.location,
+            partition=found.partition,
+            cleaning=found.cleaning,
+            requested_by=requested_by or getpass.getuser(),
+            reason=reason,
+            plan_only=not execute,
+        )
+
+    if not execute:
+        write_error("a plan only; --execute puts it back")
+    request(config, sending, found.table, send, again=False)

@@ -1,0 +1,1 @@
+"""Look: what happens, what waits, what happened, and whether all is well."""

@@ -1,0 +1,61 @@
+"""`tidegate doctor`: check that a deployment has everything that the services need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from tidegate.cli.options import AsJsonLines, ConfigFile
+from tidegate.cli.output import write_json, write_styled
+from tidegate.errors import ConfigError
+from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.service.assembly import SERVICES
+from tidegate.service.settings import Settings
+
+_COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
+
+
+def doctor(
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(help="Services to check; default: all."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Create and remove a hidden file in each root.")
+    ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Start a Spark session and run a job.")
+    ] = False,
+    as_json: AsJsonLines = False,
+    config: ConfigFile = None,
+) -> None:
+    """Check a deployment; every finding has advice. Exit code 1 if a check fails."""
+    if unknown := [name for name in services or () if name not in SERVICES]:
+        raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
+    settings = Settings.load(config)
+    extras = Extras(write=write, spark=spark)
+    found = examine(settings, services or list(SERVICES), extras)
+    seen = list(_written(found) if as_json else _shown(found))
+    raise typer.Exit(1 if any(finding.state is Status.FAIL for finding in seen) else 0)
+
+
+def _written(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Print each finding for scripts as it comes, and pass it on."""
+    for finding in findings:
+        write_json(asdict(finding))
+        yield finding
+
+
+def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Print each finding as it comes, and pass it on."""
+    for finding in findings:
+        advice = f" -> {finding.advice}" if finding.advice else ""
+        write_styled(
+            (f"{finding.state:8}", _COLOURS[finding.state]),
+            (finding.check, "bold"),
+            (f": {finding.seen}{advice}", None),
+        )
+        yield finding

@@ -1,0 +1,99 @@
+"""`tidegate explain`: the history of a table or an event, and the next steps."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from tidegate.cli.look.waiting import show_vacuums
+from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
+from tidegate.cli.output import write, write_json
+from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
+from tidegate.errors.commands import command_line
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.ops.event_log.summary import line_of, row_of
+from tidegate.ops.explain import Story
+from tidegate.ops.explain import explain as gather
+from tidegate.ops.explain.policy import PolicyStory, policy_story
+from tidegate.service.assembly import savepoint_policy
+from tidegate.service.settings import Settings
+
+_COMMITS: Final = 10
+
+
+def explain(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE | EVENT_ID",
+            help="catalog.database.table, or an event's id, abbreviated if it is unique.",
+        ),
+    ],
+    since: Since = None,
+    limit: Annotated[int, typer.Option(min=1, help="Only the newest so many events.")] = 200,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show the history in order: events, commands, outcomes, waiting vacuums, next steps.
+
+    For an event, show the chain from its first cause to its last outcome.
+    """
+    settings = Settings.load(config)
+    story = gather(settings, subject, since_of(since), limit)
+    policy = _policy(settings, story)
+    if as_json:
+        write_json(
+            {
+                "subject": story.subject,
+                "events": [row_of(event) for event in story.events],
+                "left_out": story.left_out,
+                "waiting_in_all": story.waiting_in_all,
+                "waiting": [vacuum.as_json() for vacuum in story.waiting],
+                "dead_letters": [
+                    dead_letter_row(dead_letter) for dead_letter in story.dead_letters
+                ],
+                "savepoint_policy": policy.as_json() if policy else None,
+                "next": story.next_steps(),
+            }
+        )
+        return
+    write(story.subject)
+    if story.left_out:
+        write(f"  ... {story.left_out} older events; see --limit")
+    for event in story.events:
+        write(f"  {line_of(event)}")
+    _show_state(story, settings.bridge.metastore)
+    if policy is not None:
+        _show_policy(policy)
+    write("next:")
+    for step in story.next_steps():
+        write(f"  {step}")
+
+
+def _policy(settings: Settings, story: Story) -> PolicyStory | None:
+    """What the savepoint policy means for the story's table; None where there is no commit."""
+    table = story.table_of_commits
+    return policy_story(savepoint_policy(settings), table, story.events) if table else None
+
+
+def _show_policy(policy: PolicyStory) -> None:
+    write(f"savepoint policy: {policy.rule}")
+    for commit in policy.commits[-_COMMITS:]:
+        write(f"  {commit}")
+    if len(policy.commits) > _COMMITS:
+        write(f"  ... and of {len(policy.commits) - _COMMITS} older commits; --json lists all")
+
+
+def _show_state(story: Story, watched: BridgeSettings | None) -> None:
+    if story.waiting:
+        write("waiting:")
+        show_vacuums(story.waiting, datetime.now(UTC), "  ", watched)
+        if (more := story.waiting_in_all - len(story.waiting)) > 0:
+            write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
+    if story.dead_letters:
+        write("dead letters:")
+        for listed in story.dead_letters:
+            found = listed.dead_letter
+            write(f"  {found.dead_letter_id}  {listed.state}  {found.service}: {found.error}")

@@ -1,0 +1,1 @@
+"""Repair: messages that failed, and records that are to be read again."""

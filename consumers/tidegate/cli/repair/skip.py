@@ -1,0 +1,44 @@
+"""`tidegate skip`: move a stopped service past one offset that it can't process."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.deployment import reachable
+from tidegate.cli.options import AsJson, ConfigFile, Execute, Reason, RequestedBy
+from tidegate.cli.output import write, write_json
+from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
+
+
+def skip(
+    service: Annotated[str, typer.Option(help="The service; stop it first.")],
+    topic: Annotated[str, typer.Option(help="Its input topic, e.g. commands.")],
+    partition: Annotated[int, typer.Option(min=0, help="The partition.")],
+    offset: Annotated[int, typer.Option(min=0, help="The offset that it reads next.")],
+    reason: Reason,
+    requested_by: RequestedBy = None,
+    execute: Execute = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Skip one offset, with an audit event and a dead letter that names its location.
+
+    The record is NOT processed: whatever it asked for will not happen.
+    """
+    settings = reachable(config)
+    plan = plan_skip(settings, service, topic, partition, offset)
+    if execute:
+        by = requested_by or getpass.getuser()
+        carry_out_skip(settings, plan, by, reason, datetime.now(UTC))
+    if as_json:
+        write_json({"executed": execute, "dead_letter_id": plan.dead_letter_id})
+        return
+    place = f"{plan.partition.topic}/{partition}/{offset}"
+    if execute:
+        write(f"{service} goes on after {place}; dead letter {plan.dead_letter_id}")
+    else:
+        write(f"{service} would go on after {place}; add --execute to do it")

@@ -1,0 +1,1 @@
+"""Restore: savepoints, plans, and what writers and people publish."""

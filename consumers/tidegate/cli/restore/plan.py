@@ -1,0 +1,234 @@
+"""`tidegate plan`: what would be done to a table now. Nothing is changed or published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from tidegate.cleaning import Cleaner
+from tidegate.cli.deployment import located
+from tidegate.cli.options import (
+    AsJson,
+    ConfigFile,
+    Location,
+    OptionalTableName,
+    read_event,
+    table_of,
+)
+from tidegate.cli.output import write, write_json
+from tidegate.cli.restore.plan_file import PlanFile
+from tidegate.coordinator.readers import command_for
+from tidegate.errors.commands import command_line
+from tidegate.events import CommitCompleted, VacuumFinished
+from tidegate.events.topics import COMMITS
+from tidegate.hudi import InstantState
+from tidegate.ops.event_log import EventFilter, EventLog
+from tidegate.ops.event_log.summary import counted, size
+from tidegate.restores import PlannedRestore, plan_restore
+from tidegate.savepoints.freeing import plan_freeing
+from tidegate.savepoints.listing import chosen_savepoint
+from tidegate.service.assembly import table_work
+from tidegate.service.restore_rules import restore_settings, restored_by_hudi
+from tidegate.service.settings import Settings
+from tidegate.tables.hudi import open_table
+from tidegate.tables.warehouse import Warehouse
+
+plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_help=True)
+_SHOWN: Final = 20
+"""How many commits or paths are shown; --json has all paths."""
+Savepoint = Annotated[str, typer.Option(help="The savepoint: an instant, latest, latest~1 ...")]
+
+
+@plan.command()
+def restore(
+    savepoint: Savepoint,
+    table: OptionalTableName = None,
+    location: Location = None,
+    out: Annotated[
+        typer.FileTextWrite | None,
+        typer.Option(help="Write the plan to this file, for: publish restore --plan."),
+    ] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what a restore would destroy. Exit code 1 if it would be refused."""
+    settings, name = Settings.load(config), table_of(table)
+    where = located(settings, name, location)
+    warehouse, _ = table_work(settings)
+    by_hudi = restored_by_hudi(settings, table, where)
+    chosen = chosen_savepoint(warehouse, where, savepoint)
+    liveness = restore_settings(settings)
+    planned = plan_restore(warehouse, where, chosen, liveness, by_hudi=by_hudi)
+    plan = PlanFile(
+        table=name,
+        location=where,
+        savepoint=planned.savepoint,
+        plan_id=planned.plan_id,
+        instants=tuple(f"{target.action} {target.timestamp}" for target in planned.targets),
+        files=planned.files,
+        bytes=planned.bytes,
+        resumes=planned.resumes,
+    )
+    if out is not None:
+        out.write(plan.model_dump_json(indent=2) + "\n")
+    if not as_json:
+        publishers = _publishers(settings, name) if name and location is None else {}
+        for line in _sentences(
+            plan, planned, list(_commits(warehouse, where, planned, publishers))
+        ):
+            write(line)
+        if not plan.is_empty:
+            write(f"To do it: {_request(plan, out.name if out else None)}")
+        return
+    fields = plan.model_dump(include={"savepoint", "plan_id", "instants", "files", "bytes"})
+    fields |= {"resumes": plan.resumes, "locks_looked_at": liveness.checked_locks}
+    if by_hudi:
+        fields["carried_out_by"] = "Hudi's rollback_to_savepoint"
+    paths = [file.path for step in planned.steps for file in step.files]
+    write_json({**fields, "nothing_to_do": plan.is_empty, "paths": paths})
+
+
+def _sentences(plan: PlanFile, planned: PlannedRestore, commits: Sequence[str]) -> Iterator[str]:
+    """The plan for people."""
+    if plan.is_empty:
+        yield f"nothing to do: {plan.savepoint} is the table's newest commit"
+        return
+    if plan.resumes is not None:
+        yield f"This goes on with the restore {plan.resumes}, which was not completed."
+    of = plan.table or plan.location
+    if len(commits) == 1:
+        yield f"This destroys 1 commit of {of}: {commits[0]}."
+    elif commits:
+        yield f"This destroys {counted(len(plan.instants), 'commit')} of {of}, newest first:"
+        yield from (f"  {commit}" for commit in commits)
+    if (more := len(plan.instants) - len(commits)) > 0:
+        yield f"  ... and {more} more; --json lists all"
+    yield f"{counted(plan.files, 'file')}, {size(plan.bytes)}. Nothing else changes."
+    if planned.metadata_table is not None:
+        yield f"Metadata table: {planned.metadata_table}"
+    if planned.by_hudi:
+        yield "Hudi's own rollback_to_savepoint carries it out."
+
+
+def _commits(
+    warehouse: Warehouse, location: str, planned: PlannedRestore, publishers: Mapping[str, str]
+) -> Iterator[str]:
+    """The newest commits that a restore destroys: time, operation, rows and publisher."""
+    table = open_table(warehouse, location, any_kind=planned.by_hudi)
+    completed = {
+        instant.timestamp: instant
+        for instant in table.files
+        if instant.state is InstantState.COMPLETED
+    }
+    for target in planned.targets[:_SHOWN]:
+        stamp = target.timestamp
+        parts = [f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[8:10]}:{stamp[10:12]}"]
+        if (instant := completed.get(stamp)) is None:
+            parts.append(f"unfinished {target.action}")
+        else:
+            commit = table.read_commit(instant)
+            parts.append((commit.operation or target.action).lower())
+            if rows := sum(write.records for write in commit.writes):
+                parts.append(counted(rows, "row"))
+        if stamp in publishers:
+            parts.append(f"by {publishers[stamp]}")
+        yield f"{', '.join(parts)} ({stamp})"
+
+
+def _publishers(settings: Settings, table: str) -> dict[str, str]:
+    """The applications that published a table's commits, by instant."""
+    commits = EventLog.of(settings).read(COMMITS, EventFilter((table,)))
+    return {
+        logged.event.instant: logged.event.source
+        for logged in commits
+        if logged is not None and isinstance(logged.event, CommitCompleted)
+    }
+
+
+def _request(plan: PlanFile, out: str | None) -> str:
+    """The command that requests exactly this plan."""
+    if out is not None and plan.table is not None:
+        return command_line("publish restore", plan=out, reason="WHY", wait=True)
+    return command_line(
+        "publish restore",
+        table=plan.table or "CATALOG.DATABASE.TABLE",
+        location=plan.location,
+        savepoint=plan.savepoint,
+        expected_plan=plan.plan_id,
+        reason="WHY",
+        wait=True,
+    )
+
+
+@plan.command()
+def savepoint_removal(
+    savepoint: Savepoint,
+    table: OptionalTableName = None,
+    location: Location = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what removing a savepoint would free. Exit code 1 if it would be refused.
+
+    The files stay until Hudi's own cleaner removes them.
+    """
+    settings = Settings.load(config)
+    where = located(settings, table, location)
+    warehouse, parallel_map = table_work(settings)
+    chosen = chosen_savepoint(warehouse, where, savepoint)
+    planned = plan_freeing(warehouse, where, chosen, parallel_map)
+    fields: dict[str, Any] = {
+        "savepoint": chosen,
+        "requested_by": planned.made_by,
+        "policy": planned.mark.policy if planned.mark else None,
+        "tiers": list(planned.mark.tiers) if planned.mark else [],
+        "files": planned.files,
+        "freed_files": len(planned.freed),
+        "freed_bytes": planned.freed_bytes,
+    }
+    if as_json:
+        write_json({**fields, "paths": list(planned.timeline_files), "freed": list(planned.freed)})
+        return
+    _show(fields)
+    _show_paths("would remove", planned.timeline_files)
+    _show_paths("Hudi may clean", planned.freed)
+
+
+@plan.command()
+def clean(
+    vacuum: Annotated[Path, typer.Argument(help="VacuumFinished as JSON; - for standard input.")],
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what would be removed once a vacuum's holds are gone. Exit code 1 if refused."""
+    event = read_event(VacuumFinished, vacuum)
+    warehouse, parallel_map = table_work(Settings.load(config))
+    now = datetime.now(UTC)
+    planned = Cleaner(warehouse, parallel_map, lambda: now).plan(command_for(event, now))
+    fields: dict[str, Any] = {"table": event.table}
+    fields |= {"files": planned.files, "bytes": planned.bytes}
+    if planned.superseded_by:
+        fields["superseded_by"] = list(planned.superseded_by)
+    if as_json:
+        write_json({**fields, "paths": list(planned.directories)})
+        return
+    _show(fields)
+    _show_paths("would remove", planned.directories)
+
+
+def _show(fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        text = ", ".join(value) if isinstance(value, list) else value
+        text = size(value) if name.endswith("bytes") else "-" if text in {None, ""} else text
+        write(f"{name.replace('_', ' ')}: {text}")
+
+
+def _show_paths(verb: str, paths: Sequence[str]) -> None:
+    for path in paths[:_SHOWN]:
+        write(f"  {verb} {path}")
+    if (more := len(paths) - _SHOWN) > 0:
+        write(f"  ... and {more} more; --json lists all")

@@ -1,0 +1,208 @@
+"""`tidegate publish savepoint`, `savepoint-removal`, `restore`, `approval`: what people ask for."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.deployment import located
+from tidegate.cli.options import (
+    ConfigFile,
+    Location,
+    OptionalTableName,
+    RequestedBy,
+    TableName,
+    option_group,
+)
+from tidegate.cli.restore.plan_file import PlanFile
+from tidegate.cli.sending import RequestId, Sending, request
+from tidegate.errors import ConfigError
+from tidegate.publisher import Publisher, Receipt
+from tidegate.service.settings import Settings
+
+
+@option_group(Sending)
+def savepoint(
+    sending: Sending,
+    table: TableName,
+    instant: Annotated[
+        str | None, typer.Option(help="Instant to save; by default the newest completed.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; stands in the savepoint's metadata.")] = "",
+    lifetime: Annotated[
+        str | None,
+        typer.Option(help="Have it removed after this time, e.g. 30d; default: kept until asked."),
+    ] = None,
+    location: Location = None,
+    requested_by: RequestedBy = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request a savepoint on a Hudi table."""
+    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+
+    seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
+    found = located(Settings.load(config), table, location)
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_savepoint(
+            table=table,
+            location=found,
+            instant=instant,
+            comment=reason,
+            lifetime_seconds=seconds,
+            requested_by=requested_by or getpass.getuser(),
+            request_id=request_id,
+        )
+
+    request(config, sending, table, send, again=request_id is not None)
+
+
+@option_group(Sending)
+def savepoint_removal(
+    sending: Sending,
+    table: TableName,
+    savepoint: Annotated[
+        str, typer.Option("--savepoint", "--instant", help="Instant of the savepoint.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    location: Location = None,
+    requested_by: RequestedBy = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request the removal of any savepoint, so that Hudi may clean its files."""
+    found = located(Settings.load(config), table, location)
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_savepoint_removal(
+            table=table,
+            location=found,
+            instant=savepoint,
+            reason=reason,
+            requested_by=requested_by or getpass.getuser(),
+            request_id=request_id,
+        )
+
+    request(config, sending, table, send, again=request_id is not None)
+
+
+@option_group(Sending)
+def restore(
+    sending: Sending,
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+    ] = None,
+    table: OptionalTableName = None,
+    location: Location = None,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(help="The savepoint to return to: an instant, latest, or latest~1 ..."),
+    ] = None,
+    requested_by: RequestedBy = None,
+    plan_only: Annotated[
+        bool, typer.Option(help="Only plan: publish the plan, change nothing.")
+    ] = False,
+    expected_plan: Annotated[
+        str | None, typer.Option(help="Refuse unless the plan has this id.")
+    ] = None,
+    seen_up_to: Annotated[
+        str | None,
+        typer.Option(help="Latest instant known to you: later commits are never destroyed."),
+    ] = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request a restore, which destroys every commit after the savepoint."""
+    given = {"table": table, "location": location, "savepoint": savepoint}
+    given["plan_id"] = expected_plan
+    wanted = _completed(config, plan, given, ("table", "savepoint"))
+    chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_restore(
+            table=wanted["table"] or "",
+            location=wanted["location"] or "",
+            savepoint=chosen,
+            reason=reason,
+            requested_by=requested_by or getpass.getuser(),
+            plan_only=plan_only,
+            expected_plan=wanted["plan_id"],
+            seen_up_to=seen_up_to,
+            request_id=request_id,
+        )
+
+    request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+
+
+@option_group(Sending)
+def approval(
+    sending: Sending,
+    restore_request: Annotated[
+        str, typer.Option("--request", help="Id of the restore's request; see `tidegate status`.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+    ] = None,
+    table: OptionalTableName = None,
+    location: Location = None,
+    plan_id: Annotated[
+        str | None, typer.Option(help="Id of the plan that you looked at; any other is refused.")
+    ] = None,
+    approved_by: Annotated[
+        str | None, typer.Option(help="Who approves; by default your login name.")
+    ] = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Approve a restore that another person requested; it is then carried out."""
+    given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
+    wanted = _completed(config, plan, given, ("table", "plan_id"))
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.approve_restore(
+            table=wanted["table"] or "",
+            location=wanted["location"] or "",
+            request=restore_request,
+            plan_id=wanted["plan_id"] or "",
+            approved_by=approved_by or getpass.getuser(),
+            reason=reason,
+            approval_id=request_id,
+        )
+
+    request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+
+
+def _chosen(config: Path | None, location: str, savepoint: str) -> str:
+    """The instant of a savepoint; only for `latest` the table is read."""
+    if not savepoint.startswith("latest"):
+        return savepoint
+    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - needs fsspec
+    from tidegate.service.assembly import table_work  # noqa: PLC0415
+
+    warehouse, _ = table_work(Settings.load(config))
+    return chosen_savepoint(warehouse, location, savepoint)
+
+
+def _completed(
+    config: Path | None, plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
+) -> dict[str, str | None]:
+    """The options' values; missing ones come from the plan's file, the location from events.
+
+    Raises:
+        ConfigError: a needed value is in neither of them.
+    """
+    wanted = PlanFile.read(plan).completed(given) if plan else given
+    if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
+        raise ConfigError(f"missing: {', '.join(missing)}")
+    return wanted | {
+        "location": located(Settings.load(config), wanted["table"], wanted["location"])
+    }

@@ -1,0 +1,82 @@
+"""`tidegate savepoints`: the savepoints of a table, from its own timeline."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.deployment import located
+from tidegate.cli.look.waiting import age_of
+from tidegate.cli.options import AsJsonLines, ConfigFile, table_of
+from tidegate.cli.output import write, write_json, write_table
+from tidegate.savepoints.listing import savepoints_of
+from tidegate.service.assembly import savepoint_policy, table_work
+from tidegate.service.settings import Settings
+
+savepoints = typer.Typer(help="The savepoints of a Hudi table.", no_args_is_help=True)
+
+
+@savepoints.callback()
+def _group() -> None:
+    """The savepoints of a Hudi table."""  # without a callback typer makes `list` the command
+
+
+@savepoints.command("list")
+def list_savepoints(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE | LOCATION",
+            help="catalog.database.table, or for a table that no event names its path or URI.",
+        ),
+    ],
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="The name of the table at a location.")
+    ] = None,
+    pins: Annotated[
+        bool, typer.Option("--pins", help="List the table too: what only savepoints keep.")
+    ] = False,
+    as_json: AsJsonLines = False,
+    config: ConfigFile = None,
+) -> None:
+    """List the savepoints of a table, oldest first, with requester, time and reason.
+
+    A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
+    """
+    settings = Settings.load(config)
+    warehouse, parallel_map = table_work(settings)
+    is_location = "/" in subject
+    name = table_of(table if is_location else subject)
+    location = located(settings, name, subject if is_location else None)
+    rule = savepoint_policy(settings).rule_of(name) if name else None
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "savepoint": listed.instant,
+            "state": listed.state,
+            "requested_by": listed.by,
+            "at": listed.at.isoformat(timespec="seconds") if listed.at else None,
+            "age": age_of(now - listed.at) if listed.at else None,
+            "policy": listed.mark.policy if listed.mark else None,
+            "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
+            "expires": expires.isoformat(timespec="seconds") if expires else None,
+            "files": listed.files,
+        }
+        | (
+            {"pinned_files": listed.pinned_files, "pinned_bytes": listed.pinned_bytes}
+            if pins
+            else {}
+        )
+        | {"comment": listed.comment}
+        for listed in savepoints_of(warehouse, location, parallel_map if pins else None)
+        for expires in (listed.expires_at(rule),)
+    ]
+    if as_json:
+        for row in rows:
+            write_json(row)
+        return
+    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
+    if not rows:
+        write(f"{location} has no savepoint")

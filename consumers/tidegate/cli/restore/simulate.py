@@ -1,0 +1,75 @@
+"""`tidegate simulate`: the savepoint policy over the commits of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.cli.look.waiting import age_of
+from tidegate.cli.options import AsJsonLines, ConfigFile, Since, since_of, table_pattern
+from tidegate.cli.output import write, write_error, write_json, write_table
+from tidegate.events import CommitCompleted
+from tidegate.events.topics import COMMITS
+from tidegate.ops.event_log import EventFilter, EventLog
+from tidegate.savepoints import SavepointPolicyService
+from tidegate.savepoints.simulation import Simulation
+from tidegate.service.assembly import savepoint_policy
+from tidegate.service.settings import Settings
+
+
+def simulate(
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", "-t", help="Only of these: a name, or a pattern like 'lake.s.*'."),
+    ] = None,
+    since: Since = None,
+    removed: Annotated[
+        bool, typer.Option("--removed", help="Also those that would be gone again.")
+    ] = False,
+    as_json: AsJsonLines = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show the savepoints that a policy would have made for the commits of the topic.
+
+    Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
+    """
+    settings = Settings.load(config)
+    simulation = Simulation(SavepointPolicyService(savepoint_policy(settings)))
+    tables = tuple(table_pattern(pattern) for pattern in table or ())
+    commits = 0
+    for logged in EventLog.of(settings).read(
+        COMMITS, EventFilter(tables=tables), since=since_of(since)
+    ):
+        if logged is not None and isinstance(logged.event, CommitCompleted):
+            simulation.commit(logged.event, logged.at)
+            commits += 1
+    now = datetime.now(UTC)
+    simulation.until(now)
+    for commit, problem in simulation.refused:
+        write_error(f"{commit.table} {commit.instant}: {problem}")
+    gone = list(simulation.removed()) if removed else []
+    rows = list(_rows([*simulation.savepoints(), *gone], now))
+    if as_json:
+        for row in rows:
+            write_json(row)
+        return
+    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
+    count = len(rows) - len(gone)
+    write(f"{commits} commits: {count} savepoints would exist now")
+
+
+def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
+    for savepoint in savepoints:
+        yield {
+            "table": savepoint.table,
+            "instant": savepoint.instant,
+            "policy": savepoint.mark.policy,
+            "tiers": ",".join(savepoint.mark.tiers),
+            "pinned_since": savepoint.made_at.isoformat(timespec="seconds"),
+            "age": age_of((savepoint.removed_at or now) - savepoint.made_at),
+            "removed_at": savepoint.removed_at
+            and savepoint.removed_at.isoformat(timespec="seconds"),
+        }

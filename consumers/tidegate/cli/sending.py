@@ -1,0 +1,182 @@
+"""Send events and requests, and wait for their outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidegate.cli.deployment import check_reachable, located
+from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.output import write, write_error, write_json
+from tidegate.cli.progress import OutcomeBar
+from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
+from tidegate.events.topics import topic_of
+from tidegate.events.verdict import Verdict
+from tidegate.publisher import Answered, Publisher, Receipt
+from tidegate.publisher.checks import check_publishable
+from tidegate.service.settings import Settings
+
+RequestId = Annotated[
+    str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
+]
+SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
+CLI: Final = "tidegate-cli"
+ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
+"""The events whose outcome can be waited for."""
+OF_VERDICT: Final = {
+    Verdict.DONE: ExitCode.DONE,
+    Verdict.REFUSED: ExitCode.REFUSED,
+    Verdict.FAILED: ExitCode.FAILED,
+    Verdict.UNANSWERED: ExitCode.UNANSWERED,
+    Verdict.AWAITING: ExitCode.AWAITING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Options for signing, and for waiting for the outcome."""
+
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
+    ] = False
+    timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
+    sign_with: Annotated[
+        Path | None,
+        typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+    ] = None
+
+    new: Annotated[
+        bool, typer.Option("--new", help="Accept a table that no event has named yet.")
+    ] = False
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="With --wait: print JSON, for scripts; without it JSON is printed."
+        ),
+    ] = False
+
+    def seconds(self) -> float:
+        """How long to wait.
+
+        Raises:
+            ConfigError: it is not a duration.
+        """
+        from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+
+        return duration(self.timeout).total_seconds()
+
+
+def request(
+    config: Path | None,
+    sending: Sending,
+    table: str,
+    publish_it: Callable[[Publisher], Receipt],
+    *,
+    again: bool,
+    source: str = CLI,
+) -> None:
+    """Publish, and optionally wait for the outcome; `again`: the outcome may exist already."""
+    with publisher_of(config, source, sending.sign_with, new=sending.new) as publisher:
+        if not sending.wait:
+            print_receipt(publish_it(publisher))
+            return
+        seconds = sending.seconds()
+        with publisher.watch(table, from_start=again) as watch:
+            receipt = publish_it(publisher)
+            if sending.as_json:
+                print_receipt(receipt)
+            else:
+                write_error(f"published {receipt.event_id}, waiting for its outcome")
+            with OutcomeBar(wanted=not sending.as_json) as bar:
+                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar, sending))
+
+
+def _report(
+    answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
+) -> ExitCode:
+    """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
+    from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
+
+    last, line = Answered(Verdict.UNANSWERED), "no outcome came"
+    for last in answers:
+        event = last.outcome
+        line = f"{type(event).__name__} {sentence(event)}" if event else last.message
+        ends = not sending.as_json and last.verdict is not Verdict.UNDER_WAY
+        if not bar.take(event) and not ends:
+            bar.remove()
+            write_error(line)
+    bar.remove()
+    if not sending.as_json:
+        write(f"{last.verdict}: {line}")
+        return OF_VERDICT[last.verdict]
+    write_json(
+        {
+            "event_id": receipt.event_id,
+            "verdict": last.verdict,
+            "kind": type(last.outcome).__name__ if last.outcome else None,
+            "message": last.message or None,
+            "event": last.outcome.model_dump(mode="json") if last.outcome else None,
+        }
+    )
+    return OF_VERDICT[last.verdict]
+
+
+class ReachablePublisher(Publisher):
+    """A publisher that first checks that the broker and the topics exist.
+
+    An invalid event is reported before that. A producer alone would wait half a minute for a broker
+    that is down or a missing topic, and then not report which.
+    """
+
+    def __init__(
+        self, settings: Settings, source: str, sign_with: Path | None, *, new: bool
+    ) -> None:
+        """Take the deployment, the source of the events, and whether tables may be new."""
+        super().__init__(
+            source=source,
+            prefix=settings.topics.prefix,
+            config=settings.connection(),
+            registry=settings.registry,
+            sign_with=sign_with or settings.security.sign_with,
+        )
+        self._settings, self._new = settings, new
+
+    def located(self, table: str, location: str | None) -> str:
+        """The location of a table: the one given, else the one that events name."""
+        return located(self._settings, table, location)
+
+    def publish(self, *events: Event) -> list[Receipt]:
+        """Publish events; see `Publisher`.
+
+        Raises:
+            ConfigError: a topic does not exist, the broker refuses the login, or a request is for a
+                table that no event has named.
+            TransientError: no broker answers.
+        """
+        for event in events:
+            check_publishable(event)
+        check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
+        requested = {event.table for event in events if isinstance(event, Request)}
+        if requested and not self._new:
+            from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+            for table in sorted(requested):
+                EventLog.of(self._settings).check_named(table)
+        return super().publish(*events)
+
+
+def publisher_of(
+    config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
+) -> ReachablePublisher:
+    """A publisher for the deployment that the settings name."""
+    return ReachablePublisher(Settings.load(config), source, sign_with, new=new)
+
+
+def print_receipt(receipt: Receipt) -> None:
+    """Print where an event was stored, and its id."""
+    write_json(receipt._asdict())

@@ -1,0 +1,1 @@
+"""Set up: settings, topics, keys, services and the contract of the events."""

@@ -1,0 +1,146 @@
+"""`tidegate bridge`: publish on behalf of systems that can't."""
+
+from __future__ import annotations
+
+import getpass
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli.deployment import reachable
+from tidegate.cli.options import (
+    AsJson,
+    ConfigFile,
+    Execute,
+    LogFormatName,
+    RequestedBy,
+    Verbose,
+    configure_log,
+)
+from tidegate.cli.output import write, write_json
+from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from tidegate.hive_bridge.baseline import Baseline
+    from tidegate.ops.acceptance import Acceptance
+
+bridge = typer.Typer(
+    no_args_is_help=True, help="Publish on behalf of systems that can't do it themselves."
+)
+
+
+@bridge.command()
+def metastore(
+    config: ConfigFile = None,
+    verbose: Verbose = False,
+    log_format: LogFormatName = "auto",
+) -> None:
+    """Watch a Hive Metastore until SIGTERM or SIGINT: compactions, and the locks they wait for.
+
+    Run as many as you like: one is active, and another takes over within seconds. See
+    [bridge.metastore] in the settings.
+    """
+    from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
+
+    configure_log(log_format, verbose=verbose)
+    run_metastore_bridge(Settings.load(config), threading.Event())
+
+
+@bridge.command()
+def hudi(
+    config: ConfigFile = None,
+    verbose: Verbose = False,
+    log_format: LogFormatName = "auto",
+) -> None:
+    """Watch the timelines of Hudi tables until SIGTERM or SIGINT, and publish their commits.
+
+    Run as many as you like: they share the tables, and take over from each other within seconds.
+    See [bridge.hudi] of the settings.
+    """
+    from tidegate.service.runner import run_hudi_bridge  # noqa: PLC0415 - heavy
+
+    configure_log(log_format, verbose=verbose)
+    run_hudi_bridge(Settings.load(config), threading.Event())
+
+
+@bridge.command()
+def accept_metastore(
+    reason: Annotated[
+        str, typer.Option(help="Why no reader uses the previous Metastore any more.")
+    ],
+    requested_by: RequestedBy = None,
+    release: Annotated[
+        bool,
+        typer.Option(
+            "--release",
+            help="Also publish releases of all outstanding holds, as expired.",
+        ),
+    ] = False,
+    execute: Execute = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Accept a Metastore that has another database, or an older state of its own.
+
+    The bridges have stopped and logged the reason. Without --execute the command only shows what it
+    would accept. Vacuums that wait for holds of the previous Metastore go on waiting until the new
+    one has assigned higher ids. With --release they are cleaned at once, as after an expiry. Make
+    sure that no reader of the previous Metastore still reads.
+    """
+    from tidegate.ops.acceptance import plan_acceptance  # noqa: PLC0415 - heavy
+
+    settings = reachable(config)
+    plan = plan_acceptance(settings)
+    if not as_json:
+        for line in _described(plan):
+            write(line)
+    by = requested_by or getpass.getuser()
+    count = _accepted(settings, plan, by, reason, release=release) if execute else 0
+    if as_json:
+        write_json({"executed": execute, "releases": count, **_fields(plan)})
+    elif execute:
+        write(f"accepted by {by}; {count} releases were published; start the bridges")
+    else:
+        write("nothing was changed; repeat it with --execute")
+
+
+def _accepted(settings: Settings, plan: Acceptance, by: str, why: str, *, release: bool) -> int:
+    from tidegate.ops.acceptance import accept  # noqa: PLC0415 - heavy
+    from tidegate.publisher import Publisher  # noqa: PLC0415 - heavy
+
+    with Publisher(
+        source=by,
+        prefix=settings.topics.prefix,
+        config=settings.connection(),
+        registry=settings.registry,
+        sign_with=settings.security.sign_with,
+    ) as publisher:
+        return accept(settings, plan, by=by, why=why, release=release, publisher=publisher)
+
+
+def _fields(plan: Acceptance) -> dict[str, object]:
+    return {
+        "before": None if plan.before is None else asdict(plan.before),
+        "now": asdict(plan.now),
+        "needed": plan.is_needed,
+        "waiting": [vacuum.as_json() for vacuum in plan.waiting],
+    }
+
+
+def _described(plan: Acceptance) -> list[str]:
+    before, now = plan.before, plan.now
+    was = "the stored position can't be read" if before is None else _named(before)
+    outstanding = sum(len(vacuum.outstanding) for vacuum in plan.waiting)
+    tables = len({vacuum.table for vacuum in plan.waiting})
+    needed = "" if plan.is_needed else " (the bridges run without it)"
+    return [
+        f"before: {was}",
+        f"now: {_named(now)}{needed}",
+        f"{len(plan.waiting)} vacuums of {tables} tables wait for {outstanding} holds",
+    ]
+
+
+def _named(baseline: Baseline) -> str:
+    return f"the database {baseline.metastore}, up to transaction {baseline.high_water_mark}"

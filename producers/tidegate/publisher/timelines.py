@@ -1,0 +1,51 @@
+"""The commits that completed on a Hudi table, for writers that do not know their instants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidegate.errors import InvalidEventError
+from tidegate.events import CommitCompleted
+from tidegate.hudi_reader import NoSuchTable, commit_of, completion_of, load_table
+from tidegate.storage import Storage
+
+
+def completed_writes(location: str) -> frozenset[str]:
+    """The instants of the completed writes; empty where there is not a table yet."""
+    try:
+        found = load_table(Storage(), location)
+    except NoSuchTable:
+        return frozenset()
+    return frozenset(write.timestamp for write in found.timeline.completed_writes)
+
+
+def completed_since(
+    known: Collection[str], table: str, location: str, source: str
+) -> list[CommitCompleted]:
+    """The events of the completed writes that are not known, in the order of their completion.
+
+    Raises:
+        NoSuchTable: there is no table.
+        InvalidEventError: the table's name or the location does not fit an event.
+    """
+    found = load_table(Storage(), location)
+    writes = [write for write in found.timeline.completed_writes if write.timestamp not in known]
+    writes.sort(key=completion_of)
+    events = (commit_of(found, write, name=table, source=source) for write in writes)
+    return [event for event in events if event is not None]
+
+
+def latest_commit(table: str, location: str, source: str) -> CommitCompleted:
+    """The event of the write that completed last.
+
+    Raises:
+        NoSuchTable: there is no table.
+        InvalidEventError: no write has completed, or the name or the location does not fit an
+            event.
+    """
+    found = load_table(Storage(), location)
+    newest = max(found.timeline.completed_writes, key=completion_of, default=None)
+    event = None if newest is None else commit_of(found, newest, name=table, source=source)
+    if event is None:
+        raise InvalidEventError(f"no write has completed on the timeline of {location}")
+    return event
