@@ -347,7 +347,7 @@ def test_a_dead_letter_of_a_worker_is_issued_again_once_it_is_redriven(tmp_path:
     with patch("tidegate.cleaning.executor.remove_directories", side_effect=OSError("no space")):
         works.send(VacuumFinished.model_validate(fields | more), release(1, TABLE))
     assert bucket.exists()
-    [letter] = works.bus.records("tidegate.dead-letters")
+    [found] = works.bus.records("tidegate.dead-letters")
     [end] = [item for item in works.outcomes(TaskEnded) if isinstance(item, TaskEnded)]
     assert end.end is TaskEnd.DEAD_LETTERED
 
@@ -357,7 +357,7 @@ def test_a_dead_letter_of_a_worker_is_issued_again_once_it_is_redriven(tmp_path:
     works.run()
 
     assert not bucket.exists()
-    assert letter.value == task.value
+    assert found.value == task.value
     assert [task.number for task in works.tasks()] == [1, 2]
 
 

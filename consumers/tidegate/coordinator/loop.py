@@ -31,7 +31,7 @@ from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject, moment
-from tidegate.coordinator.tasks import Tasks
+from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks, original_of_record
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -43,16 +43,9 @@ from tidegate.errors import (
 )
 from tidegate.events import (
     Answer,
-    CleaningDeferred,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRequested,
-    CleaningStarted,
-    CleaningUndone,
     CleaningUndoRequested,
     Command,
     Event,
-    OriginalMessage,
-    QuarantineRemoved,
     TaskEnded,
 )
 from tidegate.events.catalogue import CARRIED
@@ -100,18 +93,7 @@ NAME: Final = str(Role.COORDINATOR)
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
-OF_TASKS: Final = frozenset({CleaningDeferred, CleaningStarted, CleaningUndone, QuarantineRemoved})
-"""Outcomes that count only while the task that they are of is under way."""
 _CARRIED: Final = frozenset(CARRIED)
-_MAY_FREE: Final = frozenset(
-    {
-        TaskEnded,
-        CleaningUndoRequested,
-        CleaningHoldRequested,
-        CleaningHoldRemovalRequested,
-    }
-)
-"""Events after which a task may be issued although they led to no command."""
 Sign = Callable[[Event, Message], Message]
 
 
@@ -326,7 +308,7 @@ class CoordinatorLoop:
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
-        if self._has_tasks and (effects.commands or kind in _MAY_FREE):
+        if self._has_tasks and (effects.commands or kind in MAY_FREE):
             messages += self._tasks.issue(event.table, store, at)
         return messages
 
@@ -356,7 +338,7 @@ class CoordinatorLoop:
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
         if isinstance(event, CleaningUndoRequested):
-            self._tasks.queue(event, _original(record, at), (), owned.store)
+            self._tasks.queue(event, original_of_record(record, at), (), owned.store)
             return Effects()
         effects = self._subject.handle(event, owned.store, at)
         if not isinstance(event, Command):
@@ -505,11 +487,6 @@ class CoordinatorLoop:
             ) from error
         for store in stores:
             store.sent()
-
-
-def _original(record: Record, at: datetime) -> OriginalMessage:
-    message = Message(record.partition.topic, record.key, record.value, tuple(record.headers))
-    return original_of(message, at)
 
 
 def _unsigned(_: Event, message: Message) -> Message:

@@ -18,10 +18,16 @@ from tidegate.coordinator.holds import hashed, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import milliseconds, moment
 from tidegate.events import (
+    CleaningDeferred,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
+    CleaningStarted,
+    CleaningUndone,
     CleaningUndoRequested,
     Command,
     Event,
     OriginalMessage,
+    QuarantineRemoved,
     TaskEnd,
     TaskEnded,
     TaskIssued,
@@ -29,7 +35,9 @@ from tidegate.events import (
 from tidegate.events.message import Message
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import REQUEST_TOPIC, TASK_TOPIC
+from tidegate.events.wire import original_of
 from tidegate.runtime.authorization import Unauthorized
+from tidegate.runtime.bus import Record
 
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""
@@ -46,13 +54,24 @@ QUEUED: Final = Kind(
 FAILED: Final = Kind("failed", ("cleans",), key="number", has_body=True)
 """A task that is among the dead letters: it is issued again once that is redriven."""
 UNCONFIRMED: Final = Kind("unconfirmed", key="id", has_body=True)
-"""What people are told once no cleaning of the table is under way."""
+"""Answers to people, which wait until no cleaning of the table is under way."""
 USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))
 """A request that was used."""
 KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, USED)
 USED_FOR: Final = (REQUEST_TOPIC.retention or timedelta(0)) + timedelta(days=1)
 """A request's id is remembered for longer than its topic keeps it; an older one is refused."""
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
+OF_TASKS: Final = frozenset({CleaningDeferred, CleaningStarted, CleaningUndone, QuarantineRemoved})
+"""Outcomes that count only while the task that they are of is under way."""
+MAY_FREE: Final = frozenset(
+    {
+        TaskEnded,
+        CleaningUndoRequested,
+        CleaningHoldRequested,
+        CleaningHoldRemovalRequested,
+    }
+)
+"""Events after which a task may be issued although they led to no command."""
 _FORGOTTEN_AT_ONCE: Final = 100
 _NEXT: Final = (
     "select id, body from queued indexed by queued_next where tbl = ? and cleans = ?"
@@ -204,3 +223,9 @@ class Tasks:
 
 def _cleans(command: Command) -> bool:
     return not isinstance(command, CleaningUndoRequested)
+
+
+def original_of_record(record: Record, at: datetime) -> OriginalMessage:
+    """A message that was read, for a task that carries it."""
+    message = Message(record.partition.topic, record.key, record.value, tuple(record.headers))
+    return original_of(message, at)
