@@ -107,19 +107,19 @@ def test_after_an_undo_neither_a_copied_task_nor_a_replay_of_the_group_removes_a
     place.issue(2, undo_of(command))
     worked_off(place, cleaner(tmp_path), 2)
     assert [type(event) for event in place.outcomes()] == [DirectoriesCleaned, CleaningUndone]
-    before, said = tree(tmp_path / "t"), len(place.made.records("outcomes"))
+    before, count = tree(tmp_path / "t"), len(place.made.records("outcomes"))
     assert set(INSERTS) <= set(visible(tmp_path / "t"))
 
     copied = place.made.records("tasks")[0]
     place.bus.send([Message(f"{place.prefix}.tasks", copied.key, copied.value, copied.headers)])
     worked_off(place, cleaner(tmp_path), 1)
-    assert (tree(tmp_path / "t"), len(place.made.records("outcomes"))) == (before, said)
+    assert (tree(tmp_path / "t"), len(place.made.records("outcomes"))) == (before, count)
 
     admin, group = AdminClient({**place.made.connection}), f"{place.prefix}.cleaner"
     admin.delete_consumer_groups([group])[group].result(30)
     worked_off(place, cleaner(tmp_path), 3)  # reads its topics from their beginning
     assert tree(tmp_path / "t") == before
-    assert place.ended() == [1, 2, 2]  # the last task says again how it ended
+    assert place.ended() == [1, 2, 2]  # the outcome of the last task is published again
 
 
 class Stalling(Warehouse):

@@ -32,7 +32,7 @@ from tidegate.events import (
 from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 

@@ -38,7 +38,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 COMMITS, COMMANDS, OUTCOMES = "tidegate.commits", "tidegate.commands", "tidegate.outcomes"
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from support.acid import FIVE_LISTINGS, INSERTS, NOON, build, names_in, release, tree
-from support.hudi_tables import at, four_commits, savepoint_request, ticking, timeline_names
+from support.hudi_tables import (
+    NOW,
+    at,
+    data_files,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    ticking,
+    timeline_names,
+)
 from support.interfering import Interfering
 from support.quarantined import QUARANTINE, undo_of, visible
 from support.samples import events_on, memory_bus, message, work_off
@@ -25,6 +35,7 @@ from tidegate.events import (
     Command,
     DirectoriesCleaned,
     Outcome,
+    RestoreCompleted,
     SavepointCreated,
     SavepointRemoved,
     TaskEnd,
@@ -33,6 +44,7 @@ from tidegate.events import (
 )
 from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
+from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -41,7 +53,7 @@ from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.savepoints import SavepointWriter
-from tidegate.tables.claim import HIVE, Task
+from tidegate.tables.claim import HIVE, HUDI, Task
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
@@ -163,7 +175,7 @@ def test_a_cleaner_that_stalls_removes_nothing_once_a_stop_is_on_the_table(
     assert workers.do(1, command) == []  # and its repeat neither
 
 
-def test_two_deployments_and_two_names_are_told_apart_by_name(
+def test_two_deployments_and_two_names_are_refused_by_name(
     workers: Workers, command: CleaningReleased, tmp_path: Path
 ) -> None:
     workers.do(1, command)
@@ -298,3 +310,28 @@ def test_a_loop_works_off_tasks_and_passes_over_those_of_other_workers(
     assert "not its command" in str(dead.message)
     assert (done.number, done.end) == (2, TaskEnd.ANSWERED)
     assert len(bus.records("tidegate.dead-letters")) == 1
+
+
+def test_savepoints_and_restores_neither_count_nor_remove_the_hidden_folder(
+    workers: Workers, tmp_path: Path
+) -> None:
+    plain = four_commits(tmp_path / "plain/orders", 9)
+    claimed = four_commits(tmp_path / "claimed/orders", 9)
+    writer = SavepointWriter(workers.warehouse, ThreadMap(1), ticking())
+    unwatched = LivenessSettings(watch=timedelta(0))
+    later = ticking(NOW + timedelta(minutes=1))
+    restorer = Restorer(workers.warehouse, ThreadMap(1), later, unwatched)
+    (without,) = writer.execute(savepoint_request(plain, at(2)))
+    (created,) = workers.do(1, savepoint_request(claimed, at(2)), writer)
+    assert isinstance(without, SavepointCreated)
+    assert isinstance(created, SavepointCreated)
+    assert (created.files, created.bytes) == (without.files, without.bytes)
+    *_, restored = restorer.execute(restore_request(plain, at(2)))
+    *_, again = workers.do(2, restore_request(claimed, at(2)), restorer)
+    assert isinstance(restored, RestoreCompleted)
+    assert isinstance(again, RestoreCompleted)
+    assert again.files_deleted == restored.files_deleted
+    assert data_files(claimed.path) == data_files(plain.path)
+    folder = claimed.path / HUDI
+    assert {"owner", "tasks"} <= set(names_in(folder))
+    assert names_in(folder / "tasks") == ["2", "2.done"]

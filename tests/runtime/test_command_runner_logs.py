@@ -21,7 +21,7 @@ from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 AT_ZERO = Record(Partition("tidegate.commands", 0), 0, b"", b"", (), 0)
 

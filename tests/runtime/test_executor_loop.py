@@ -41,7 +41,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"

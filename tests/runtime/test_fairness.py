@@ -26,7 +26,7 @@ from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"

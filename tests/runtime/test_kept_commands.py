@@ -16,7 +16,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 if TYPE_CHECKING:
     import pytest

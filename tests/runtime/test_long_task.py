@@ -17,7 +17,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.subscription import KafkaSubscription
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -25,7 +25,7 @@ from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OUTCOMES = "tidegate.outcomes"
 GROUP = "tidegate.recorder"

@@ -19,7 +19,7 @@ from tidegate.events import Answer, CleaningReleased, Command, Event, Outcome, R
 from tidegate.events.catalogue import OUTCOMES
 from tidegate.events.outcomes import RestoreRejected
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OF_COMMANDS = [
     kind

@@ -15,7 +15,7 @@ from tidegate.restores import Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 
 class Reached(Restorer):

@@ -10,7 +10,7 @@ from support.samples import Recorder
 from tidegate.events import Command, Outcome
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 HOT, HEALTHY = "lake.sales.hot", "lake.sales.healthy"
 FEW = BacklogLimits(commands=40)

@@ -30,7 +30,8 @@ from tidegate.events.wire import Wire, command_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.claim import Claim, Task
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -30,7 +30,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
 from tidegate.signatures import Signer, SigningKey
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 COMMANDS = "tidegate.commands"
 

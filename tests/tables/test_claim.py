@@ -17,17 +17,9 @@ from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events import CleaningRefused, DirectoriesCleaned, Outcome
 from tidegate.storage import join
-from tidegate.tables.claim import (
-    FRESH_SECONDS,
-    HIVE,
-    HUDI,
-    AlreadyDone,
-    Claim,
-    NumberTaken,
-    Overtaken,
-    Task,
-)
+from tidegate.tables.claim import HIVE, HUDI, AlreadyDone, Claim, NumberTaken, Task
 from tidegate.tables.refusal import Refused
+from tidegate.tables.task_numbers import FRESH_SECONDS, Overtaken
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 DEPLOYMENT = "cluster-1/tidegate"
@@ -95,7 +87,7 @@ def test_of_two_workers_with_one_task_the_first_outcome_counts(
     assert other.finish(done(1, files=0)) == done(1, files=3)
 
 
-def test_a_number_that_another_task_has_is_told_apart(table: Path, warehouse: Warehouse) -> None:
+def test_a_number_that_another_task_has_is_recognised(table: Path, warehouse: Warehouse) -> None:
     take(warehouse, str(table), 4)
     with pytest.raises(NumberTaken) as taken:
         take(warehouse, str(table), 4, id="another")
@@ -169,7 +161,7 @@ def test_a_copied_table_is_refused_until_its_owner_is_removed(
     shutil.copytree(table, copy)
     with pytest.raises(Refused) as refused:
         take(warehouse, str(copy), 1, table="hive.default.copy")
-    assert f"{copy}/{HIVE}/owner" in refused.value.message
+    assert f"{copy}/{HIVE} is the folder" in refused.value.message
     shutil.rmtree(copy / HIVE)
     take(warehouse, str(copy), 1, table="hive.default.copy").check()
 

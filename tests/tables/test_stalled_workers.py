@@ -29,8 +29,9 @@ from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.protocols import Executor
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import FileInfo, ParallelMap
-from tidegate.tables import claim as claims
-from tidegate.tables.claim import AlreadyDone, Overtaken, Task
+from tidegate.tables import task_numbers
+from tidegate.tables.claim import AlreadyDone, Task
+from tidegate.tables.task_numbers import Overtaken
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse, WarehouseRoots
 
 HIDDEN = ".tidegate/"
@@ -185,7 +186,7 @@ def work(executor: Executor, command: Command) -> str:
 def test_after_a_later_task_a_stalled_worker_makes_no_further_call(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "FRESH_SECONDS", -1.0)  # every call comes after a pause
+    monkeypatch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
     make, prepare = WORK[name]
     command = prepare(tmp_path / "0")
     whole = Watched(tmp_path / "0", lambda _: None)

@@ -41,9 +41,10 @@ from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap, local_path, normalise
-from tidegate.tables.claim import HIVE, NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.claim import HIVE, Claim, Task
 from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, readable, refusal_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
@@ -229,7 +230,12 @@ class Cleaner:
         """How directories go: removed, or moved into one entry of the quarantine."""
         if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):
             return lambda plan: remove_directories(
-                self.warehouse, plan.phases, plan.products, self.parallel_map, confirm, claim
+                self.warehouse,
+                plan.phases,
+                plan.products,
+                self.parallel_map,
+                go_on=confirm,
+                claim=claim.numbers,
             )
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0

@@ -32,7 +32,7 @@ from tidegate.cleaning.removal import NotRemoved, listed_files, not_removed, was
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
 
 

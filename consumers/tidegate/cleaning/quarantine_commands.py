@@ -26,8 +26,8 @@ from tidegate.events import (
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.storage import NotFound, ParallelMap, join
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _SOURCE = "cleaner"

@@ -14,7 +14,7 @@ from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 BATCHES: Final = 1_000
@@ -32,11 +32,12 @@ class NotRemoved:
     be pickled. Its errno decides whether another attempt may succeed."""
 
 
-def remove_directories(  # noqa: PLR0913, PLR0917 - the parts of a removal
+def remove_directories(  # noqa: PLR0913 - the last two by name
     warehouse: Warehouse,
     phases: Iterable[Sequence[ListedDirectory]],
     products: tuple[ListedDirectory, ...],
     parallel_map: ParallelMap,
+    *,
     go_on: Callable[[], None] = lambda: None,
     claim: Unclaimed = NO_CLAIM,
 ) -> list[NotRemoved]:

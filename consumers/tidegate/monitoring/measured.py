@@ -23,7 +23,8 @@ from tidegate.events import (
 from tidegate.monitoring import catalog
 from tidegate.monitoring.observed import ObservedService
 from tidegate.runtime.protocols import Executor
-from tidegate.tables.claim import NO_CLAIM, AlreadyDone, Claim, Overtaken, Task, Unclaimed
+from tidegate.tables.claim import AlreadyDone, Claim, Task
+from tidegate.tables.task_numbers import NO_CLAIM, Overtaken, Unclaimed
 
 _DONE: Final = "succeeded"
 _FAILED: Final = "failed"

@@ -10,7 +10,7 @@ from datetime import datetime
 from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import LivenessSettings
 from tidegate.storage import ParallelMap
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 

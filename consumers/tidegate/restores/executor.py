@@ -41,9 +41,10 @@ from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.storage import NotFound, ParallelMap
-from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import claim_table, open_table
 from tidegate.tables.refusal import Refused, readable, refusal_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import spellings_of
 

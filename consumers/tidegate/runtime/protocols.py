@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
 
 from tidegate.events import Command, Outcome
-from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.claim import Claim, Task
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 
 class Executor(Protocol):

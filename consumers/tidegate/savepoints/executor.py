@@ -35,9 +35,10 @@ from tidegate.savepoints.plan import (
 from tidegate.savepoints.removal import SavepointRemover
 from tidegate.savepoints.repeats import Repeats, was_removed, without_review
 from tidegate.storage import NotFound, ParallelMap
-from tidegate.tables.claim import NO_CLAIM, Claim, Task, Unclaimed
+from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import TimelineWriter, claim_table, open_table
 from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _SHOWN: Final = 900

@@ -33,9 +33,9 @@ from tidegate.savepoints.removal_plan import (
     savepoint_on,
 )
 from tidegate.storage import NotFound
-from tidegate.tables.claim import NO_CLAIM, Unclaimed
 from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table, remove_before
 from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _FOLDER: Final = "savepoint-removal"

@@ -21,8 +21,6 @@ call after it: no store changes a file on condition of another one.
 from __future__ import annotations
 
 import json
-import re
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,21 +33,13 @@ from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.reasons import Reason
 from tidegate.storage import NotFound, join
 from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.task_numbers import TaskNumbers, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 HIVE: Final = ".tidegate"
 HUDI: Final = ".hoodie/.tidegate"
-FRESH_SECONDS: Final = 5.0
-"""How long a check counts within one step that consists of many calls."""
 _LARGEST: Final = 32 * 2**20
 """Bytes of the last outcomes of a task, as JSON."""
-_NAME: Final = re.compile(r"([1-9][0-9]{0,18})(\.done|\.plan|)")
-# it counts the time for which the machine was suspended, too
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-class Overtaken(TidegateError):  # noqa: N818 - an expected result, not a fault
-    """A task with a higher number is on the table. The catcher ends its own, silently."""
 
 
 class AlreadyDone(TidegateError):  # noqa: N818 - an expected result, not a fault
@@ -82,25 +72,9 @@ class Task:
     """The id of the Kafka cluster and the prefix of the topics."""
 
 
-class Unclaimed:
-    """The claim of a caller that is the only worker at a location, such as a test."""
-
-    def check(self) -> None:
-        """Never raise."""
-
-    check_if_old = check
-
-    def planned(self, plan: str) -> str:
-        """The plan."""
-        return plan
-
-
-NO_CLAIM: Final = Unclaimed()
-
-
 @dataclass(slots=True)
 class Claim(Unclaimed):
-    """The claim of one attempt at a task. Picklable, so that Spark's tasks can check it.
+    """The claim of one attempt at a task.
 
     Order of calls: `take`, before anything is changed; `check`, right before each irreversible
     step; `finish`, before the outcomes are published.
@@ -109,9 +83,26 @@ class Claim(Unclaimed):
     task: Task
     warehouse: Warehouse
     folder: str
-    earlier: Mapping[int, bool] = field(default_factory=dict[int, bool])
-    """The tasks that claimed the location before; whether each has its last outcome."""
-    _checked_at: float = 0.0
+    _numbers: TaskNumbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is claimed yet."""
+        self._numbers = TaskNumbers(self.warehouse, self.folder, self.task.number)
+
+    @property
+    def numbers(self) -> TaskNumbers:
+        """The part of the claim that Spark's executors can check."""
+        return self._numbers
+
+    @property
+    def earlier(self) -> Mapping[int, bool]:
+        """The tasks that claimed the location before; whether each has its last outcome."""
+        return self._numbers.earlier
+
+    def check_if_old(self) -> None:
+        """Check within a step, if the last check is old."""
+        if self._numbers.is_old:
+            self.check()
 
     @classmethod
     def take(cls, warehouse: Warehouse, location: str, folder: str, task: Task) -> Claim:
@@ -126,15 +117,13 @@ class Claim(Unclaimed):
         claim = cls(task, warehouse, join(location, folder))
         try:
             claim._require_owner()
-            claim._newest()
+            claim._numbers.newest()
             try:
                 warehouse.create(claim._path(), task.id.encode())
-            except (
-                AlreadyExists
-            ):  # an earlier attempt, another worker of this task, or another task
+            except AlreadyExists:  # an earlier attempt, another worker, or another task
                 if claim._read("") != task.id:
                     raise NumberTaken(task.number) from None
-            if (task.number, ".done") in claim._newest():
+            if (task.number, ".done") in claim._numbers.newest():
                 raise AlreadyDone(claim._outcomes())
             claim.check()
         except (ConfinementError, FormatError) as error:
@@ -152,19 +141,13 @@ class Claim(Unclaimed):
         """
         number = self.task.number
         try:
-            found = self._newest()
+            found = self._numbers.newest()
             if (number, ".done") in found:
                 raise AlreadyDone(self._outcomes())
         except (ConfinementError, FormatError) as error:
             raise TransientError(f"the claims can't be read: {error}") from error
         if (number, "") not in found:
             raise TransientError(f"{self._path()} is gone")
-        self._checked_at = time.clock_gettime(_CLOCK)
-
-    def check_if_old(self) -> None:
-        """Check within a step, if the last check is more than FRESH_SECONDS old."""
-        if time.clock_gettime(_CLOCK) - self._checked_at > FRESH_SECONDS:
-            self.check()
 
     def planned(self, plan: str) -> str:
         """Record what this task decided; return the decision of its first attempt, if there is one.
@@ -194,7 +177,7 @@ class Claim(Unclaimed):
             return done.outcomes
         except AlreadyExists:
             return self._outcomes()
-        earlier = [path for (n, _), path in self._found().items() if n < self.task.number]
+        earlier = [path for (n, _), path in self._numbers.found().items() if n < self.task.number]
         self.warehouse.remove_files(earlier)
         return outcomes
 
@@ -217,27 +200,9 @@ class Claim(Unclaimed):
         if found != ours:
             raise Refused(
                 Reason.LOCATION_OF_ANOTHER_TABLE,
-                f"{path} names {found['table']} of the deployment {found['deployment']}, not"
-                f" {self.task.table} of {self.task.deployment}",
+                f"{self.folder} is the folder of {found['table']} of the deployment"
+                f" {found['deployment']}, not of {self.task.table} of {self.task.deployment}",
             )
-
-    def _newest(self) -> Mapping[tuple[int, str], str]:
-        number, found = self.task.number, self._found()
-        if (highest := max((n for n, _ in found), default=0)) > number:
-            raise Overtaken(f"task {number} of {self.task.table} comes after task {highest}")
-        self.earlier = {n: (n, ".done") in found for n, _ in found if n < number}
-        return found
-
-    def _found(self) -> Mapping[tuple[int, str], str]:
-        """The paths of the claims at the location, by number and suffix."""
-        try:
-            files = self.warehouse.list(join(self.folder, "tasks"))
-        except NotFound:
-            return {}
-        named = [(name, file) for file in files if (name := _NAME.fullmatch(file.name))]
-        if strange := next((file for _, file in named if file.is_link or file.is_dir), None):
-            raise FormatError(f"{strange.path} is not a file")
-        return {(int(name[1]), name[2]): file.path for name, file in named}
 
     def _read(self, suffix: str, limit: int = MAX_SMALL) -> str:
         try:

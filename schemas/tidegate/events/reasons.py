@@ -60,7 +60,7 @@ class Reason(StrEnum):
     LOCATION_OF_ANOTHER_TABLE = (
         "location-of-another-table",
         "The location belongs to a table of another name, or to another deployment.",
-        "Use the first name; on a copy of a table, remove the file `owner` that the message names.",
+        "Use the first name; if the table was renamed or copied, the runbook has the steps.",
     )
     REQUEST_TOO_OLD = (
         "request-too-old",

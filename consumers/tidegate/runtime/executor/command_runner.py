@@ -39,8 +39,9 @@ from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.claim import AlreadyDone, NumberTaken, Overtaken, Task
+from tidegate.tables.claim import AlreadyDone, NumberTaken, Task
 from tidegate.tables.refusal import Refused
+from tidegate.tables.task_numbers import Overtaken
 
 log = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 60.0
