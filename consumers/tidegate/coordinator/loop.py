@@ -31,7 +31,7 @@ from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject, moment
-from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks, original_of_record
+from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -50,6 +50,7 @@ from tidegate.events import (
 )
 from tidegate.events.catalogue import CARRIED
 from tidegate.events.holds import HoldRequest
+from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.roles import Role
 from tidegate.events.signature import SIGNED
@@ -324,11 +325,7 @@ class CoordinatorLoop:
         """
         try:
             signed_by = self._authorization.check(event, record)
-            if (
-                isinstance(event, Command)
-                and topic_of(type(event)) is REQUEST_TOPIC
-                and Tasks.is_used(event, owned.store, at)
-            ):
+            if isinstance(event, Command) and self._is_used(event, owned.store, at):
                 log.info("the request %s was used before", event.event_id)
                 return Effects()
         except Unauthorized as refused:
@@ -338,7 +335,8 @@ class CoordinatorLoop:
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
         if isinstance(event, CleaningUndoRequested):
-            self._tasks.queue(event, original_of_record(record, at), (), owned.store)
+            message = Message(record.partition.topic, record.key, record.value, record.headers)
+            self._tasks.queue(event, original_of(message, at), (), owned.store)
             return Effects()
         effects = self._subject.handle(event, owned.store, at)
         if not isinstance(event, Command):
@@ -350,6 +348,15 @@ class CoordinatorLoop:
             for outcome in effects.outcomes
         ]
         return effects
+
+    @staticmethod
+    def _is_used(request: Command, store: Store, at: datetime) -> bool:
+        if topic_of(type(request)) is not REQUEST_TOPIC:
+            return False
+        try:
+            return Tasks.is_used(request, store, at)
+        except PermanentError as old:
+            raise Unauthorized(Reason.REQUEST_TOO_OLD, str(old)) from old
 
     def _pass_ends(self) -> None:
         """Go past what holds no record before the end of an input."""

@@ -17,6 +17,7 @@ from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import milliseconds, moment
+from tidegate.errors import PermanentError
 from tidegate.events import (
     CleaningDeferred,
     CleaningHoldRemovalRequested,
@@ -33,11 +34,7 @@ from tidegate.events import (
     TaskIssued,
 )
 from tidegate.events.message import Message
-from tidegate.events.reasons import Reason
 from tidegate.events.topics import REQUEST_TOPIC, TASK_TOPIC
-from tidegate.events.wire import original_of
-from tidegate.runtime.authorization import Unauthorized
-from tidegate.runtime.bus import Record
 
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""
@@ -96,7 +93,7 @@ class Tasks:
         """Whether a request was used; from now on it is.
 
         Raises:
-            Unauthorized: it is so old that its id may have been forgotten.
+            PermanentError: it is so old that its id may have been forgotten.
         """
         table, number, now = request.table, hashed(request.event_id), milliseconds(at)
         if rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None:
@@ -104,8 +101,7 @@ class Tasks:
         # the newest is never forgotten: whatever it let be forgotten is refused by it
         [newest] = rows.one("select max(at) from used indexed by used_at")
         if now < (newest or 0) - _USED_MS:
-            raise Unauthorized(
-                Reason.REQUEST_TOO_OLD,
+            raise PermanentError(
                 f"the broker took this request at {at:%Y-%m-%dT%H:%M:%SZ}, more than"
                 f" {USED_FOR.days} days before another: it may have been used",
             )
@@ -223,9 +219,3 @@ class Tasks:
 
 def _cleans(command: Command) -> bool:
     return not isinstance(command, CleaningUndoRequested)
-
-
-def original_of_record(record: Record, at: datetime) -> OriginalMessage:
-    """A message that was read, for a task that carries it."""
-    message = Message(record.partition.topic, record.key, record.value, tuple(record.headers))
-    return original_of(message, at)
