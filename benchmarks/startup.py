@@ -54,7 +54,7 @@ def lines(rounds: int) -> Iterator[Line]:
 
 def main() -> None:
     """Print what was measured."""
-    parser = argparse.ArgumentParser(description="How long a person waits for a command.")
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()

@@ -43,7 +43,7 @@ def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Sett
         "require_signatures": required,
         "sign_with": key,
         "keys": [
-            entry(ANA, "coordinator", commands=["CleaningReleased"]),
+            entry(ANA, "coordinator", commands=["TaskIssued", "CleaningReleased"]),
             entry(BEN, "bridge", commands=FACTS, tables=["lake.sales.*"], locations=["/lake"]),
             entry(EVE, "eve", commands=["Restore*"]),
         ],
@@ -141,12 +141,12 @@ def test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed(
     bus.send([vacuums(vacuum()), releases(release(7))])
     run_gate(settings, bus)
 
-    assert bus.records("tidegate.commands") == []
+    assert bus.records("tidegate.tasks") == []
     [refused] = bus.records("tidegate.dead-letters")
     assert reason in str(dict(refused.headers))
     bus.send([signed(vacuum(), BEN), signed(release(7), BEN)])
     run_gate(settings, bus)
-    assert len(bus.records("tidegate.commands")) == 1
+    assert len(bus.records("tidegate.tasks")) == 1
 
 
 def test_aborted_writes_need_a_signature_too(tmp_path: Path) -> None:
@@ -161,11 +161,11 @@ def test_aborted_writes_need_a_signature_too(tmp_path: Path) -> None:
     )
     bus.send([message(aborted)])
     run_gate(settings, bus)
-    assert bus.records("tidegate.commands") == []
+    assert bus.records("tidegate.tasks") == []
 
     bus.send([signed(aborted, BEN)])
     run_gate(settings, bus)
-    assert len(bus.records("tidegate.commands")) == 1
+    assert len(bus.records("tidegate.tasks")) == 1
 
 
 def test_the_policy_signs_its_requests(tmp_path: Path) -> None:

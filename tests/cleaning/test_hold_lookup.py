@@ -146,7 +146,7 @@ class Trimmed(MemoryBus):
 
 def test_a_hold_whose_removal_is_gone_by_retention_is_forgotten_too() -> None:
     """Else its table would never be cleaned again: the gate knows of no hold to remove."""
-    bus = Trimmed(["tidegate.commands"], 1)
+    bus = Trimmed(["tidegate.requests"], 1)
     bus.now_ms = lambda: round(NOON.timestamp() * 1000)
     holds = lookup(bus)
     bus.send([message(hold())])
@@ -163,10 +163,10 @@ def test_of_a_topic_that_was_created_again_everything_is_read() -> None:
     holds = lookup(bus)
     bus.send([message(hold("zoe")), message(removal("zoe"))])
     assert holds.hold_on(command()) is None
-    bus.recreate("tidegate.commands")
+    bus.recreate("tidegate.requests")
     bus.send([message(hold()), *(message(hold("ben", "hive.default.other")) for _ in range(3))])
     assert holds.hold_on(command()) == hold()
-    bus.recreate("tidegate.commands")
+    bus.recreate("tidegate.requests")
     assert holds.hold_on(command()) is None
 
 

@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names_in
+from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build
 from support.deployment import Deployment
 from support.quarantined import in_quarantine, visible
 from support.waiting import wait_for
 from tidegate.cleaning.quarantine_record import FOLDER
 from tidegate.cli import app
-from tidegate.events import LockReleased, ReleaseReason, VacuumFinished
+from tidegate.events import (
+    CleaningReleased,
+    LockReleased,
+    ReleaseReason,
+    TaskIssued,
+    VacuumFinished,
+)
+from tidegate.events.wire import Wire, command_of
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.monitor.deployment import DeploymentMonitor
@@ -94,8 +101,12 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     removed = ask("hold", "remove", TABLE, "--reason", "it is done")
     assert (removed["kind"], removed["event"]["released"]) == ("CleaningHoldRemoved", 1)
     wait_for("the quarantine", lambda: in_quarantine(long) == list(INSERTS))
-    commands = events(deployment, "commands", "CleaningReleased")
-    (command,) = (command for command in commands if command["table"] == TABLE)
+    carried = (command_of(task, Wire()) for task in tasks(deployment))
+    (command,) = (
+        cleaning.model_dump(mode="json")
+        for cleaning in carried
+        if isinstance(cleaning, CleaningReleased) and cleaning.table == TABLE
+    )
     assert command["after_expiry"]
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
     assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)
@@ -118,10 +129,14 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert json.loads(again.stdout.splitlines()[-1])["event"]["reason"] == "not-quarantined"
     assert again.exit_code == 3, again.stdout
 
-    wait_for("the end of the short quarantine", lambda: names_in(short) == [MINOR_3])
+    wait_for("the end of the short quarantine", lambda: visible(short) == [MINOR_3])
     assert not (short / FOLDER).exists()
     (end,) = wait_for("its outcome", lambda: events(deployment, "outcomes", "QuarantineRemoved"))
     assert (end["table"], end["directories"]) == (SHORT, list(INSERTS))
+
+
+def tasks(deployment: Deployment) -> list[TaskIssued]:
+    return [task for task in deployment.events("tasks") if isinstance(task, TaskIssued)]
 
 
 def run(*line: str) -> Result:

@@ -112,7 +112,7 @@ def test_while_a_backlog_is_unread_nothing_is_overdue() -> None:
     for _ in range(3):
         gate.step(0)
 
-    assert len(events_on(broker.bus, "tidegate.commands")) == 1
+    assert len(events_on(broker.bus, "tidegate.tasks")) == 1
     assert broker.said() == []
 
 

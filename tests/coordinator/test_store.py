@@ -33,6 +33,7 @@ from tidegate.publisher import Message
 
 PACKAGE = Path(tidegate.coordinator.store.__file__).parent
 SCANNED = {
+    "select body from task order by tbl, number": "all tasks under way: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
     "select tbl, since, said, body from seen": "all tables: after a restart",
     "select tbl, body from policy": "all tables: after a restart",
@@ -41,7 +42,6 @@ SCANNED = {
     " hold": "all holds: for people",
     "select sequence from outbox": "all of it was published",
     "select body from outbox order by sequence": "all of it is published",
-    "select max(sequence) from outbox": "after a restart",
     "select tbl, body from ahead": "after a restart",
 }
 """Statements that read a table to its end, and why they may."""

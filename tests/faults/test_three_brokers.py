@@ -15,6 +15,7 @@ import pytest
 
 from support.cluster import Cluster
 from support.deployment import Deployment
+from support.samples import Tableless
 from support.waiting import wait_for
 from tidegate.errors import DeliveryError
 from tidegate.events import (
@@ -31,6 +32,7 @@ from tidegate.events import (
 from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 
@@ -41,7 +43,7 @@ SAID: dict[str, Any] = {"source": "writer", "occurred_at": datetime(2026, 11, 21
 Fault = Callable[[Cluster, str], None]
 
 
-class Recording:
+class Recording(Tableless):
     """An executor that only says that it has cleaned."""
 
     name: ClassVar[str] = "recording"
@@ -55,7 +57,11 @@ class Recording:
     ) -> bool:
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         assert isinstance(command, CleaningReleased)
         yield DirectoriesCleaned.about(
             command,

@@ -35,7 +35,7 @@ def test_a_gate_is_ready_measured_and_logs_json(deployment: Deployment) -> None:
     wait_for("ready", lambda: get(f"{url}/readyz") == "ok\n")
     released(deployment)
 
-    published = 'tidegate_messages_published_total{kind="CleaningReleased",service="coordinator"} 1'
+    published = 'tidegate_messages_published_total{kind="TaskIssued",service="coordinator"} 1'
     page = wait_for("the command", lambda: page_with(f"{url}/metrics", published))
     assert 'tidegate_event_to_action_seconds_count{kind="CleaningReleased"' in page
     assert f'topic="{deployment.prefix}.vacuums"' in page

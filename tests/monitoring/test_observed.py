@@ -11,6 +11,7 @@ from support.samples import (
     NOON,
     EveryThird,
     Recorder,
+    Tableless,
     commit,
     events_on,
     memory_bus,
@@ -37,6 +38,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 COMMITS, COMMANDS, OUTCOMES = "tidegate.commits", "tidegate.commands", "tidegate.outcomes"
 
@@ -110,7 +112,7 @@ def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitori
     assert value(monitoring, "tidegate_commands_running", **it) == 0
 
 
-class Cleaning:
+class Cleaning(Tableless):
     """Says that it removed two directories of 300 bytes."""
 
     name: ClassVar[str] = "recorder"
@@ -120,7 +122,11 @@ class Cleaning:
     def is_answered(self, command: Command, outcomes: object) -> bool:  # noqa: ARG002
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         yield DirectoriesCleaned.about(
             command,
             directories=("delta_1_1", "delta_2_2"),
@@ -148,7 +154,11 @@ def test_what_was_removed_is_counted_once_it_is_published(monitoring: ProcessMon
 class Quarantine(Cleaning):
     """Quarantines two directories of 300 bytes, then puts one back and removes the other."""
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         fields = {"files": 1, "duration_ms": 1, "source": self.name, "occurred_at": NOON}
         both = {"directories": ("delta_1_1", "delta_2_2"), "bytes": 300}
         one = {"directories": ("delta_1_1",), "bytes": 100, "cleaning": "c"}

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from support.deployment_events import restore_request, started
-from support.samples import NOON, Recorder, memory_bus, savepoint_request
+from support.samples import NOON, Recorder, Tableless, memory_bus, savepoint_request
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
 from tidegate.events.wire import Wire
@@ -21,6 +21,7 @@ from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 AT_ZERO = Record(Partition("tidegate.commands", 0), 0, b"", b"", (), 0)
 
@@ -52,7 +53,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
 
 
 @dataclass
-class Asking:
+class Asking(Tableless):
     """Looks at what is bound, and logs slow commands, in the middle of a command."""
 
     name: ClassVar[str] = "asking"
@@ -64,7 +65,11 @@ class Asking:
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:  # noqa: ARG002 - the protocol's
+    def execute(
+        self,
+        command: Command,  # noqa: ARG002 - the protocol's
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         self.bound.append(structlog.contextvars.get_contextvars())
         assert self.runner is not None
         self.runner.log_slow()
@@ -102,7 +107,7 @@ def test_a_slow_command_is_logged_once_while_it_runs(
 
 
 @dataclass
-class Yields:
+class Yields(Tableless):
     """Publishes these outcomes."""
 
     outcomes: Sequence[Outcome]
@@ -113,7 +118,11 @@ class Yields:
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:  # noqa: ARG002 - the protocol's
+    def execute(
+        self,
+        command: Command,  # noqa: ARG002 - the protocol's
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         yield from self.outcomes
 
 

@@ -46,7 +46,7 @@ def record(
 @pytest.mark.parametrize(
     ("topic", "is_passed_over"),
     [
-        pytest.param("tidegate.commands", True, id="where it belongs"),
+        pytest.param("tidegate.tasks", True, id="where it belongs"),
         pytest.param("tidegate.locks", False, id="elsewhere"),
     ],
 )

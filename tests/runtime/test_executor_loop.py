@@ -41,6 +41,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
@@ -65,7 +66,11 @@ def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side
     meet = threading.Barrier(3, timeout=60)
 
     class Meeting(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             if str(command.event_id) in firsts:
                 meet.wait()  # passes only if the firsts of three tables run at the same time
             yield from super().execute(command)
@@ -171,7 +176,11 @@ def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> 
     go_on = threading.Event()
 
     class Slow(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             if command.table == "lake.sales.slow":
                 assert go_on.wait(60)
             yield from super().execute(command)
@@ -193,7 +202,11 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
     go_on = threading.Event()
 
     class Slow(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             assert go_on.wait(60)
             yield from super().execute(command)
 
@@ -267,7 +280,11 @@ def test_a_final_outcome_is_found_on_any_partition_and_junk_beside_it_answers_no
 
 def test_a_thread_that_dies_stops_the_service() -> None:
     class Dying(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             raise SystemExit(command.event_id)
             yield  # it is a generator all the same
 
@@ -293,7 +310,11 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
     go_on = threading.Event()
 
     class Slow(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             assert go_on.wait(60)
             yield from super().execute(command)
 
@@ -355,7 +376,11 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
     go_on = threading.Event()
 
     class Gated(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             assert go_on.wait(60)
             yield from super().execute(command)
 
@@ -533,7 +558,11 @@ def test_a_command_whose_outcome_may_be_on_the_broker_is_looked_up_again() -> No
 
 def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
     class Stumbling(Once):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             if not self.asked:
                 self.asked.append("stumbled")
                 yield SavepointRejected.about(
@@ -554,7 +583,11 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     began, go_on = threading.Event(), threading.Event()
 
     class Slow(Once):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             began.set()
             assert go_on.wait(60)
             self.faults = [TransientError("storage is slow")] if not self.asked else []

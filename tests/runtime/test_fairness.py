@@ -26,6 +26,7 @@ from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
@@ -55,7 +56,11 @@ def restore_request(number: int) -> RestoreRequested:
 class StorageAway(Recorder):
     """The storage of some tables does not answer."""
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         if command.table in BROKEN:
             self.asked.append(command.table)
             raise TransientError("the storage does not answer")
@@ -70,7 +75,11 @@ class HangingStorage(Recorder):
         self.attempts: Counter[str] = Counter()
         self.go_on = threading.Event()
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         if command.table in BROKEN:
             self.attempts[command.table] += 1
             if self.attempts[command.table] > 1:
@@ -130,7 +139,11 @@ def test_tables_take_turns_however_many_commands_one_of_them_has() -> None:
     go_on, bus = threading.Event(), memory_bus(partitions=1)
 
     class Gated(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             assert go_on.wait(SOON)
             yield from super().execute(command)
 
@@ -160,7 +173,11 @@ def test_what_others_consume_does_not_fill_the_backlog_behind_a_long_command() -
     go_on, bus = threading.Event(), memory_bus(partitions=1)
 
     class Long(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             if command.table == "lake.sales.long":
                 assert go_on.wait(60)
             yield from super().execute(command)
@@ -192,7 +209,11 @@ def test_a_lost_partitions_queued_commands_do_not_run() -> None:
     go_on, bus = threading.Event(), memory_bus(partitions=1)
 
     class Slow(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             self.asked.append("begun")
             assert go_on.wait(SOON)
             yield from super().execute(command)
@@ -234,7 +255,11 @@ class HangingFirst(Recorder):
         self.begun: set[str] = set()
         self.go_on = threading.Event()
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         if command.table != HEALTHY:
             self.begun.add(command.table)
             assert self.go_on.wait(60)
@@ -305,7 +330,11 @@ def test_quick_tasks_use_no_more_threads_than_are_set() -> None:
     at_once, most, guard = Counter[str](), [0], threading.Lock()
 
     class Counting(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             with guard:
                 at_once["now"] += 1
                 most[0] = max(most[0], at_once["now"])

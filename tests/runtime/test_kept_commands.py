@@ -16,6 +16,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 if TYPE_CHECKING:
     import pytest
@@ -32,7 +33,11 @@ class Gated(Recorder):
         self.go_on = threading.Event()
         self.begun: Counter[str] = Counter()
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         self.begun[command.event_id] += 1
         if command.table == SLOW:
             assert self.go_on.wait(60)

@@ -15,15 +15,17 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from support.samples import NOON, EveryThird, commit, counted_of, events_on, message
+from support.samples import NOON, EveryThird, commands_on, commit, counted_of, end_tasks, message
 from support.waiting import wait_for
+from tidegate.coordinator import tasks
+from tidegate.coordinator.holds import HOLD
 from tidegate.coordinator.loop import ALWAYS_ACCEPTED_BYTES, CoordinatorLoop
 from tidegate.coordinator.store import MAX_RECORD_BYTES, Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
-from tidegate.events import CleaningReleased, Command, CommitCompleted, Event
+from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded
 from tidegate.events.message import event_of
-from tidegate.events.topics import ALL_TOPICS, CHANGELOG, TOPICS
+from tidegate.events.topics import ALL_TOPICS, CHANGELOG
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
@@ -32,7 +34,7 @@ from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import TopicSettings
 
-COMMANDS, DEAD = "tidegate.commands", "tidegate.dead-letters"
+COMMANDS, DEAD = "tidegate.tasks", "tidegate.dead-letters"
 LIMIT = 2 * ALWAYS_ACCEPTED_BYTES
 ONCE = RetryPolicy(1, 0.001, 0.001)
 
@@ -40,7 +42,8 @@ ONCE = RetryPolicy(1, 0.001, 0.001)
 class Wordy(EveryThird):
     """Has a command with a snapshot as long as the commit says, on every third commit."""
 
-    name: ClassVar[str] = "wordy"
+    consumes = (*EveryThird.consumes, TaskEnded)
+    kinds = (*EveryThird.kinds, HOLD, *tasks.KINDS)
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = super().handle(event, rows, at)
@@ -83,20 +86,18 @@ class LimitedBus(MemoryBus):
             super().send([sent])
 
 
-def bus_for(*deciders: str) -> LimitedBus:
-    names = [topic.name() for topic in TOPICS]
-    return LimitedBus([*names, *(CHANGELOG.name() for decider in deciders)], partitions=1)
+def limited_bus() -> LimitedBus:
+    return LimitedBus([topic.name() for topic in ALL_TOPICS], partitions=1)
 
 
 def work_off(bus: MemoryBus) -> None:
     loop = CoordinatorLoop(Wordy(), bus, retries=ONCE)
-    while loop.step(0):
-        pass
+    end_tasks(bus, loop)
     loop.close()
 
 
 def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_no_state() -> None:
-    bus = bus_for("wordy")
+    bus = limited_bus()
     events = [asking(n, 2 * LIMIT if n == 2 else 10) for n in range(7)]
     bus.send([message(event) for event in events])
     work_off(bus)
@@ -105,16 +106,16 @@ def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_n
     assert event_of(dead_letter.key, dead_letter.value) == events[2]
     assert b"size too large" in (dict(dead_letter.headers)["x-exception-message"] or b"")
     # the one after it is the third that counts, so it has the command
-    causes = [event.caused_by for event in events_on(bus, COMMANDS)]
+    causes = [event.caused_by for event in commands_on(bus)]
     assert causes == [events[3].event_id, events[6].event_id]
-    assert bus.committed["tidegate.coordinator"] == {Partition("tidegate.commits", 0): 7}
+    assert bus.committed["tidegate.coordinator"][Partition("tidegate.commits", 0)] == 7
 
     work_off(bus)  # the next start finds nothing to do
-    assert len(events_on(bus, COMMANDS)) == 2
+    assert len(commands_on(bus)) == 2
 
 
 def test_a_redriven_event_is_decided_once_its_topic_takes_the_command() -> None:
-    bus = bus_for("wordy")
+    bus = limited_bus()
     bus.send([message(asking(n, 2 * LIMIT)) for n in range(3)])
     work_off(bus)
     bus.limit = 4 * LIMIT
@@ -122,23 +123,21 @@ def test_a_redriven_event_is_decided_once_its_topic_takes_the_command() -> None:
     bus.send([Message("tidegate.commits", dead_letter.key, dead_letter.value)])
     work_off(bus)
 
-    assert [event.caused_by for event in events_on(bus, COMMANDS)] == [
-        asking(2, 2 * LIMIT).event_id
-    ]
+    assert [event.caused_by for event in commands_on(bus)] == [asking(2, 2 * LIMIT).event_id]
 
 
 def test_commands_keep_their_order_around_a_large_one() -> None:
-    bus = bus_for("wordy")
+    bus = limited_bus()
     large = ALWAYS_ACCEPTED_BYTES + 1
     bus.send([message(asking(n, large if n == 5 else 10)) for n in range(9)])
     work_off(bus)
 
-    shown = [event.caused_by for event in events_on(bus, COMMANDS)]
+    shown = [event.caused_by for event in commands_on(bus)]
     assert shown == [asking(n, large if n == 5 else 10).event_id for n in (2, 5, 8)]
 
 
 def test_a_topic_that_refuses_even_small_commands_stops_the_service_and_says_what_to_do() -> None:
-    bus = bus_for("wordy")
+    bus = limited_bus()
     bus.limit = 10
     bus.send([message(asking(n, 100)) for n in range(3)])
 
@@ -188,7 +187,7 @@ def test_a_changelog_accepts_the_largest_record_twice() -> None:
 
 
 def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None:
-    bus = bus_for("hoarder")
+    bus = limited_bus()
     lengths = (MAX_RECORD_BYTES // 2, 2 * MAX_RECORD_BYTES, 0)  # half of it when compressed
     bus.send([message(asking(n, length)) for n, length in enumerate(lengths)])
     loop = CoordinatorLoop(Hoarder(), bus, retries=ONCE)

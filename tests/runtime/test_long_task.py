@@ -17,6 +17,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.subscription import KafkaSubscription
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -31,7 +32,11 @@ class LongTask(Recorder):
         super().__init__()
         self.begun, self.may_end = threading.Event(), threading.Event()
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         if command.table == LONG:
             self.begun.set()
             self.may_end.wait(60)

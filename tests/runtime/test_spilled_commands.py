@@ -25,6 +25,7 @@ from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OUTCOMES = "tidegate.outcomes"
 GROUP = "tidegate.recorder"
@@ -82,7 +83,11 @@ def test_tables_that_are_stuck_leave_room_for_others_however_many_they_are() -> 
     go_on, bus = threading.Event(), CountedReads()
 
     class Stuck(Recorder):
-        def execute(self, command: Command) -> Iterator[Outcome]:
+        def execute(
+            self,
+            command: Command,
+            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        ) -> Iterator[Outcome]:
             if command.table != HEALTHY and not go_on.is_set():
                 raise TransientError("the storage does not answer")
             yield from super().execute(command)

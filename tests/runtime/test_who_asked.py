@@ -19,6 +19,7 @@ from tidegate.events import Answer, CleaningReleased, Command, Event, Outcome, R
 from tidegate.events.catalogue import OUTCOMES
 from tidegate.events.outcomes import RestoreRejected
 from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 OF_COMMANDS = [
     kind
@@ -32,7 +33,11 @@ class Rejecting(Recorder):
 
     consumes = (RestoreRequested, CleaningReleased)
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         yield RestoreRejected.about(
             command,
             source=self.name,
@@ -77,7 +82,7 @@ def outcome_of(command: Command, executor: Recorder) -> Answer:
     bus = memory_bus()
     bus.send([message(command)])
     work_off(ExecutorLoop(executor, bus))
-    (outcome,) = events_on(bus, "tidegate.outcomes")
+    outcome = events_on(bus, "tidegate.outcomes")[0]
     assert isinstance(outcome, Answer)
     return outcome
 

@@ -16,11 +16,11 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import OUTCOME_TOPIC, TASK_TOPIC, TOPICS, topic_of
+from tidegate.events.topics import OUTCOME_TOPIC, REQUEST_TOPIC, TOPICS
 from tidegate.ops.topics.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
 ALL = acls("t")
@@ -35,7 +35,7 @@ def rights(role: str) -> set[str]:
 
 
 def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
-    read = ("commits", "vacuums", "locks", "commands", "outcomes", "coordinator.changelog")
+    read = ("commits", "vacuums", "locks", "requests", "outcomes", "coordinator.changelog")
     written = ("commands", "tasks", "outcomes", "dead-letters", "coordinator.changelog")
 
     assert rights("coordinator") == {
@@ -50,16 +50,16 @@ def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_
 
 def test_an_executor_reads_commands_and_writes_outcomes() -> None:
     assert rights("cleaner") == {
-        "read topic t.commands",
+        "read topic t.requests",
         "read topic t.tasks",
         "write topic t.outcomes",
         "write topic t.dead-letters",
         *(
             f"describe_configs topic t.{n}"
-            for n in ("commands", "tasks", "outcomes", "dead-letters")
+            for n in ("requests", "tasks", "outcomes", "dead-letters")
         ),
         "read group t.cleaner",
-        "describe group t.commands",
+        "describe group t.requests",
         "describe group t.tasks",
     }
 
@@ -122,6 +122,7 @@ def test_monitoring_changes_nothing_and_joins_no_groups_but_its_own() -> None:
 def test_people_write_requests_and_resolutions_and_join_no_group() -> None:
     assert {r for r in rights("people") if not r.startswith(("read topic", "describe "))} == {
         "write topic t.commands",
+        "write topic t.requests",
         "write topic t.outcomes",
     }
 
@@ -139,12 +140,10 @@ def test_only_operators_may_create_topics_or_add_partitions() -> None:
 
 
 def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
-    consumed = {name: {*map(topic_of, kinds)} for name, kinds in CONSUMED_EVENTS.items()}
+    consumed = {name: {*inputs_of(name)} for name in CONSUMED_EVENTS}
+    consumed["cleaner"] |= {REQUEST_TOPIC}
     consumed[Restorer.name] |= {OUTCOME_TOPIC}
-    declared = {
-        name: {topic for topic in TOPICS if name in topic.read_by and topic is not TASK_TOPIC}
-        for name in consumed
-    }
+    declared = {name: {topic for topic in TOPICS if name in topic.read_by} for name in consumed}
 
     assert consumed == declared
 

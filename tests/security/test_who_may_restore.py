@@ -15,6 +15,7 @@ from tidegate.restores import Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 
 class Reached(Restorer):
@@ -23,7 +24,11 @@ class Reached(Restorer):
     def __init__(self) -> None:
         super().__init__(warehouse_over(Path("/nowhere")), ThreadMap(), lambda: NOON)
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         assert isinstance(command, RestoreRequested)
         yield RestoreFailed.about(
             command,

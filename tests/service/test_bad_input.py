@@ -27,6 +27,7 @@ from tidegate.events import (
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
+    TaskEnded,
     VacuumFinished,
 )
 from tidegate.publisher import Message
@@ -34,6 +35,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import SERVICES, Loop, assemble
 from tidegate.service.settings import Settings
+from tidegate.tables.claim import HIVE
 from tidegate.tables.hudi.outcome_store import FOLDER
 
 OUTCOMES = "tidegate.outcomes"
@@ -99,8 +101,13 @@ def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
 
 
 def tables(root: Path) -> dict[str, bytes]:
-    """All bytes of all tables, but for the answers that Tidegate keeps beside a timeline."""
-    return {name: content for name, content in snapshot(root).items() if f"/{FOLDER}/" not in name}
+    """All bytes of all tables, but for the answers and the claims that Tidegate keeps there."""
+    own = (f"/{FOLDER}/", f"/{HIVE}/")
+    return {
+        name: content
+        for name, content in snapshot(root).items()
+        if not any(folder in name for folder in own)
+    }
 
 
 def orders(lake: Path, name: str = "orders") -> HandMade:
@@ -138,7 +145,7 @@ def test_good_input_is_worked_off_by_these_very_services(
     outcomes = say(commit(lake / "orders", at(2)), *vacuum(lake / "table_txn_001"))
 
     shown = {type(outcome).__name__ for outcome in outcomes}
-    assert shown == {"SavepointCreated", "CleaningStarted", "DirectoriesCleaned"}
+    assert shown == {"SavepointCreated", "CleaningStarted", "DirectoriesCleaned", "TaskEnded"}
     assert (lake / f"orders/.hoodie/timeline/{at(2)}.savepoint.inflight").exists()
     assert set(INSERTS) & set(names_in(lake / "table_txn_001")) == set()
     assert dead(bus) == []
@@ -150,7 +157,9 @@ def test_good_input_is_worked_off_by_these_very_services(
         ("tidegate.commits", ["coordinator"]),
         ("tidegate.vacuums", ["coordinator"]),
         ("tidegate.locks", ["coordinator"]),
-        ("tidegate.commands", ["cleaner", "coordinator", "restorer", "savepoint-writer"]),
+        ("tidegate.commands", ["restorer", "savepoint-writer"]),
+        ("tidegate.requests", ["coordinator"]),
+        ("tidegate.tasks", ["cleaner", "restorer", "savepoint-writer"]),
     ],
 )
 @pytest.mark.parametrize(
@@ -263,9 +272,10 @@ def test_a_bad_vacuum_is_refused_with_its_reason(  # noqa: PLR0913, PLR0917 - fi
     (lake / "link").symlink_to(lake.parent / "outside/table_txn_001")
     build(lake / "unvacuumed", FIVE_LISTINGS[0].directories)
     before = tables(lake.parent)
-    [outcome] = say(*vacuum(lake.parent / place, *directories))
+    outcome, end = say(*vacuum(lake.parent / place, *directories))
 
     assert isinstance(outcome, CleaningRefused)
+    assert isinstance(end, TaskEnded)
     assert (outcome.reason, dead(bus)) == (reason, [])
     assert tables(lake.parent) == before
 

@@ -10,6 +10,7 @@ from support.samples import Recorder
 from tidegate.events import Command, Outcome
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 HOT, HEALTHY = "lake.sales.hot", "lake.sales.healthy"
 FEW = BacklogLimits(commands=40)
@@ -23,7 +24,11 @@ class Gated(Recorder):
         super().__init__()
         self.go_on = threading.Event()
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         if command.table == HOT:
             assert self.go_on.wait(60)
         yield from super().execute(command)

@@ -18,7 +18,6 @@ from support.hudi_tables import at
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.events import SavepointRequested
-from tidegate.events.topics import topic_of
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import Groups
 from tidegate.publisher import Publisher
@@ -26,7 +25,7 @@ from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.assembly import SERVICES, assemble
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import inputs_of
 from tidegate.service.settings import Settings
 
 EVERY_COMMIT = """
@@ -113,7 +112,7 @@ class Place:
         bus = KafkaBus(connection)
         log = TopicReader(connection, bus)
         groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
-        topics = {topic_of(kind).name(self.prefix) for kind in CONSUMED_EVENTS[service]}
+        topics = {found.name(self.prefix) for found in inputs_of(service)}
         held = {part: span for topic in topics for part, span in log.spans(topic).items()}
         stands = groups.committed(f"{self.prefix}.{service}", list(held))
         bus.close()

@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar
+from itertools import count
+from typing import ClassVar, cast
 
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import (
@@ -18,13 +20,19 @@ from tidegate.events import (
     Outcome,
     SavepointCreated,
     SavepointRequested,
+    TaskEnded,
+    TaskIssued,
 )
+from tidegate.events.catalogue import CARRIED
 from tidegate.events.message import event_of
-from tidegate.events.topics import ALL_TOPICS, topic_of
-from tidegate.events.wire import Wire
+from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC, topic_of
+from tidegate.events.wire import Wire, command_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.tables.claim import Claim, Task
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.warehouse import Warehouse
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -64,8 +72,60 @@ def savepoint_request(number: int, table: str = "lake.sales.orders") -> Savepoin
     )
 
 
+_NUMBERS = count(1)
+
+
 def message(event: Event, prefix: str = "tidegate") -> Message:
+    """An event's message; a command that only tasks carry is the next task of its table."""
+    if isinstance(event, Command) and type(event) in CARRIED:
+        event = task_of(event, next(_NUMBERS), prefix)
     return Wire().serialize(event, topic_of(type(event)).name(prefix))
+
+
+def task_of(
+    command: Command,
+    number: int = 1,
+    prefix: str = "tidegate",
+    inner: Message | None = None,
+    at: datetime = NOON,
+) -> TaskIssued:
+    inner = inner or Wire().serialize(command, TASK_TOPIC.name(prefix))
+    return TaskIssued.about(
+        command,
+        occurred_at=NOON,
+        source="coordinator",
+        number=number,
+        command=original_of(inner, at),
+    )
+
+
+def ended(task: TaskIssued, **fields: object) -> TaskEnded:
+    fields = {"source": "cleaner", "occurred_at": NOON, "number": task.number} | fields
+    return TaskEnded.about(task, **fields)
+
+
+def tasks_on(bus: MemoryBus, prefix: str = "tidegate") -> list[TaskIssued]:
+    """The tasks, once each."""
+    found = [it for it in events_on(bus, f"{prefix}.tasks") if isinstance(it, TaskIssued)]
+    return list({task.event_id: task for task in found}.values())
+
+
+def end_tasks(bus: MemoryBus, loop: CoordinatorLoop) -> None:
+    """Let the coordinator work off what there is, and end every task that it issues."""
+    known: set[str] = set()
+    while True:
+        while loop.step(0):
+            pass
+        new = [task for task in tasks_on(bus) if task.event_id not in known]
+        if not new:
+            return
+        known |= {task.event_id for task in new}
+        bus.send([message(ended(task)) for task in new])
+
+
+def commands_on(bus: MemoryBus, prefix: str = "tidegate") -> list[Command]:
+    """The commands that tasks carry, once each, in the order of their first task."""
+    return [command_of(task, Wire()) for task in tasks_on(bus, prefix)]
 
 
 def deserialized(wire: Wire, serialized: Message) -> Event:
@@ -113,8 +173,28 @@ def counted_of(rows: Store, table: str = "lake.sales.orders") -> int:
     return 0 if found is None else int(found[0])
 
 
+class FreeClaim(Claim):
+    """The claim of a worker that changes no table: nothing is recorded anywhere."""
+
+    def check(self) -> None:
+        """Never raise."""
+
+    check_if_old = check
+
+    def finish(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """The outcomes."""
+        return outcomes
+
+
+class Tableless:
+    """The claim of an executor that changes no table."""
+
+    def claim(self, command: Command, task: Task) -> Claim:  # noqa: ARG002 - the protocol's
+        return FreeClaim(task, cast("Warehouse", None), "")
+
+
 @dataclass
-class Recorder:
+class Recorder(Tableless):
     """An executor that records its commands, and raises the faults that it was given."""
 
     name: ClassVar[str] = "recorder"
@@ -130,7 +210,11 @@ class Recorder:
     ) -> bool:
         return False
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         assert isinstance(command, SavepointRequested)
         self.asked.append(str(command.instant))
         if self.faults:

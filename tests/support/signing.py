@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from joserfc.jwk import OKPKey
 
-from support.samples import NOON, events_on, memory_bus, message, work_off
+from support.samples import NOON, Tableless, events_on, memory_bus, message, task_of, work_off
 from tidegate.events import (
     Answer,
     CleaningReleased,
@@ -23,11 +23,14 @@ from tidegate.events import (
     SavepointRequested,
     VacuumKind,
 )
+from tidegate.events.catalogue import CARRIED
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
 from tidegate.signatures import Signer, SigningKey
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 COMMANDS = "tidegate.commands"
 
@@ -92,11 +95,15 @@ def signed(
 ) -> Message:
     """The message of an event, signed `ago` before now."""
     signer = Signer(key, clock=lambda: datetime.now(UTC) - ago)
-    return signer.sign(command, message(command, prefix))
+    if not isinstance(command, Command) or type(command) not in CARRIED:
+        return signer.sign(command, message(command, prefix))
+    inner = signer.sign(command, Wire().serialize(command, f"{prefix}.tasks"))
+    task = task_of(command, inner=inner, at=datetime.now(UTC))
+    return signer.sign(task, message(task, prefix))
 
 
 @dataclass
-class Obeying:
+class Obeying(Tableless):
     """An executor that obeys every command, and records it."""
 
     name: ClassVar[str] = "restorer"
@@ -115,7 +122,11 @@ class Obeying:
     ) -> bool:
         return any(isinstance(outcome, RestoreFailed | RestoreRejected) for outcome in outcomes)
 
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         self.obeyed.append(command.event_id)
         yield RestoreFailed.about(
             command,

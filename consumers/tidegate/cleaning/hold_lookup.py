@@ -1,7 +1,7 @@
-"""Finds the hold on a table in the commands topic, right before something is removed.
+"""Finds the hold on a table in the requests topic, right before something is removed.
 
-The reader gate releases nothing of a held table. But a command that it released just before the
-hold may still wait in the cleaner's queue. So the cleaner reads the topic to its end itself.
+The coordinator issues no cleaning of a held table, and confirms a hold once none is under way. So
+that a long one, or one that is retried, ends early, the cleaner reads the topic to its end itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.events import CleaningHoldRequested, Command
 from tidegate.events.holds import HoldRequest
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import COMMAND_TOPIC
+from tidegate.events.topics import REQUEST_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Partition, Record
@@ -45,7 +45,7 @@ class NoHolds:
 
 
 class HoldLookup:
-    """Reads the holds from the commands topic.
+    """Reads the holds from the requests topic.
 
     It reads a partition from a week before the command, and later only its new records. Like the
     reader gate, it ignores an unauthorized hold.
@@ -62,7 +62,7 @@ class HoldLookup:
             prefix: The prefix of the topics' names.
             authorization: Who may hold a table; by default every publisher of commands.
         """
-        self._bus, self._wire, self._topic = bus, wire, COMMAND_TOPIC.name(prefix)
+        self._bus, self._wire, self._topic = bus, wire, REQUEST_TOPIC.name(prefix)
         self._authorization = authorization or AclAlone()
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}

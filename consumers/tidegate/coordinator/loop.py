@@ -16,6 +16,7 @@ Its invariants, each at a comment that repeats it:
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,9 @@ from typing import Final
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
+from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject, moment
+from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -38,7 +41,16 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import Answer, Command, Event
+from tidegate.events import (
+    Answer,
+    CleaningUndoRequested,
+    Command,
+    Event,
+    TaskEnded,
+)
+from tidegate.events.catalogue import CARRIED
+from tidegate.events.holds import HoldRequest
+from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.roles import Role
 from tidegate.events.signature import SIGNED
@@ -47,10 +59,12 @@ from tidegate.events.topics import (
     COMMAND_TOPIC,
     DEFAULT_PREFIX,
     OUTCOME_TOPIC,
+    REQUEST_TOPIC,
+    TASK_TOPIC,
     VACUUMS,
     topic_of,
 )
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, Watermarks, require_copartitioned
@@ -61,6 +75,7 @@ from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
 
+log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 2.0
 """While there is a backlog, the decisions of this time are remembered and published together."""
 CHUNK: Final = 1000
@@ -72,11 +87,14 @@ ALWAYS_ACCEPTED_BYTES: Final = 50_000
 """Messages up to this size are not compared with their topic's limit: every one accepts them."""
 _OVERHEAD_BYTES: Final = 200
 """What a message has in its batch besides key, value and headers, generously."""
+_TASK_BYTES: Final = 4_000
+"""What a task has besides the command that it carries, generously."""
 _PARTITION = attrgetter("partition")
 NAME: Final = str(Role.COORDINATOR)
-READ_FIRST: Final = (COMMAND_TOPIC, VACUUMS)
+READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
+_CARRIED: Final = frozenset(CARRIED)
 Sign = Callable[[Event, Message], Message]
 
 
@@ -115,16 +133,18 @@ class CoordinatorLoop:
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
-        self._command_topic, self._outcome_topic = (
-            topic.name(prefix) for topic in (COMMAND_TOPIC, OUTCOME_TOPIC)
-        )
-        own = CHANGELOG.name(prefix)
-        topics = [*self._inputs, own, self._command_topic, self._outcome_topic]
+        self._outcome_topic, own = OUTCOME_TOPIC.name(prefix), CHANGELOG.name(prefix)
+        self._task_topic = TASK_TOPIC.name(prefix)
+        outputs = (COMMAND_TOPIC.name(prefix), self._task_topic, self._outcome_topic)
+        topics = [*self._inputs, own, *outputs]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
         self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
         signed = SIGNED if self._authorization.checks_facts else Command
-        self._signed = {kind for kind in subject.consumes if issubclass(kind, signed)}
+        self._checked = {kind for kind in subject.consumes if issubclass(kind, signed)}
+        self._has_tasks = TaskEnded in subject.consumes
+        self._of_tasks = set(subject.consumes) & OF_TASKS if self._has_tasks else set[type[Event]]()
+        self._tasks = Tasks(self._signed, prefix)
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
@@ -178,7 +198,11 @@ class CoordinatorLoop:
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
-        self._publish_unsent([self._owned[number] for number in self._owned])  # invariant 1
+        owned = [self._owned[number] for number in self._owned]
+        under_way = (
+            [m for it in owned for m in Tasks.under_way(it.store)] if self._has_tasks else []
+        )
+        self._publish_unsent(owned, under_way)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         first = self._catch_up.first(starts)
         self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
@@ -258,11 +282,7 @@ class CoordinatorLoop:
         store.begin()
         try:
             at = moment(record.timestamp_ms)
-            if type(event) in self._signed:
-                effects = self._authorized(owned, event, record, at)
-            else:
-                effects = self._subject.handle(event, store, at)
-            store.send(self._messages(effects))
+            store.send(self._decided(owned, event, record, at))
         except Exception as error:
             store.rollback()  # invariant 4: one bad event must not hold up its partition
             if isinstance(error, StopService) or is_broker_fault(error):
@@ -271,6 +291,27 @@ class CoordinatorLoop:
         else:
             store.commit()
             self._dead_letters.limit.succeeded(where)
+
+    def _decided(
+        self, owned: OwnedPartition, event: Event, record: Record, at: datetime
+    ) -> list[Message]:
+        """Decide on an event; return the messages to publish."""
+        kind, store = type(event), owned.store
+        if kind in self._checked:
+            effects = self._authorized(owned, event, record, at)
+        elif kind in self._of_tasks and not Tasks.is_of_task(event, store):
+            return []  # late, replayed or forged
+        elif isinstance(event, TaskEnded):
+            Tasks.ended(event, store)
+            effects = Effects()
+        else:
+            effects = self._subject.handle(event, store, at)
+        messages = self._messages(effects, store, at)
+        if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
+            messages = []
+        if self._has_tasks and (effects.commands or kind in MAY_FREE):
+            messages += self._tasks.issue(event.table, store, at)
+        return messages
 
     def _authorized(
         self, owned: OwnedPartition, event: Event, record: Record, at: datetime
@@ -284,12 +325,19 @@ class CoordinatorLoop:
         """
         try:
             signed_by = self._authorization.check(event, record)
+            if isinstance(event, Command) and self._is_used(event, owned.store, at):
+                log.info("the request %s was used before", event.event_id)
+                return Effects()
         except Unauthorized as refused:
             if not isinstance(event, Command):
                 raise PermanentError(f"{refused.reason}: {refused.message}") from refused
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
+        if isinstance(event, CleaningUndoRequested):
+            message = Message(record.partition.topic, record.key, record.value, record.headers)
+            self._tasks.queue(event, original_of(message, at), (), owned.store)
+            return Effects()
         effects = self._subject.handle(event, owned.store, at)
         if not isinstance(event, Command):
             return effects
@@ -300,6 +348,15 @@ class CoordinatorLoop:
             for outcome in effects.outcomes
         ]
         return effects
+
+    @staticmethod
+    def _is_used(request: Command, store: Store, at: datetime) -> bool:
+        if topic_of(type(request)) is not REQUEST_TOPIC:
+            return False
+        try:
+            return Tasks.is_used(request, store, at)
+        except PermanentError as old:
+            raise Unauthorized(Reason.REQUEST_TOO_OLD, str(old)) from old
 
     def _pass_ends(self) -> None:
         """Go past what holds no record before the end of an input."""
@@ -324,7 +381,11 @@ class CoordinatorLoop:
         for number in self._read_to_the_end(due):
             owned = self._owned[number]
             owned.store.begin()
-            owned.store.send(self._messages(self._subject.due(owned.store, at)))
+            effects = self._subject.due(owned.store, at)
+            messages = self._messages(effects, owned.store, at)
+            for table in {command.table for command in effects.commands if self._has_tasks}:
+                messages += self._tasks.issue(table, owned.store, at)
+            owned.store.send(messages)
             owned.store.commit()
             owned.is_changed = True
             if self._is_due(number, at):
@@ -351,8 +412,10 @@ class CoordinatorLoop:
             ):
                 yield number
 
-    def _messages(self, effects: Effects) -> list[Message]:
+    def _messages(self, effects: Effects, store: Store, at: datetime) -> list[Message]:
         """Serialize before anything is remembered: what no topic takes is refused with its event.
+
+        Commands that tasks carry are queued.
 
         Raises:
             MessageTooLargeError: a message exceeds the topic's limit.
@@ -366,11 +429,16 @@ class CoordinatorLoop:
         for message in messages:
             if len(message.value or b"") > ALWAYS_ACCEPTED_BYTES:  # few are
                 self._require_accepted(message)
-        return messages
+        queued = [command for command in effects.commands if type(command) in _CARRIED]
+        for command, message in zip(queued, messages, strict=False):
+            Tasks.queue(command, original_of(message, at), (), store)
+        return messages[len(queued) :]
 
     def _require_accepted(self, message: Message) -> None:
         headers = sum(len(name) + len(value or b"") for name, value in message.headers)
         size = len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES
+        if message.topic == self._task_topic:  # a task carries it
+            size += _TASK_BYTES
         limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
         if size > limit:
             raise MessageTooLargeError(
@@ -378,15 +446,17 @@ class CoordinatorLoop:
             )
 
     def _serialized(self, effects: Effects) -> list[Message]:
-        serialize, commands, outcomes = (
-            self._wire.serialize,
-            self._command_topic,
-            self._outcome_topic,
-        )
+        """The messages of the commands, those that tasks carry first, and of the outcomes."""
+        effects.commands.sort(key=lambda command: type(command) not in _CARRIED)
         messages = [
-            self._sign(command, serialize(command, commands)) for command in effects.commands
+            self._signed(command, topic_of(type(command)).name(self._prefix))
+            for command in effects.commands
         ]
+        serialize, outcomes = self._wire.serialize, self._outcome_topic
         return messages + [serialize(outcome, outcomes) for outcome in effects.outcomes]
+
+    def _signed(self, event: Event, topic: str) -> Message:
+        return self._sign(event, self._wire.serialize(event, topic))
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""
@@ -407,10 +477,12 @@ class CoordinatorLoop:
         for owned in pending.values():
             owned.finished()
 
-    def _publish_unsent(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Publish the messages in the outboxes; return when the broker has them."""
+    def _publish_unsent(
+        self, partitions: Iterable[OwnedPartition], repeated: Sequence[Message] = ()
+    ) -> None:
+        """Publish the messages in the outboxes, and others; return when the broker has them."""
         stores = [owned.store for owned in partitions]
-        messages = [message for store in stores for message in store.unsent()]
+        messages = [*(message for store in stores for message in store.unsent()), *repeated]
         if not messages:
             return
         try:

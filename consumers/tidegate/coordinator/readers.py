@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import ClassVar, Final
 
-from tidegate.coordinator import alarms, holds, quarantines
+from tidegate.coordinator import alarms, holds, quarantines, tasks
 from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.store import Kind, Store, dumps, loads
@@ -51,9 +51,11 @@ from tidegate.events import (
     CleaningReleased,
     CleaningStarted,
     CleaningUndone,
+    CleaningUndoRequested,
     Event,
     LockReleased,
     QuarantineRemoved,
+    TaskEnded,
     VacuumFinished,
     WritesAborted,
 )
@@ -79,6 +81,7 @@ KINDS: Final = (
     holds.HOLD,
     holds.DEFERRED,
     quarantines.QUARANTINE,
+    *tasks.KINDS,
 )
 CHUNK: Final = 128
 """Events of a table between two checks whether something can be forgotten, at least."""
@@ -127,6 +130,8 @@ class ReaderGate:
         CleaningStarted,
         CleaningUndone,
         QuarantineRemoved,
+        CleaningUndoRequested,
+        TaskEnded,
     )
     kinds: ClassVar[Sequence[Kind]] = KINDS
     remember_for: timedelta = timedelta(days=7)
@@ -190,7 +195,7 @@ class ReaderGate:
                 quarantines.start(event, rows, at)
             case CleaningUndone() | QuarantineRemoved():
                 quarantines.end(event, rows)
-            case _:
+            case _:  # the loop queues commands as tasks, and takes their ends
                 pass
         return effects
 

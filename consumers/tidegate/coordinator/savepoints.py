@@ -255,9 +255,12 @@ def _flag(bad: CommitCondemned, check: SavepointsChecked) -> tuple[CommitFlag, s
         return CommitFlag.NO_SAVEPOINT_BEFORE, what
     if check.later:
         later = ", ".join(check.later[:10])
+        removal = command_line(
+            "publish savepoint-removal", table=bad.table, savepoint=check.later[0], reason="WHY"
+        )
         what = (
             f"the savepoints {later} are of that commit or of later ones, and a restore needs them"
-            f" removed: {command_line('publish savepoint-removal')}. Then condemn it again"
+            f" removed: {removal}. Then condemn it again"
         )
         return CommitFlag.SAVEPOINT_AFTER, what
     return None

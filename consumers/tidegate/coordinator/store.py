@@ -90,6 +90,8 @@ class Position:
     """By input topic the offset to apply next."""
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     """The broker's ids: offsets mean nothing on another topic of the same name."""
+    sequence: int = 0
+    """The last number of the rows that are in a sequence."""
     partitions: int | None = None
     """For how many partitions the rows were made: with more a table may be on another."""
 
@@ -234,13 +236,17 @@ class Store:
     def send(self, messages: Iterable[Message]) -> None:
         """Add messages to the outbox."""
         for message in messages:
-            self._sequence += 1
-            self.put(OUTBOX.name, "", self._sequence, body=_dump(message))
+            self.put(OUTBOX.name, "", self.next_sequence(), body=dump_message(message))
+
+    def next_sequence(self) -> int:
+        """A number above those of all rows that are in a sequence."""
+        self._sequence += 1
+        return self._sequence
 
     def unsent(self) -> list[Message]:
         """The messages in the outbox, in the order in which they were decided."""
         rows = self.execute("select body from outbox order by sequence")
-        return [_message(body) for (body,) in rows]
+        return [load_message(body) for (body,) in rows]
 
     def sent(self) -> None:
         """All of them were published: a later batch removes them from the changelog."""
@@ -295,6 +301,7 @@ class Store:
                 self.drop(AHEAD.name, table)
                 del self.ahead[table]
         self._keep_event()
+        self.position.sequence = self._sequence
         records: list[ChangelogRecord] = [*self._changed.items(), self.position.record()]
         self._changed.clear()
         return records
@@ -327,8 +334,7 @@ class Store:
         while rows:
             self._restore_row(*rows.popitem())
         self.execute("commit")
-        [(last,)] = self.all("select max(sequence) from outbox")
-        self._sequence = last or 0
+        self._sequence = self.position.sequence
         self.ahead = {t: json.loads(body) for t, body in self.all("select tbl, body from ahead")}
 
     def _restore_row(self, key: bytes, value: bytes) -> None:
@@ -418,13 +424,15 @@ def _unpacked(value: bytes) -> bytes:
     return unpacked
 
 
-def _dump(message: Message) -> str:
+def dump_message(message: Message) -> str:
+    """A message as a row's body."""
     headers = [[name, _text(value)] for name, value in message.headers]
     fields = [message.topic, _text(message.key), _text(message.value), headers, message.partition]
     return dumps(fields)
 
 
-def _message(body: str) -> Message:
+def load_message(body: str) -> Message:
+    """The message of such a body."""
     topic, key, value, headers, partition = json.loads(body)
     decoded = tuple((name, _bytes(text) or b"") for name, text in headers)
     return Message(topic, _bytes(key), _bytes(value), decoded, partition)

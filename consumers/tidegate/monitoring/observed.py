@@ -87,7 +87,8 @@ class ObservedService:
         """Remember when the broker appended commands; skip records with unreadable headers."""
         for record in records:
             try:
-                command_id = dict(record.headers).get("ce_id")
+                headers = dict(record.headers)
+                command_id = headers.get("ce_command") or headers.get("ce_id")
             except FormatError:
                 continue
             if command_id is not None:
@@ -111,7 +112,9 @@ class ObservedService:
             headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
             self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
-            appended = self.causes.take((headers.get("ce_id") or b"").decode())
+            # a task is the answer to the event of the command that it carries
+            event_id = headers.get("ce_command") or headers.get("ce_id") or b""
+            appended = self.causes.take(event_id.decode())
             if appended is not None:
                 self.metrics.observe(catalog.LATENCY, now - appended, self.name, kind)
 

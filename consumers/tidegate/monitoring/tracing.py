@@ -48,7 +48,8 @@ class Traces:
                 continue
             if "traceparent" in headers and "ce_id" in headers:
                 carrier = {n: headers[n].decode("latin-1") for n in _HEADERS if n in headers}
-                self._remember(headers["ce_id"].decode("latin-1"), propagate.extract(carrier))
+                event_id = headers.get("ce_command") or headers["ce_id"]
+                self._remember(event_id.decode("latin-1"), propagate.extract(carrier))
 
     @contextmanager
     def processing(self, doing: str, event: Event) -> Generator[Span]:
@@ -83,7 +84,9 @@ class Traces:
         return [self._with_context(message) for message in messages]
 
     def _with_context(self, message: Message) -> Message:
-        event_id = (dict(message.headers).get("ce_id") or b"").decode()
+        headers = dict(message.headers)
+        # a task follows from the event of the command that it carries
+        event_id = (headers.get("ce_command") or headers.get("ce_id") or b"").decode()
         context = self._context_of(event_id)
         if context is None:
             return message

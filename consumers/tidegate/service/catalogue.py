@@ -35,10 +35,12 @@ from tidegate.events import (
     SavepointRequested,
     SavepointsChecked,
     SavepointsCheckRequested,
+    TaskEnded,
     VacuumFinished,
     WritesAborted,
 )
 from tidegate.events.roles import Role
+from tidegate.events.topics import TASK_TOPIC, Topic, topic_for_workers, topic_of
 
 COORDINATOR: Final = str(Role.COORDINATOR)
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
@@ -53,6 +55,8 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
             CleaningStarted,
             CleaningUndone,
             QuarantineRemoved,
+            CleaningUndoRequested,
+            TaskEnded,
             CommitCompleted,
             SavepointCreated,
             SavepointsChecked,
@@ -78,3 +82,13 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
 )
 """The kinds of events that each service consumes; a test compares it with the services."""
 EXECUTORS: Final = ("savepoint-writer", "restorer", "cleaner")
+
+
+def inputs_of(service: str) -> list[Topic]:
+    """The topics that a service reads as a member of its group, by name."""
+    kinds = CONSUMED_EVENTS[service]
+    if service == COORDINATOR:
+        found = {*map(topic_of, kinds)}
+    else:
+        found = {TASK_TOPIC, *map(topic_for_workers, kinds)}
+    return sorted(found, key=lambda topic: topic.suffix)

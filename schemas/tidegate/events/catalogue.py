@@ -8,7 +8,11 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegate import events
+from tidegate.events.aborted import AbortedCleaningReleased
 from tidegate.events.base import Command, Event, Outcome
+from tidegate.events.commands import CleaningReleased
+from tidegate.events.holds import CleaningHoldRemovalRequested, CleaningHoldRequested
+from tidegate.events.quarantine import CleaningUndoRequested, QuarantineRemovalRequested
 from tidegate.events.tasks import TaskIssued
 
 
@@ -23,8 +27,13 @@ def _events() -> Iterator[type[Event]]:
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {kind.__name__: kind for kind in _events()}
 )
-TASKS: Final = (TaskIssued,)
+CARRIED: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
+"""Commands of the coordinator that only tasks carry."""
+TASKS: Final = (TaskIssued, *CARRIED)
+REQUESTS: Final = (CleaningUndoRequested, CleaningHoldRequested, CleaningHoldRemovalRequested)
 COMMANDS: Final = tuple(
-    kind for kind in EVENT_TYPES.values() if issubclass(kind, Command) and kind not in TASKS
+    kind
+    for kind in EVENT_TYPES.values()
+    if issubclass(kind, Command) and kind not in (*TASKS, *REQUESTS)
 )
 OUTCOMES: Final = tuple(kind for kind in EVENT_TYPES.values() if issubclass(kind, Outcome))

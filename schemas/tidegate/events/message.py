@@ -45,7 +45,13 @@ def headers_of(event: Event) -> Headers:
     )
     if isinstance(event, TaskIssued):  # also known where the event can't be decoded
         number, location = str(event.number).encode(), event.location.encode()
-        return (*attributes, ("ce_number", number), ("ce_location", location))
+        command = (event.caused_by or "").encode()
+        return (
+            *attributes,
+            ("ce_number", number),
+            ("ce_location", location),
+            ("ce_command", command),
+        )
     return attributes
 
 

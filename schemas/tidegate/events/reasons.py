@@ -62,6 +62,11 @@ class Reason(StrEnum):
         "The location belongs to a table of another name, or to another deployment.",
         "Use the first name; if the table was renamed or copied, the runbook has the steps.",
     )
+    REQUEST_TOO_OLD = (
+        "request-too-old",
+        "The request is older than the ids of used requests that are remembered.",
+        "Request it again, if you still want it.",
+    )
     # about the command's signature
     NOT_SIGNED = (
         "not-signed",

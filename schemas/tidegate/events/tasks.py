@@ -61,6 +61,8 @@ class TaskEnd(StrEnum):
     """Another task had its number on the table: nothing was done."""
     DEAD_LETTERED = "dead_lettered"
     """It can't be processed: it is among the dead letters."""
+    REDRIVEN = "redriven"
+    """Its dead letter was redriven: it is issued again, under a new number."""
 
 
 class TaskEnded(Outcome, frozen=True):

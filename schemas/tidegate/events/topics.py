@@ -10,8 +10,9 @@ from typing import Final
 from tidegate.errors import FormatError
 from tidegate.events.aborted import WritesAborted
 from tidegate.events.base import Event
-from tidegate.events.catalogue import COMMANDS, OUTCOMES, TASKS
+from tidegate.events.catalogue import CARRIED, COMMANDS, OUTCOMES, REQUESTS, TASKS
 from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
+from tidegate.events.quarantine import CleaningUndoRequested
 from tidegate.events.roles import SERVICES, Role
 
 DEFAULT_PREFIX: Final = "tidegate"
@@ -88,14 +89,16 @@ COMMAND_TOPIC: Final = Topic(
     events=COMMANDS,
     retention=timedelta(days=30),
     written_by=(Role.PEOPLE, Role.COORDINATOR),
-    # the coordinator: what people say about holding a table
-    read_by=(
-        Role.SAVEPOINT_WRITER,
-        Role.RESTORER,
-        Role.CLEANER,
-        Role.COORDINATOR,
-        Role.PEOPLE,
-    ),
+    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.PEOPLE),
+)
+REQUEST_TOPIC: Final = Topic(
+    suffix="requests",
+    purpose="what people ask for",
+    events=REQUESTS,
+    retention=timedelta(days=30),
+    written_by=(Role.PEOPLE,),
+    # the cleaner: a hold ends the cleaning that is under way
+    read_by=(Role.COORDINATOR, Role.CLEANER, Role.PEOPLE),
 )
 TASK_TOPIC: Final = Topic(
     suffix="tasks",
@@ -148,9 +151,27 @@ CHANGELOG: Final = Topic(
     max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
 )
 
-TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, TASK_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
+TOPICS: Final = (
+    COMMITS,
+    VACUUMS,
+    LOCKS,
+    COMMAND_TOPIC,
+    REQUEST_TOPIC,
+    TASK_TOPIC,
+    OUTCOME_TOPIC,
+    DEAD_LETTERS,
+)
 """The topics of messages."""
 ALL_TOPICS: Final = (*TOPICS, CHANGELOG)
+
+
+def topic_for_workers(kind: type[Event]) -> Topic:
+    """The topic from which a worker gets a kind of command.
+
+    Raises:
+        FormatError: no topic carries it.
+    """
+    return TASK_TOPIC if kind in (*CARRIED, CleaningUndoRequested) else topic_of(kind)
 
 
 def topic_of(kind: type[Event]) -> Topic:

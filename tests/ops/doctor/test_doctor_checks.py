@@ -43,6 +43,7 @@ from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings, SparkSettings, TopicSettings
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+PLACED = ("commits", "vacuums", "locks", "commands", "requests", "tasks")
 LOCKS = Partition("lake.locks", 3)
 CLOSED = "127.0.0.1:9"
 T = TypeVar("T")
@@ -440,7 +441,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         "offset retention",
         *(f"offsets {name}" for name in SERVICES),
         "state",
-        *(f"placement {name}" for name in ("commits", "vacuums", "locks", "commands", "tasks")),
+        *(f"placement {name}" for name in PLACED),
         *(f"access {name}" for name in SERVICES),
         "clock",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from support.rows import restored
-from support.samples import NOON, events_on, memory_bus, message, release
+from support.samples import NOON, commands_on, end_tasks, memory_bus, message, release
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
@@ -44,8 +44,7 @@ def send(bus: MemoryBus, events: Iterable[Event]) -> None:
 
 def work(bus: MemoryBus) -> None:
     loop = CoordinatorLoop(FORGETFUL, bus)
-    while loop.step(0):
-        pass
+    end_tasks(bus, loop)
     loop.close()
 
 
@@ -56,7 +55,7 @@ def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
 
 
 def let_go(bus: MemoryBus) -> list[tuple[str, int]]:
-    said = (event for event in events_on(bus, "tidegate.commands"))
+    said = commands_on(bus)
     return [
         (event.table, event.min_write_id) for event in said if isinstance(event, CleaningReleased)
     ]

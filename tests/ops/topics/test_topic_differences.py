@@ -182,6 +182,7 @@ def test_a_deployment_has_the_declared_topics() -> None:
         "lake.vacuums",
         "lake.locks",
         "lake.commands",
+        "lake.requests",
         "lake.tasks",
         "lake.outcomes",
         "lake.dead-letters",

@@ -7,7 +7,7 @@ from functools import partial
 
 from tidegate.events import Event
 from tidegate.events.message import event_of
-from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
+from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.ops.groups import lags_of
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -15,6 +15,7 @@ from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import BROKER_RETRIES
 from tidegate.service.assembly import SERVICES
+from tidegate.service.catalogue import inputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class TopicMonitor:
 
     def commands(self) -> list[Event]:
         """All commands, repeated ones too."""
-        return self.events(COMMAND_TOPIC.suffix)
+        return [*self.events(COMMAND_TOPIC.suffix), *self.events(TASK_TOPIC.suffix)]
 
     def dead_letters(self) -> list[Record]:
         """All dead letters."""
@@ -73,8 +74,8 @@ class TopicMonitor:
                 name,
                 [
                     Partition(topic.name(self.prefix), number)
-                    for topic in TOPICS
-                    if topic != OUTCOME_TOPIC and name in topic.read_by
+                    for topic in inputs_of(name)
+                    if topic != OUTCOME_TOPIC
                     for number in range(self.partitions)
                 ],
             )

@@ -23,7 +23,12 @@ from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.input.dead_letters import ID_HEADER, OFFSETS_HEADER, VALUE_LEFT_OUT
+from tidegate.runtime.input.dead_letters import (
+    ID_HEADER,
+    OFFSETS_HEADER,
+    REDRIVEN_FROM,
+    VALUE_LEFT_OUT,
+)
 from tidegate.runtime.input.uncopied import parse_ranges
 
 _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
@@ -241,7 +246,6 @@ def is_destructive(event: Event | None) -> bool:
     return isinstance(event, _DESTRUCTIVE)
 
 
-REDRIVEN_FROM: Final = "tidegate-redriven-from"
 SOURCE: Final = "tidegate-cli"
 _NOWHERE: Final = "unknown"
 

@@ -17,7 +17,7 @@ from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
-from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, OUTCOME_TOPIC, topic_of
+from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.ops.dead_letters.dead_letter import SOURCE
 from tidegate.ops.groups import Groups
 from tidegate.publisher import Message
@@ -26,7 +26,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, inputs_of
 from tidegate.service.settings import Settings
 
 _UNKNOWN: Final = "unknown"
@@ -60,7 +60,7 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
         raise ConfigError(
             f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
         )
-    topics = sorted({topic_of(kind).suffix for kind in CONSUMED_EVENTS[service]})
+    topics = [found.suffix for found in inputs_of(service)]
     suffix = topic.removeprefix(f"{prefix}.")
     if suffix not in topics:
         raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from tidegate.coordinator.store import Position, Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import CHANGELOG, topic_of
+from tidegate.events.topics import CHANGELOG
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, Broker, not_permitted
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
@@ -20,7 +20,7 @@ from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.service.assembly import subjects
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
+from tidegate.service.catalogue import COORDINATOR, inputs_of
 from tidegate.service.settings import Settings
 
 _CHECK: Final = "state"
@@ -144,7 +144,7 @@ def check_state(broker: Broker) -> Finding:
 def _read(broker: Broker, partitions: int) -> ChangelogSummary:
     prefix, kinds = broker.topics.prefix, subjects(Settings()).kinds
     topic = CHANGELOG.name(prefix)
-    inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[COORDINATOR]})
+    inputs = [found.name(prefix) for found in inputs_of(COORDINATOR)]
     # This order avoids false alarms while the coordinator runs: it writes its changelog before it
     # commits, and its inputs grow meanwhile.
     parts = [Partition(name, number) for name in inputs for number in range(partitions)]

@@ -9,12 +9,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec
 
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import inputs_of
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -34,7 +33,7 @@ from tidegate.service.catalogue import EXECUTORS
 def check_offsets(broker: Broker, service: str) -> Finding:
     """Whether the committed offsets of a service's group are still in its topics."""
     prefix = broker.topics.prefix
-    topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[service]})
+    topics = [found.name(prefix) for found in inputs_of(service)]
     found = describe_topics(broker.admin, topics, REQUEST_TIMEOUT)
     parts = [Partition(name, number) for name in found for number in range(found[name].partitions)]
     committed = broker.groups.committed(f"{prefix}.{service}", parts)  # before the ends
@@ -119,13 +118,7 @@ def check_retention(broker: Broker) -> Finding:
     Deciders need no check: their changelogs have positions, so they skip applied events.
     """
     prefix = broker.topics.prefix
-    names = sorted(
-        {
-            topic_of(kind).name(prefix)
-            for executor in EXECUTORS
-            for kind in CONSUMED_EVENTS[executor]
-        }
-    )
+    names = sorted({topic.name(prefix) for name in EXECUTORS for topic in inputs_of(name)})
     kept: dict[str, int] = {}
     for name, found in describe_topics(broker.admin, names, REQUEST_TIMEOUT).items():
         if found.settings is not None:

@@ -13,10 +13,21 @@ from typing import Final, Self
 from confluent_kafka import TopicPartition
 
 from tidegate.errors import ConfigError, FormatError
+from tidegate.events import TaskIssued
+from tidegate.events.catalogue import CARRIED
 from tidegate.events.holds import ANYWHERE
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS, Topic
-from tidegate.events.wire import Wire
+from tidegate.events.topics import (
+    COMMAND_TOPIC,
+    COMMITS,
+    LOCKS,
+    OUTCOME_TOPIC,
+    REQUEST_TOPIC,
+    TASK_TOPIC,
+    VACUUMS,
+    Topic,
+)
+from tidegate.events.wire import Wire, command_of
 from tidegate.ops.event_log.logged import EventFilter, JoinedLog, LoggedEvent
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
@@ -36,7 +47,9 @@ _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 _LOCATIONS: Final = 5
 """How many locations an error names."""
 ALL: Final = EventFilter()
-TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
+_CARRIED: Final = {kind.__name__ for kind in CARRIED}
+"""Shown in place of the tasks that carry them."""
 """The topics whose events name tables."""
 
 
@@ -172,12 +185,24 @@ class EventLog:
         key, value, headers = record.key, record.value, record.headers
         try:
             kind = self._wire.kind(value, headers)
+            if kind is TaskIssued:
+                return self._of_task(record, wanted)
             if not wanted.may_match(key, kind) or not wanted.may_have_ids(value):
                 return None
             event = self._wire.deserialize(key, value, headers)
         except FormatError as error:
             return None if wanted.names_an_id else LoggedEvent(record, None, str(error))
         return LoggedEvent(record, event) if wanted.matches(event) else None
+
+    def _of_task(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
+        """A task, or in its place the command that only tasks carry."""
+        if not wanted.may_have_ids(record.value):
+            return None
+        event = self._wire.deserialize(record.key, record.value, record.headers)
+        if isinstance(event, TaskIssued) and event.kind in _CARRIED:
+            event = command_of(event, self._wire)
+        is_wanted = wanted.may_match(record.key, type(event)) and wanted.matches(event)
+        return LoggedEvent(record, event) if is_wanted else None
 
     def spans(
         self, topic: Topic, wanted: EventFilter = ALL, since: datetime | None = None

@@ -6,18 +6,16 @@ import heapq
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from datetime import datetime
-from typing import Final
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.events import VacuumFinished, table_identity
-from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS
+from tidegate.events.topics import VACUUMS
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent, NewestEvents
+from tidegate.ops.event_log.log import TOPICS
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
 from tidegate.ops.waiting import OldestVacuums, StoredVacuum, gate_stores
 from tidegate.service.settings import Settings
-
-_TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
 
 
 def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
@@ -105,7 +103,7 @@ def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVac
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
     """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
     found: LoggedEvent | None = None
-    for topic in _TOPICS:
+    for topic in TOPICS:
         for logged in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
             if found is None or logged.at >= found.at:
                 found = logged
@@ -115,7 +113,7 @@ def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent 
 def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:
     """The events of a table on all topics, by the broker's time."""
     wanted = EventFilter((table,))
-    topics = [_decoded(log.read(topic, wanted, since=since)) for topic in _TOPICS]
+    topics = [_decoded(log.read(topic, wanted, since=since)) for topic in TOPICS]
     yield from heapq.merge(*topics, key=lambda topic: topic.record.timestamp_ms)
 
 

@@ -25,7 +25,7 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
 )
-from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, topic_of
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
@@ -50,7 +50,7 @@ from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -266,7 +266,7 @@ class DeploymentMonitor:
                 self._metrics.set(catalog.OLDEST_WAITING, waiting.oldest, pattern)
 
     def _ends(self) -> dict[Partition, int]:
-        read = {topic_of(kind) for kinds in CONSUMED_EVENTS.values() for kind in kinds}
+        read = {topic for service in CONSUMED_EVENTS for topic in inputs_of(service)}
         names = sorted(topic.name(self._prefix) for topic in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
         parts = [
             Partition(name, number)
@@ -278,9 +278,9 @@ class DeploymentMonitor:
     def _poll_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: after its broker's death an old one may time out for a minute
         groups = Groups(connect(self._config), KafkaMetadata(self._config), _MEMBER_RETRIES)
-        for service, kinds in CONSUMED_EVENTS.items():
+        for service in CONSUMED_EVENTS:
             group = f"{self._prefix}.{service}"
-            topics = {topic_of(kind).name(self._prefix) for kind in kinds}
+            topics = {topic.name(self._prefix) for topic in inputs_of(service)}
             read = {part: end for part, end in ends.items() if part.topic in topics}
             self._metrics.set(catalog.MEMBERS, len(groups.members(group)), group)
             for part, lag in lags_of(self._metadata, group, read).items():

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
-from tidegate.events.topics import CHANGELOG, topic_of
+from tidegate.events.topics import CHANGELOG
 from tidegate.ops.groups import Groups
 from tidegate.ops.replay.changelogs import applied_positions
 from tidegate.ops.replay.plan import AppliedPosition, GroupPosition
 from tidegate.ops.replay.targets import Target, ToMoment
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.topic_reader import TopicReader
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, inputs_of
 
 _READERS: Final = 8
 """Changelog partitions that are read at the same time."""
@@ -55,7 +55,7 @@ class GroupPositions:
             raise ConfigError(
                 f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
             )
-        topics = {topic_of(kind).suffix for kind in CONSUMED_EVENTS[service]}
+        topics = {found.suffix for found in inputs_of(service)}
         wanted = topics if topic is None else {topic.removeprefix(f"{self.prefix}.")}
         if not wanted <= topics:
             raise ConfigError(

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.events.topics import topic_of
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.groups import Groups, Lag, lags_of
@@ -25,7 +24,7 @@ from tidegate.ops.waiting import (
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
 _RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
@@ -81,7 +80,7 @@ def _service(
     group = f"{prefix}.{name}"
     connection = settings.connection()
     members = Groups(connect(connection), KafkaMetadata(connection)).members(group)
-    topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[name]})
+    topics = [found.name(prefix) for found in inputs_of(name)]
     lags = _RETRIES.call(lambda: _lags(metadata, group, topics))
     return ServiceStatus(
         name,

@@ -171,6 +171,13 @@ class CommandRunner:
         """Claim the location, execute, record the last outcomes there, and publish them."""
         task = Task(issued.number, issued.event_id, issued.table, self.deployment)
         last: list[Outcome] = []
+        signed_by: SignedBy | None = None
+        try:
+            self.authorization.check(issued, record)
+        except Unauthorized as refused:  # not the coordinator's: no task of its has ended
+            self.refusals.require(record, f"{refused.reason}: {refused.message}")
+            self._publish(self._refusal(command, refused).to(command))
+            return
         try:
             # of the message that the person or the coordinator signed
             signed_by = self.authorization.check(command, _original(issued, record))
@@ -191,9 +198,14 @@ class CommandRunner:
         except NumberTaken as taken:
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
-            outcomes = [self._refusal(command, refused).to(command), self.ended(issued)]
+            name = signed_by.name if signed_by else None
+            outcomes = [self._refusal(command, refused).to(command, name), self.ended(issued)]
         for outcome in outcomes:
             self._publish(outcome)
+
+    def publish_redriven(self, issued: TaskIssued) -> None:
+        """Publish that a task is to be issued again, above the numbers that are on the table."""
+        self._publish(self.ended(issued, end=TaskEnd.REDRIVEN))
 
     def publish_end(self, issued: TaskIssued, error: Exception) -> None:
         """Publish that a task is among the dead letters: the next of its table may be issued."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidegate.errors import FormatError, StopService
 from tidegate.events import Command, Event, TaskIssued
-from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
+from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC, topic_for_workers
 from tidegate.events.wire import Wire, command_of
 from tidegate.runtime.authorization import AclAlone, Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
@@ -23,7 +23,7 @@ from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
-from tidegate.runtime.input.dead_letters import DeadLetterQueue
+from tidegate.runtime.input.dead_letters import REDRIVEN_FROM, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
@@ -126,10 +126,12 @@ class ExecutorLoop:
         self._closing, self._stop_seconds = False, stop_seconds
         self._stopped = False
         self._fault: StopService | None = None
-        self._wire = wire
-        kinds: tuple[type[Event], ...] = (*executor.consumes, TaskIssued)
-        topics = sorted({topic_of(kind).name(prefix) for kind in kinds})
+        self._wire, self._poll_retries = wire, poll_retries
+        inputs = {TASK_TOPIC, *map(topic_for_workers, executor.consumes)}
+        topics = sorted(topic.name(prefix) for topic in inputs)
         count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
+        alone = (kind for kind in executor.consumes if topic_for_workers(kind) is not TASK_TOPIC)
+        kinds: tuple[type[Event], ...] = (TaskIssued, *alone)
         self._consumes = executor.consumes
         self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", topics, self)
@@ -305,11 +307,15 @@ class ExecutorLoop:
         except FormatError as error:
             self._dead_letters.send(record, error)
             if isinstance(event, TaskIssued):
-                self._runner.publish_end(event, error)
+                ended, fault = event, error
+                self._poll_retries.call(lambda: self._runner.publish_end(ended, fault))
             return None
-        if isinstance(command, Command) and isinstance(command, self._consumes):
-            return _Asked(command, issued)
-        return None
+        if not isinstance(command, Command) or not isinstance(command, self._consumes):
+            return None
+        if issued is not None and any(name == REDRIVEN_FROM for name, _ in record.headers):
+            self._poll_retries.call(lambda: self._runner.publish_redriven(issued))
+            return None
+        return _Asked(command, issued)
 
     def _write_recorded(self, *, all_of_them: bool = False) -> None:
         for partition in self._dead_letters.write_recorded(all_of_them=all_of_them):

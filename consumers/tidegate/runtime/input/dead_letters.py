@@ -28,6 +28,7 @@ from tidegate.runtime.input.uncopied import Offsets, Uncopied
 from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
+REDRIVEN_FROM: Final = "tidegate-redriven-from"
 ID_HEADER = "tidegate-dead-letter-id"
 VALUE_LEFT_OUT = "tidegate-value-left-out"
 """On a dead letter without the original value, which was too large: its size in bytes."""

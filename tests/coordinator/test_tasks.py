@@ -1,0 +1,365 @@
+"""Tasks of a table: numbered, one at a time, each ended once; a request is used once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from support.acid import FIVE_LISTINGS, INSERTS, TABLE, build, names_in
+from support.acid import release as release_of_acid
+from support.samples import (
+    NOON,
+    commands_on,
+    ended,
+    events_on,
+    memory_bus,
+    message,
+    release,
+    work_off,
+)
+from tidegate.cleaning import Cleaner
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.tasks import _NEXT, USED_FOR
+from tidegate.events import (
+    CleaningDeferred,
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+    CleaningHoldRequested,
+    CleaningReleased,
+    CleaningUndoRefused,
+    CleaningUndoRequested,
+    Event,
+    LockHold,
+    TaskEnd,
+    TaskEnded,
+    TaskIssued,
+    VacuumFinished,
+)
+from tidegate.events.reasons import Reason
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Record
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.input.dead_letters import REDRIVEN_FROM
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+OTHER = "hive.sales.other"
+
+
+def vacuum(lock: int, table: str = TABLE) -> VacuumFinished:
+    return VacuumFinished(
+        table=table,
+        location="/wh/t",
+        occurred_at=NOON,
+        source="compactor",
+        kind="minor",
+        directories=(f"delta_{lock:07}_{lock:07}",),
+        min_write_id=lock,
+        max_write_id=lock,
+        valid_write_ids="default.t:9:9223372036854775807::",
+        own_lock_id=lock,
+        locks=(LockHold(lock_id=lock),),
+    )
+
+
+def hold(name: str = "hold-1") -> CleaningHoldRequested:
+    return CleaningHoldRequested.model_validate(_request(name))
+
+
+def removal(name: str = "removal-1") -> CleaningHoldRemovalRequested:
+    return CleaningHoldRemovalRequested.model_validate(_request(name))
+
+
+def undo(name: str, cleaning: str) -> CleaningUndoRequested:
+    return CleaningUndoRequested.model_validate(
+        _request(name) | {"location": "/wh/t", "cleaning": cleaning}
+    )
+
+
+def _request(name: str) -> dict[str, object]:
+    why = {"requested_by": "ana", "reason": "an audit", "source": "ana"}
+    return {"table": TABLE, "occurred_at": NOON, "event_id": name} | why
+
+
+class Place:
+    """A coordinator on a bus of one partition; `restart` is a successor."""
+
+    def __init__(self) -> None:
+        self.bus = memory_bus(partitions=1)
+        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+
+    def send(self, *events: Event) -> None:
+        """Publish events one by one, and let the coordinator decide on each."""
+        for event in events:
+            self.bus.send([message(event)])
+            self.run()
+
+    def run(self) -> None:
+        while self.loop.step(0):
+            pass
+
+    def restart(self) -> None:
+        self.loop.close()
+        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.run()
+
+    def tasks(self) -> list[TaskIssued]:
+        """The tasks on the topic, once each."""
+        found = events_on(self.bus, "tidegate.tasks")
+        return list(
+            {task.event_id: task for task in found if isinstance(task, TaskIssued)}.values()
+        )
+
+    def outcomes(self, *kinds: type[Event]) -> list[Event]:
+        return [
+            item for item in events_on(self.bus, "tidegate.outcomes") if isinstance(item, kinds)
+        ]
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def released(place: Place, *locks: int, table: str = TABLE) -> None:
+    for lock in locks:
+        place.send(vacuum(lock, table), release(lock, table))
+
+
+def test_the_tasks_of_a_table_are_numbered_and_come_one_after_the_other(place: Place) -> None:
+    released(place, 1, 2, 3)
+    released(place, 1, table=OTHER)  # another table does not wait for this one
+    assert [(task.table, task.number) for task in place.tasks()] == [(TABLE, 1), (OTHER, 1)]
+
+    place.send(ended(place.tasks()[0]))
+    assert [task.number for task in place.tasks() if task.table == TABLE] == [1, 2]
+    place.restart()
+    place.send(ended(place.tasks()[-1]))
+
+    assert [task.number for task in place.tasks() if task.table == TABLE] == [1, 2, 3]
+    causes = [it.caused_by for it in commands_on(place.bus) if it.table == TABLE]
+    assert causes == [vacuum(lock).event_id for lock in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"number": 2}, id="number"),
+        pytest.param({"caused_by": "another"}, id="id"),
+    ],
+)
+def test_only_the_end_of_the_task_under_way_frees_the_next(
+    place: Place, wrong: dict[str, object]
+) -> None:
+    released(place, 1, 2)
+    place.send(ended(place.tasks()[0]).model_copy(update={"event_id": "forged"} | wrong))
+    assert len(place.tasks()) == 1
+
+    place.send(ended(place.tasks()[0]), ended(place.tasks()[0]))  # the second time of no task
+    assert [task.number for task in place.tasks()] == [1, 2]
+
+
+def test_a_task_under_way_is_published_again_by_the_successor(place: Place) -> None:
+    released(place, 1, 2)
+    before = len(events_on(place.bus, "tidegate.tasks"))
+    place.restart()
+
+    again = events_on(place.bus, "tidegate.tasks")[before:]
+    assert again == [place.tasks()[0]]
+
+
+def test_a_task_whose_number_is_taken_is_issued_above_it(place: Place) -> None:
+    released(place, 1)
+    place.send(ended(place.tasks()[0], end=TaskEnd.NUMBER_TAKEN, highest=41))
+
+    assert [task.number for task in place.tasks()] == [1, 42]
+    assert len({task.caused_by for task in place.tasks()}) == 1
+
+
+def test_a_dead_letter_lets_the_next_task_go_and_is_issued_again_once_redriven(
+    place: Place,
+) -> None:
+    released(place, 1, 2)
+    first = place.tasks()[0]
+    place.send(ended(first, end=TaskEnd.DEAD_LETTERED, message="the store is away"))
+    place.restart()
+    place.send(ended(first, end=TaskEnd.REDRIVEN), ended(first, end=TaskEnd.REDRIVEN))
+    assert [task.number for task in place.tasks()] == [1, 2]
+
+    place.send(ended(place.tasks()[-1]))
+
+    assert [task.number for task in place.tasks()] == [1, 2, 3]
+    assert place.tasks()[-1].caused_by == first.caused_by
+    place.send(ended(place.tasks()[-1]))
+    assert len(place.tasks()) == 3
+
+
+def test_a_request_is_used_once_however_often_its_bytes_are_published(place: Place) -> None:
+    place.send(hold(), removal(), hold("hold-2"), removal())  # the last is a copy
+    released(place, 1)
+    assert place.tasks() == []  # the later hold stands
+
+    place.restart()
+    place.send(removal("removal-2"))
+    place.send(ended(place.tasks()[0]), undo("undo-1", "c"), undo("undo-1", "c"))
+    place.send(ended(place.tasks()[-1]))
+    assert [task.kind for task in place.tasks()] == ["CleaningReleased", "CleaningUndoRequested"]
+
+
+def test_a_request_that_is_older_than_what_is_remembered_is_refused(place: Place) -> None:
+    begin = 1_000_000_000_000
+    later = USED_FOR + timedelta(minutes=1)
+    place.bus.now_ms = lambda: begin
+    place.send(undo("undo-1", "c"))
+    place.send(ended(place.tasks()[0]))
+    place.bus.now_ms = lambda: begin + later // timedelta(milliseconds=1)
+    place.send(undo("undo-2", "c"))
+    place.send(ended(place.tasks()[-1]))
+    place.bus.now_ms = lambda: begin
+    place.send(undo("undo-1", "c"))
+
+    assert [task.caused_by for task in place.tasks()] == ["undo-1", "undo-2"]
+    [refused] = place.outcomes(CleaningUndoRefused)
+    assert isinstance(refused, CleaningUndoRefused)
+    assert refused.reason == Reason.REQUEST_TOO_OLD
+
+
+def test_a_hold_is_confirmed_once_no_cleaning_of_the_table_is_under_way(place: Place) -> None:
+    released(place, 1, 2)
+    place.send(hold())
+    place.restart()
+    assert place.outcomes(CleaningHeld) == []
+
+    place.send(ended(place.tasks()[0]))
+    assert [outcome.caused_by for outcome in place.outcomes(CleaningHeld)] == ["hold-1"]
+    assert len(place.tasks()) == 1  # the second cleaning waits for the end of the hold
+    place.send(removal())
+    assert [task.number for task in place.tasks()] == [1, 2]
+
+
+def test_a_hold_that_was_removed_before_it_was_confirmed_is_answered_in_order(
+    place: Place,
+) -> None:
+    released(place, 1)
+    place.send(hold(), removal())
+    place.send(ended(place.tasks()[0]))
+
+    kinds = [type(item) for item in place.outcomes(CleaningHeld, CleaningHoldRemoved)]
+    assert kinds == [CleaningHeld, CleaningHoldRemoved]
+
+
+def test_an_undo_goes_on_while_the_table_is_held_and_before_waiting_cleanings(
+    place: Place,
+) -> None:
+    place.send(hold())
+    released(place, 1)
+    place.send(undo("undo-1", "c"))
+
+    assert [task.kind for task in place.tasks()] == ["CleaningUndoRequested"]
+
+
+def test_an_outcome_counts_only_while_its_task_is_under_way(place: Place) -> None:
+    """A forged CleaningDeferred for a vacuum that never existed was released, and signed."""
+    released(place, 1)
+    [command] = commands_on(place.bus)
+    assert isinstance(command, CleaningReleased)
+    forged = command.model_copy(update={"event_id": "never", "min_write_id": 7})
+    for deferral in (_deferral(forged), _deferral(command)):
+        place.send(deferral)
+    place.send(ended(place.tasks()[0]), _deferral(command))  # the last one is late
+    rows = place.loop._owned[0].store
+    deferred = rows.all("select body from deferred")
+
+    assert len(deferred) == 1
+    assert CleaningDeferred.model_validate_json(deferred[0][0]).caused_by == command.event_id
+
+
+def _deferral(command: CleaningReleased) -> CleaningDeferred:
+    repeated = set(CleaningReleased.model_fields) & set(CleaningDeferred.model_fields)
+    fields = command.model_dump(include=repeated - {"event_id", "caused_by"})
+    more = {"caused_by": command.event_id, "vacuum": command.caused_by, "retry_after_ms": 60_000}
+    return CleaningDeferred.model_validate(fields | more)
+
+
+def test_no_statement_scans_a_hot_table(place: Place) -> None:
+    released(place, 1)
+    store = place.loop._owned[0].store
+    for sql, parameters in (
+        (_NEXT, (TABLE, 1)),
+        ("select cleans from task where tbl = ?", (TABLE,)),
+        ("select 1 from used where tbl = ? and id = ?", (TABLE, 1)),
+        ("select max(at) from used indexed by used_at", ()),
+    ):
+        plan = " ".join(row[3] for row in store.all(f"explain query plan {sql}", *parameters))
+        assert "SCAN" not in plan
+        assert "TEMP B-TREE" not in plan
+
+
+class Works(Place):
+    """The coordinator and a cleaner, until nothing is left to do."""
+
+    def __init__(self, lake: Path) -> None:
+        super().__init__()
+        warehouse = Warehouse(WarehouseRoots.of(str(lake)))
+        cleaner = Cleaner(warehouse, ThreadMap(1), lambda: NOON)
+        self.cleaner = ExecutorLoop(cleaner, self.bus, retries=RetryPolicy(1))
+
+    def run(self) -> None:
+        for _ in range(4):
+            super().run()
+            work_off(self.cleaner)
+
+
+def test_a_worker_carries_out_the_tasks_of_a_table_and_leaves_its_claim(tmp_path: Path) -> None:
+    works, table = Works(tmp_path), build(tmp_path / "t", FIVE_LISTINGS[1].directories)
+    before = release_of_acid(str(table))
+    for lock in (1, 2):
+        fields = before.model_dump(include=set(VacuumFinished.model_fields) - {"event_id"})
+        more = {"own_lock_id": lock, "locks": ({"lock_id": lock},), "caused_by": None}
+        works.send(VacuumFinished.model_validate(fields | more), release(lock, TABLE))
+
+    assert set(INSERTS) & set(names_in(table)) == set()
+    assert [task.number for task in works.tasks()] == [1, 2]
+    ends = [item for item in works.outcomes(TaskEnded) if isinstance(item, TaskEnded)]
+    assert [(item.number, item.end) for item in ends] == [(1, "answered"), (2, "answered")]
+    assert names_in(table / ".tidegate" / "tasks") == ["2", "2.done"]
+    assert works.bus.records("tidegate.dead-letters") == []
+
+    copies = [message_of(record) for record in works.bus.records("tidegate.tasks")]
+    known = len(works.bus.records("tidegate.outcomes"))
+    works.bus.send(copies[:1])  # a copy of the first: the number on the table is higher
+    works.run()
+    assert len(works.bus.records("tidegate.outcomes")) == known
+
+
+def test_a_dead_letter_of_a_worker_is_issued_again_once_it_is_redriven(tmp_path: Path) -> None:
+    works, table = Works(tmp_path), build(tmp_path / "t", FIVE_LISTINGS[1].directories)
+    command = release_of_acid(str(table))
+    bucket = table / INSERTS[0] / "bucket_00000"
+    fields = command.model_dump(include=set(VacuumFinished.model_fields) - {"event_id"})
+    more = {"own_lock_id": 1, "locks": ({"lock_id": 1},), "caused_by": None}
+    with patch("tidegate.cleaning.executor.remove_directories", side_effect=OSError("no space")):
+        works.send(VacuumFinished.model_validate(fields | more), release(1, TABLE))
+    assert bucket.exists()
+    [found] = works.bus.records("tidegate.dead-letters")
+    [end] = [item for item in works.outcomes(TaskEnded) if isinstance(item, TaskEnded)]
+    assert end.end is TaskEnd.DEAD_LETTERED
+
+    [task] = works.bus.records("tidegate.tasks")
+    redriven = message_of(task)
+    works.bus.send([redriven._replace(headers=(*redriven.headers, (REDRIVEN_FROM, b"dl-1")))])
+    works.run()
+
+    assert not bucket.exists()
+    assert found.value == task.value
+    assert [task.number for task in works.tasks()] == [1, 2]
+
+
+def message_of(record: Record) -> Message:
+    return Message(record.partition.topic, record.key, record.value, tuple(record.headers))
