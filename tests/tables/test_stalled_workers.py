@@ -61,9 +61,9 @@ class Watched(Warehouse):
         with self.step(f"create {location}"):
             super().create(location, content)
 
-    def replace(self, location: str, content: bytes) -> None:
+    def replace(self, location: str, content: bytes, if_version: str | int | None = None) -> None:
         with self.step(f"replace {location}"):
-            super().replace(location, content)
+            super().replace(location, content, if_version)
 
     def remove_files(self, locations: Iterable[str], *, checksums: bool = False) -> int:
         if not (files := list(locations)):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import ClassVar, Final
+from typing import Final
 
 from tidegate.coordinator import alarms, holds, quarantines, tasks
 from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease
@@ -111,6 +111,21 @@ _DUE: Final = (
 )
 
 
+_CONSUMES: Final[tuple[type[Event], ...]] = (
+    VacuumFinished,
+    LockReleased,
+    WritesAborted,
+    CleaningHoldRequested,
+    CleaningHoldRemovalRequested,
+    CleaningDeferred,
+    CleaningStarted,
+    CleaningUndone,
+    QuarantineRemoved,
+    CleaningUndoRequested,
+    TaskEnded,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderGate:
     """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning.
@@ -120,24 +135,20 @@ class ReaderGate:
     are remembered beyond that. Waiting vacuums are never forgotten.
     """
 
-    consumes: ClassVar[tuple[type[Event], ...]] = (
-        VacuumFinished,
-        LockReleased,
-        WritesAborted,
-        CleaningHoldRequested,
-        CleaningHoldRemovalRequested,
-        CleaningDeferred,
-        CleaningStarted,
-        CleaningUndone,
-        QuarantineRemoved,
-        CleaningUndoRequested,
-        TaskEnded,
-    )
-    kinds: ClassVar[Sequence[Kind]] = KINDS
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 2**18
     alarms: Alarms = USUAL_ALARMS
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
+
+    @property
+    def consumes(self) -> tuple[type[Event], ...]:
+        """The kinds of events that it decides on."""
+        return _CONSUMES
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """The rows that it keeps."""
+        return KINDS
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a hold, and derive when rows are due."""

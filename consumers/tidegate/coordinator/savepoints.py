@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import singledispatchmethod
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import AwareDatetime, Field, TypeAdapter
 
@@ -87,7 +87,7 @@ class _Table(Value, frozen=True):
 class SavepointSubject:
     """Requests the checks of tables: after a commit, after an outcome, and in time."""
 
-    consumes: ClassVar[tuple[type[Event], ...]] = (
+    consumes: tuple[type[Event], ...] = (
         CommitCompleted,
         SavepointCreated,
         SavepointsChecked,
@@ -97,7 +97,7 @@ class SavepointSubject:
         CommitCondemned,
         RestoreAwaitingApproval,
     )
-    kinds: ClassVar[Sequence[Kind]] = (POLICY,)
+    kinds: Sequence[Kind] = (POLICY,)
 
     def __init__(self, policy: SavepointPolicy, condemned: CondemnedRules | None = None) -> None:
         """Take the policy and the rules for condemned commits (by default no reaction)."""

@@ -112,7 +112,8 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
     for base in reversed(model.mro()):
         if base is not BaseModel and issubclass(base, BaseModel):
             [parsed] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-            for field, text in pairwise(getattr(parsed, "body", ())):
+            body: list[ast.stmt] = getattr(parsed, "body", [])
+            for field, text in pairwise(body):
                 match field, text:
                     case (
                         ast.AnnAssign(target=ast.Name(id=name)),
