@@ -15,11 +15,13 @@ from tidegate.local.embedded import resolve
 
 EXPECTED: Final = {
     "SavepointCreated": 2,
+    "SavepointsChecked": 1,
     "RestorePlanned": 1,
     "RestoreStarted": 1,
     "RestoreCompleted": 1,
     "CleaningStarted": 1,
     "DirectoriesCleaned": 1,
+    "TaskEnded": 1,
 }
 """How many outcomes of each kind the two scenarios have; no others are expected."""
 
