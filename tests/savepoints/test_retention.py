@@ -384,6 +384,19 @@ def test_two_thousand_savepoints_that_are_kept_forever_are_checked_at_once_and_i
     assert found.removable == ()
 
 
+@pytest.mark.parametrize("tier", [Tier.HOURLY, Tier.EVERY_COMMIT])
+def test_a_savepoint_whose_lifetime_ended_is_not_made_again_though_another_tier_keeps_an_older(
+    tier: Tier,
+) -> None:
+    tiers = (TierRule(tier=tier, lifetime=24 * HOUR), TierRule(tier=Tier.WEEKLY))
+    table = Table(rule(*tiers))
+    for at in every(HOUR, 40):
+        table.commit(at)
+        assert (table.found(at).due, table.found(at).removable) == ((), ())
+
+    assert len(table.of()) == 1 + 24
+
+
 @st.composite
 def rules(draw: st.DrawFn) -> PolicyRule:
     made = tuple(

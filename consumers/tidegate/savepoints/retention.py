@@ -178,13 +178,26 @@ def _of_tier(tier: TierRule, own: Sequence[Savepoint]) -> list[Savepoint]:
 
 def _kept(tier: TierRule, own: Sequence[Savepoint], now: datetime) -> Iterator[str]:
     """The savepoints that a tier keeps; always the newest one."""
-    found = _of_tier(tier, own)
-    newest, lifetime = found[-1:], tier.lifetime
-    if tier.keep is not None:
-        found = found[-tier.keep :]
+    found = _counted(tier, own)
+    oldest = _reach(tier, found, now)
     for savepoint in found:
-        if lifetime is None or savepoint in newest or end_of(savepoint.since, lifetime) > now:
+        if savepoint.instant >= oldest or savepoint is found[-1]:
             yield savepoint.instant
+
+
+def _counted(tier: TierRule, own: Sequence[Savepoint]) -> list[Savepoint]:
+    return _of_tier(tier, own)[-(tier.keep or 0) :]
+
+
+def _reach(tier: TierRule, counted: Sequence[Savepoint], now: datetime) -> str:
+    """The instant from which on a tier keeps savepoints and makes them; empty: it has none.
+
+    A savepoint whose lifetime is over stays while an earlier one lives: if it went, its commit
+    would be due again at once.
+    """
+    lifetime = tier.lifetime
+    living = [s.reach for s in counted if lifetime is None or end_of(s.since, lifetime) > now]
+    return min(living) if living else max((s.reach for s in counted), default="")
 
 
 def _unkept(rule: PolicyRule, own: Sequence[Savepoint], now: datetime) -> list[str]:
@@ -222,7 +235,7 @@ def _due(
     """
     found = dict[str, list[Tier]]()
     excluded = others | {commit.instant for commit in commits if commit.removed}
-    steps = [_Step.of(tier, own, commits) for tier in rule.tiers]
+    steps = [_Step.of(tier, own, commits, now) for tier in rule.tiers]
     gaps = _Gaps(rule.min_gap, sorted(_moment(savepoint.instant) for savepoint in own))
     for number, commit in enumerate(commits):
         in_gap = commit.instant not in excluded and gaps.has(commit.instant)
@@ -266,15 +279,16 @@ class _Step:
     """EVERY_N: the commits since the tier's last savepoint."""
 
     @classmethod
-    def of(cls, tier: TierRule, own: Sequence[Savepoint], commits: Sequence[Commit]) -> Self:
+    def of(
+        cls, tier: TierRule, own: Sequence[Savepoint], commits: Sequence[Commit], now: datetime
+    ) -> Self:
         serving = [savepoint for savepoint in own if _serves(tier, savepoint)]
         newest = commits[-1].instant if commits else ""
         if commits and tier.tier is Tier.BEFORE:
             before = _before(commits, len(commits) - 1)
             newest = before.instant if before else newest
         # a savepoint before all that the tier keeps would be removed at once
-        counted = _of_tier(tier, own)[-(tier.keep or 0) :]
-        oldest = min((savepoint.reach for savepoint in counted), default=newest)
+        oldest = _reach(tier, _counted(tier, own), now) or newest
         periodic = tier.tier in PERIODIC
         periods = {period_of(tier.tier, s.instant) for s in own} if periodic else set[str]()
         saved = frozenset(savepoint.instant for savepoint in serving)
