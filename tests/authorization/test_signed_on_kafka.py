@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names_in
 from support.deployment import Deployment
+from support.quarantined import visible
 from support.samples import work_off
 from support.signing import Obeying, entry, key_file, new_key, settings
 from support.waiting import wait_for
@@ -88,7 +89,11 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
         (tmp_path / name).mkdir()
         files[name] = key_file(tmp_path / name, key)
     lines.append(f'sign_with = "{files["gate"]}"')
-    for name, kinds in (("gate", ["CleaningReleased"]), ("bridge", ["VacuumFinished", "Lock*"])):
+    kinds_of = {
+        "gate": ["TaskIssued", "CleaningReleased"],
+        "bridge": ["VacuumFinished", "Lock*"],
+    }
+    for name, kinds in kinds_of.items():
         lines += ["[[security.keys]]", f'name = "{name}"', f"commands = {kinds}"]
         lines += [f'locations = ["{location}"]', f"public_key = '''{keys[name].public_pem}'''"]
     more = "\n".join(lines)
@@ -119,11 +124,11 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
         reasons = [str(dict(record.headers)) for record in refused]
         assert sum("not-signed" in reason for reason in reasons) == 2
         assert sum("bad-signature" in reason for reason in reasons) == 2
-        assert place.records("commands") == []
+        assert place.records("tasks") == []
         assert set(INSERTS) <= set(names_in(location))
 
         publish(end, "bridge")
-        wait_for("the removal", lambda: names_in(location) == [MINOR_3])
+        wait_for("the removal", lambda: visible(location) == [MINOR_3])
         trusting = authorizer(Settings.load(place.settings_file("bridge", {})))
         topics = {f"{topic_prefix}.locks": None}
         read = FactsReader(place.connection, topics, "bridge", authorization=trusting).read()

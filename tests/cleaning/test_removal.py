@@ -31,10 +31,17 @@ from support.samples import events_on, memory_bus, message, work_off
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
-from tidegate.events import CleaningReleased, CleaningStarted, DirectoriesCleaned
+from tidegate.events import (
+    CleaningReleased,
+    CleaningStarted,
+    DirectoriesCleaned,
+    TaskEnd,
+    TaskEnded,
+)
 from tidegate.events.parts import whole_outcomes
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
+from tidegate.tables.claim import HIVE
 from tidegate.tables.warehouse import Warehouse
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
@@ -188,8 +195,10 @@ def test_what_can_never_be_removed_is_dead_lettered_soon_with_the_file_systems_r
     cleaner = Cleaner(FailingWarehouse(tmp_path, number, 10**6), ThreadMap(1), lambda: NOON)
     work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
 
-    outcomes = events_on(bus, "tidegate.outcomes")
+    *outcomes, ended = events_on(bus, "tidegate.outcomes")
     assert [type(outcome) for outcome in outcomes] == [CleaningStarted] * attempts
+    assert isinstance(ended, TaskEnded)
+    assert ended.end is TaskEnd.DEAD_LETTERED
     [dead_letter] = bus.records("tidegate.dead-letters")
     assert os.strerror(number).encode() in (dict(dead_letter.headers)["x-exception-message"] or b"")
 
@@ -202,9 +211,11 @@ def test_a_removal_that_may_succeed_later_is_tried_again(number: int, tmp_path: 
     cleaner = Cleaner(storage, ThreadMap(1), lambda: NOON)
     work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
 
-    *_, last = events_on(bus, "tidegate.outcomes")
+    *_, last, ended = events_on(bus, "tidegate.outcomes")
     assert isinstance(last, DirectoriesCleaned)
-    assert names_in(table) == [MINOR_3]
+    assert isinstance(ended, TaskEnded)
+    assert ended.end is TaskEnd.ANSWERED
+    assert names_in(table) == [HIVE, MINOR_3]
     assert bus.records("tidegate.dead-letters") == []
 
 
@@ -231,7 +242,8 @@ def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_joi
     cleaner = Cleaner(Interfering(tmp_path), ThreadMap(1), lambda: NOON)
     work_off(ExecutorLoop(cleaner, bus))
 
-    outcomes = events_on(bus, "tidegate.outcomes")
+    *outcomes, ended = events_on(bus, "tidegate.outcomes")
+    assert isinstance(ended, TaskEnded)
     assert len({outcome.event_id for outcome in outcomes}) == len(outcomes) == 4
     listed = [
         outcome for outcome in outcomes if isinstance(outcome, CleaningStarted | DirectoriesCleaned)
@@ -244,4 +256,4 @@ def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_joi
     assert started.directories == cleaned.directories == INSERTS
     assert (cleaned.files, cleaned.part) == (2 * len(INSERTS), None)
     assert cleaned.bytes == sum(AFTER_MINOR[name] + 1 for name in INSERTS)
-    assert names_in(table) == [MINOR_3]
+    assert names_in(table) == [HIVE, MINOR_3]

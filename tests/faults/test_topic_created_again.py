@@ -40,8 +40,6 @@ def a_decider(bus: Bus, prefix: str) -> Loop:
 @pytest.fixture
 def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
     with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        memory = CHANGELOG.name(topic_prefix)
-        create_topic(bootstrap_servers, memory, cleanup_policy="compact")
         yield deployment
 
 

@@ -37,11 +37,11 @@ from tidegate.runtime.kafka import partition_reader
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.topic_reader import TopicReader
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-INPUTS = ("commits", "vacuums", "locks", "commands", "outcomes")
+INPUTS = sorted({topic.suffix for service in CONSUMED_EVENTS for topic in inputs_of(service)})
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def hidden(settings: Settings, where: Partition) -> float | None:
     return metrics.registry.get_sample_value("tidegate_hidden_offsets", labels)
 
 
-@pytest.mark.parametrize("topic", ["commands", "outcomes"])
+@pytest.mark.parametrize("topic", ["commands", "requests", "outcomes"])
 def test_nothing_is_destroyed_while_an_open_transaction_may_hide_why_not(
     deployment: Deployment, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,10 +194,8 @@ def test_nothing_is_destroyed_while_an_open_transaction_may_hide_why_not(
     )
     command = savepoint_request(1)
     lookups: dict[str, Sequence[Callable[[], object]]] = {
-        "commands": (
-            lambda: holds.hold_on(command),
-            lambda: approvals.published(request),
-        ),
+        "commands": (lambda: approvals.published(request),),
+        "requests": (lambda: holds.hold_on(command),),
         "outcomes": (lambda: outcomes.outcomes_of(command, 1),),
     }
     with transaction(deployment, "open") as producer:

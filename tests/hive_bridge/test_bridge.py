@@ -182,6 +182,7 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
             f"hive.{db}.orders",
             location=str(location),
             own_transaction_id=None,
+            metastore=watched.bridge.baseline.name,
         )
         watched.bridge.take([known])
 
@@ -341,15 +342,19 @@ def test_a_compaction_whose_table_no_event_can_name_stands_in_no_other_one_s_way
 def test_what_cannot_be_published_is_said_once(
     engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    db, _ = acid_table(engine)
-    engine.compact(db, "orders", engine.write(db, "orders"))
+    db, location = acid_table(engine)
+    highest = engine.write(db, "orders")
+    made = product(f"delta_0000001_{highest + 1:07}", engine.compact(db, "orders", highest))
+    (location / made).mkdir(parents=True)
 
     with caplog.at_level(logging.WARNING):
         assert watched.vacuums(db) == []
         assert watched.vacuums(db) == []
 
     [said] = [message for message in caplog.messages if db in message]
-    assert "has no directory that it made" in said
+    # Hive 3 does not report the highest write id, and this delta covers no other
+    why = "has no directory that it made" if engine.is_hive_3 else "exceeds its highest write id"
+    assert why in said
 
 
 @on_both_versions

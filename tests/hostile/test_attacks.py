@@ -82,26 +82,35 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "forged commits switch savepoints off": {
-        "savepoints/test_savepoint_policy.py": (
-            "test_forged_commits_do_not_switch_savepoints_off",
-            "test_an_instant_in_the_future_is_refused_and_not_remembered",
+        "savepoints/test_retention.py": (
+            "test_a_writer_s_clock_that_is_ahead_ends_no_other_savepoint",
+            "test_instants_that_are_not_times_stop_nothing",
+        ),
+        "savepoints/test_condemned_commits.py": (
+            "test_an_instant_of_the_future_is_refused_and_widens_nothing",
         ),
     },
     "forged outcomes have a savepoint removed that a person made, or the last of a tier": {
         "savepoints/test_savepoint_removal.py": (
             "test_a_policy_never_removes_what_is_not_its_own",
-            "test_the_last_of_a_tier_is_never_removed_by_its_policy",
-            "test_only_a_lifetime_lets_a_service_remove_a_person_s",
         ),
-        "savepoints/test_policy_life.py": (
+        "events/test_savepoint_marks.py": (
             "test_what_only_resembles_a_mark_is_not_one",
             "test_a_person_can_not_write_a_mark_in_a_comment",
         ),
+        "savepoints/test_retention.py": (
+            "test_the_policy_s_newest_stays_also_when_no_tier_serves_it_any_more",
+            "test_a_person_s_savepoint_goes_only_at_the_end_of_its_lifetime",
+        ),
+        "savepoints/test_savepoint_checks.py": (
+            "test_people_s_savepoints_stay_and_unowned_ones_are_named",
+        ),
     },
     "forged outcomes or times stop the savepoint policy, or end savepoints early": {
-        "savepoints/test_policy_life.py": (
-            "test_an_outcome_that_no_removal_can_be_requested_for_is_not_remembered",
+        "savepoints/test_condemned_commits.py": (
+            "test_an_outcome_whose_location_no_check_can_name_is_at_fault",
         ),
+        "savepoints/test_savepoint_checks.py": ("test_one_clock_that_is_ahead_ends_no_lifetime",),
         "coordinator/test_due.py": (
             "test_a_record_of_the_future_does_not_make_anything_due_early",
         ),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from support.replays import Place
-from tidegate.ops.topics import create_topics
 
 
 @pytest.fixture
@@ -20,6 +19,5 @@ def place(
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     made = Place(tmp_path, bootstrap_servers, topic_prefix)
     made.lake.mkdir()
-    settings = made.settings()
-    create_topics(settings.connection(), settings.topics)
+    made.create_topics()
     return made

@@ -162,7 +162,7 @@ def test_hudi_finishes_what_we_died_in(history: History, lake: Path) -> None:
     table = history.table.copy(lake / "killed/orders")
     savepoint(table, moment.instant, ThreadMap())
     with pytest.raises(Killed):
-        restore(table, moment.instant, ThreadMap(1), Stepwise(table.path.parent, killed_at(20)))
+        restore(table, moment.instant, ThreadMap(1), Stepwise(table.path.parent, killed_at(21)))
     assert loaded(table).timeline.pending_restores
 
     table.call("rollback_to_savepoint", instant_time=moment.instant)

@@ -130,7 +130,7 @@ def test_our_restore_is_hudi_s_own(scene: Scene, lake: Path) -> None:
 def test_hudi_finishes_what_we_died_in(scene: Scene, lake: Path) -> None:
     table = scene.table.copy(lake / "killed/orders")
     with pytest.raises(Killed):
-        restore(table, scene.savepoint, ThreadMap(1), Stepwise(table.path.parent, killed_at(12)))
+        restore(table, scene.savepoint, ThreadMap(1), Stepwise(table.path.parent, killed_at(13)))
 
     table.call("rollback_to_savepoint", instant_time=scene.savepoint)
 

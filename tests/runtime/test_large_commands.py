@@ -15,7 +15,16 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from support.samples import NOON, EveryThird, commands_on, commit, counted_of, end_tasks, message
+from support.samples import (
+    NOON,
+    EveryThird,
+    commands_on,
+    commit,
+    counted_of,
+    end_tasks,
+    ended,
+    message,
+)
 from support.waiting import wait_for
 from tidegate.coordinator import tasks
 from tidegate.coordinator.holds import HOLD
@@ -23,9 +32,17 @@ from tidegate.coordinator.loop import ALWAYS_ACCEPTED_BYTES, CoordinatorLoop
 from tidegate.coordinator.store import MAX_RECORD_BYTES, Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
-from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded
+from tidegate.events import (
+    CleaningReleased,
+    Command,
+    CommitCompleted,
+    Event,
+    TaskEnded,
+    TaskIssued,
+)
 from tidegate.events.message import event_of
 from tidegate.events.topics import ALL_TOPICS, CHANGELOG
+from tidegate.events.wire import Wire, command_of
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
@@ -203,15 +220,13 @@ def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None
 
 @pytest.fixture
 def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
-    """A deployment whose commands may have LIMIT bytes."""
+    """A deployment whose tasks may have LIMIT bytes."""
     connection = {"bootstrap.servers": bootstrap_servers}
     create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1))
     limit = ConfigEntry(
         "max.message.bytes", str(LIMIT), incremental_operation=AlterConfigOpType.SET
     )
-    topic = ConfigResource(
-        ResourceType.TOPIC, f"{topic_prefix}.commands", incremental_configs=[limit]
-    )
+    topic = ConfigResource(ResourceType.TOPIC, f"{topic_prefix}.tasks", incremental_configs=[limit])
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.incremental_alter_configs([topic]).values():
         future.result(60)
@@ -231,10 +246,18 @@ def test_on_a_real_broker_too(bootstrap_servers: str, prefix: str) -> None:
         return done[0] >= len(events)
 
     wait_for("the events", all_taken)
+    [first] = tasks_of(bus, prefix)
+    bus.send([message(ended(first), prefix)])
+    wait_for("the second task", lambda: loop.step(0.2) or len(tasks_of(bus, prefix)) > 1)
     loop.close()
     [dead_letter] = bus.log(Partition(f"{prefix}.dead-letters", 0))
-    commands = [event_of(e.key, e.value) for e in bus.log(Partition(f"{prefix}.commands", 0))]
+    commands = [command_of(task, Wire()) for task in tasks_of(bus, prefix)]
     bus.close()
 
     assert event_of(dead_letter.key, dead_letter.value) == events[2]
     assert [command.caused_by for command in commands] == [events[3].event_id, events[6].event_id]
+
+
+def tasks_of(bus: KafkaBus, prefix: str) -> list[TaskIssued]:
+    found = [event_of(it.key, it.value) for it in bus.log(Partition(f"{prefix}.tasks", 0))]
+    return [task for task in found if isinstance(task, TaskIssued)]

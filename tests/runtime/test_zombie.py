@@ -19,8 +19,9 @@ from support.kafka import create_topic
 from support.pausing_gate import LOCK, reached
 from support.waiting import wait_for
 from tidegate.coordinator.store import POSITION_KEY
-from tidegate.events import Command, LockHold, LockReleased, VacuumFinished, VacuumKind
+from tidegate.events import LockHold, LockReleased, TaskIssued, VacuumFinished, VacuumKind
 from tidegate.events.topics import LOCKS
+from tidegate.events.wire import Wire, command_of
 from tidegate.runtime.bus import Record
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -75,7 +76,7 @@ def test_a_zombie_cannot_overwrite_its_successors_state(
 
     deployment.run("coordinator", "successor")
     expected = {vacuum(table).event_id for table in range(TABLES)}
-    wait_for("the successor's commands", lambda: len(deployment.records("commands")) == TABLES)
+    wait_for("the successor's tasks", lambda: len(deployment.records("tasks")) == TABLES)
     wait_for("the successor's memory", lambda: states_written(deployment) == 2 * TABLES)
     successors = entries(deployment.records("coordinator.changelog"))
     os.kill(zombie.pid, signal.SIGCONT)
@@ -83,9 +84,9 @@ def test_a_zombie_cannot_overwrite_its_successors_state(
     assert exit_code(zombie) == 1
     assert "has opened" in zombie.log.read_text()
     assert entries(deployment.records("coordinator.changelog")) == successors
-    said = [event for event in deployment.events("commands") if isinstance(event, Command)]
-    assert len(said) == TABLES, "the zombie was fenced before it published anything"
-    assert {command.caused_by for command in said} == expected
+    tasks = [event for event in deployment.events("tasks") if isinstance(event, TaskIssued)]
+    assert len(tasks) == TABLES, "the zombie was fenced before it published anything"
+    assert {command_of(task, Wire()).caused_by for task in tasks} == expected
 
 
 def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentence(
@@ -108,7 +109,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     assert exit_code(second) == 1
     assert f"{locks}" in (shown := second.log.read_text())
     assert "events would be skipped" in shown.splitlines()[-1]
-    assert deployment.records("commands") == []
+    assert deployment.records("tasks") == []
 
 
 def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
@@ -133,7 +134,7 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
 
     assert exit_code(second) == 1
     assert f"tidegate: {locks} was deleted and created again" in second.log.read_text()
-    assert deployment.records("commands") == []
+    assert deployment.records("tasks") == []
 
 
 def state(deployment: Deployment) -> bytes:

@@ -106,16 +106,20 @@ def test_the_newest_commit_is_saved_first_then_every_commit_and_the_oldest_goes(
     assert len({outcome.event_id for outcome in outcomes}) == 4
 
 
-def test_a_check_that_is_repeated_finds_nothing_to_do(tmp_path: Path) -> None:
+def test_a_check_that_is_repeated_gives_its_savepoint_again_and_changes_nothing(
+    tmp_path: Path,
+) -> None:
     checks = Checks(four_commits(tmp_path / "orders", 9))
     command = checks.command()
-    checks.run(command)
+    created, _ = checks.run(command)
     before = snapshot(tmp_path)
 
-    (again,) = checks.run(command)
+    again, done = checks.run(command)
 
-    assert last([again]).made == 0
+    assert again == created
+    assert last([done]).made == 1
     assert snapshot(tmp_path) == before
+    assert last(checks.run()).made == 0  # another check did not make it
 
 
 @VERSIONS

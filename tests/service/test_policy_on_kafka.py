@@ -49,16 +49,20 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
     subject = place.subject("customers")
 
     with place.running("coordinator", "savepoint-writer", rules=POLICY):
-        publish_commits(place, [1, 2, 3])
+        publish_commits(place, [4])
+        wait_for("the first savepoint", lambda: savepoints(table) == [at(4)])
+        for minute in (5, 6):
+            table.commit(at(minute), at(minute - 1))
+        publish_commits(place, [5, 6])
         # the maximum holds: the third's making ends the first's time
-        wait_for("two savepoints", lambda: savepoints(table) == [at(2), at(3)])
+        wait_for("two savepoints", lambda: savepoints(table) == [at(5), at(6)])
         wait_for("the outcome", lambda: _count(place, SavepointRemoved) == 1)
 
         named = ("-t", subject["table"], "-l", table.location)
-        call(place, "publish", "savepoint", *named, "--instant", at(4), "--lifetime", "1s")
+        call(place, "publish", "savepoint", *named, "--instant", at(2), "--lifetime", "1s")
         # nothing else happens on the table: time alone removes it
         wait_for("its end", lambda: _count(place, SavepointRemoved) == 2)
-        assert savepoints(table) == [at(2), at(3)]
+        assert savepoints(table) == [at(5), at(6)]
 
         listed = call(
             place, "savepoints", "list", table.location, "--table", subject["table"], "--json"
@@ -67,18 +71,18 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
             ("shop", "every-commit"),
             ("shop", "every-commit"),
         ]
-        removal = ("publish", "savepoint-removal", *named, "--instant", at(3), "--reason", "done")
+        removal = ("publish", "savepoint-removal", *named, "--instant", at(5), "--reason", "done")
         *_, answer = call(place, *removal, "--wait", "--json")
         assert answer["verdict"] == "done"
-        assert savepoints(table) == [at(2)]
+        assert savepoints(table) == [at(6)]
 
     simulated = call(place, "simulate", "--removed", "--json")
     found = [(row["instant"], row["removed_at"] is None) for row in simulated]
-    assert found == [(at(2), True), (at(3), True), (at(1), False)]
+    assert found == [(at(5), True), (at(6), True), (at(4), False)]
     removals = [e for e in place.audience.outcomes() if isinstance(e, SavepointRemoved)]
     assert [(event.instant, event.policy) for event in removals][:2] == [
-        (at(1), "shop"),
-        (at(4), None),
+        (at(4), "shop"),
+        (at(2), None),
     ]
     checks = [e for e in place.audience.outcomes() if isinstance(e, SavepointsChecked)]
     assert [event.pinned_bytes is None for event in checks][:2] == [False, True]

@@ -28,6 +28,7 @@ from tidegate.events import (
     RestoreCompleted,
     SavepointCreated,
     SavepointRemoved,
+    SavepointsChecked,
     VacuumKind,
 )
 from tidegate.hive import ValidWriteIds
@@ -156,6 +157,8 @@ def _said(event: Event) -> dict[str, Any]:
         left_out |= {"decided_at", "savepoints", "bytes", "derived_from", "listed_because"}
     if isinstance(event, SavepointRemoved):
         left_out |= {"made_at"}
+    if isinstance(event, SavepointsChecked):  # a time
+        left_out |= {"oldest_at"}
     said = event.model_dump(exclude=left_out, mode="json")
     return {"kind": type(event).__name__, "of": event.table.rsplit(".", 1)[-1], **said}
 
@@ -194,6 +197,8 @@ def play_rounds(
             "RestoreCompleted": 1,
             "CleaningStarted": 1,
             "DirectoriesCleaned": 1,
+            "SavepointsChecked": 1,
+            "TaskEnded": 1,
         }
         for number in range(rounds):
             disturbed = Round(stage, publisher, f"round_{number:02}")

@@ -15,7 +15,8 @@ from support.deployment import Deployment, exit_code
 from support.pausing_gate import LOCK, reached
 from support.samples import release, savepoint_request
 from support.waiting import wait_for
-from tidegate.events import LockHold, VacuumFinished
+from tidegate.events import LockHold, TaskIssued, VacuumFinished
+from tidegate.events.wire import Wire, command_of
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child
 
@@ -120,5 +121,7 @@ def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothin
         assert "the process ends by force" not in gate.log.read_text()
 
         place.run("coordinator", "successor")
-        wait_for("the command", lambda: place.records("commands"))
-        assert {event.caused_by for event in place.events("commands")} == {vacuum().event_id}
+        wait_for("the task", lambda: place.records("tasks"))
+        tasks = [task for task in place.events("tasks") if isinstance(task, TaskIssued)]
+        carried = {(task.number, command_of(task, Wire()).caused_by) for task in tasks}
+        assert carried == {(1, vacuum().event_id)}

@@ -17,9 +17,12 @@ from typer.testing import CliRunner
 from support.hudi_tables import at
 from support.waiting import wait_for
 from tidegate.cli import app
-from tidegate.events import SavepointRequested
+from tidegate.errors import TransientError
+from tidegate.events import SavepointsCheckRequested, derived_id
+from tidegate.events.topics import ALL_TOPICS
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import Groups
+from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -57,6 +60,22 @@ class Place:
             '[cleaning]\nconfirm_with = "nothing"\n' + rules
         )
         return Settings.load(file)
+
+    def create_topics(self) -> None:
+        """Create what is missing, and wait until the broker leads all of it."""
+        settings = self.settings()
+        create_topics(settings.connection(), settings.topics)
+        wait_for("the leaders of the topics", self._are_led)
+
+    def _are_led(self) -> bool:
+        connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
+        bus = KafkaBus(connection)
+        try:
+            return all(bus.spans(topic.name(self.prefix)) for topic in ALL_TOPICS)
+        except TransientError:
+            return False
+        finally:
+            bus.close()
 
     @contextmanager
     def running(self, *names: str, rules: str = EVERY_COMMIT) -> Generator[None]:
@@ -119,12 +138,21 @@ class Place:
         return sum(span.stop - stands.get(part, span.start) for part, span in held.items())
 
 
-def savepoints_asked(place: Place) -> list[tuple[str, str | None]]:
-    """The tables and instants that savepoints were asked for, in the broker's order."""
-    asked = (
-        command for command in place.audience.commands() if isinstance(command, SavepointRequested)
-    )
-    return [(event.table.rsplit(".", 1)[-1], event.instant) for event in asked]
+def checks(place: Place) -> list[SavepointsCheckRequested]:
+    """The checks of savepoints that were requested, in the broker's order."""
+    commands = place.audience.commands()
+    return [command for command in commands if isinstance(command, SavepointsCheckRequested)]
+
+
+def commits_checked(place: Place) -> list[tuple[str, str]]:
+    """The tables and instants of the commits after which a check was requested, in that order."""
+    found = checks(place)
+    instants = {
+        derived_id("CommitCompleted", table, at(minute)): at(minute)
+        for table in {check.table for check in found}
+        for minute in range(1, 10)
+    }
+    return [(check.table.rsplit(".", 1)[-1], instants[check.caused_by or ""]) for check in found]
 
 
 def publish_commits(place: Place, minutes: Sequence[int], *tables: str) -> None:

@@ -16,10 +16,13 @@ from tidegate.cli import main
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome
 from tidegate.savepoints import SavepointWriter
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 
 def main_that_is_stuck(reached: Path, how: str) -> None:
-    def execute(_writer: SavepointWriter, _command: Command) -> Iterator[Outcome]:
+    def execute(
+        _writer: SavepointWriter, _command: Command, _claim: Unclaimed = NO_CLAIM
+    ) -> Iterator[Outcome]:
         reached.touch()
         if how == "away":
             raise TransientError("the storage does not answer")

@@ -46,6 +46,7 @@ SHIPPED: Final = (
     "tidegate.errors",
     "tidegate.storage",
     "tidegate.hive",
+    "tidegate.tables.task_numbers",
     "tidegate.tables.warehouse",
     "tidegate.hudi_reader.partitions",
     "tidegate.cleaning.listing",

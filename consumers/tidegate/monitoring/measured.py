@@ -59,7 +59,7 @@ class _Subject:
     def _handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = self._subject.handle(event, rows, at)
         for message in (*effects.commands, *effects.outcomes):
-            self._causes.remember(message.event_id, at.timestamp())
+            self._causes.remember(message.event_id, at.timestamp(), type(message).__name__)
         return effects
 
 
@@ -106,10 +106,11 @@ class _Executor:
     def _counted(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         service, appended = self._service, self._service.causes.of(command.event_id)
         for outcome in outcomes:
+            kind = type(outcome).__name__
             if appended is not None:
-                service.causes.remember(outcome.event_id, appended)
+                service.causes.remember(outcome.event_id, appended, kind)
             yield outcome  # counted once it is published
-            labels = (self.name, type(outcome).__name__, catalog.reason_of(outcome))
+            labels = (self.name, kind, catalog.reason_of(outcome))
             if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
                 service.metrics.add(catalog.OUTCOMES, 1, *labels)
             self._count(outcome)

@@ -39,25 +39,26 @@ class Causes:
 
     def __init__(self) -> None:
         """Remember nothing yet."""
-        self._appended: OrderedDict[str, float] = OrderedDict()
+        self._causes: OrderedDict[str, tuple[float, str]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def remember(self, event_id: str, appended: float) -> None:
-        """Remember for a message the time of its cause, in seconds since the epoch."""
+    def remember(self, event_id: str, appended: float, kind: str = "") -> None:
+        """Remember for a message of a kind the time of its cause, in seconds since the epoch."""
         with self._lock:
-            self._appended[event_id] = appended
-            if len(self._appended) > _REMEMBERED:
-                self._appended.popitem(last=False)
+            self._causes[event_id] = (appended, kind)
+            if len(self._causes) > _REMEMBERED:
+                self._causes.popitem(last=False)
 
-    def take(self, event_id: str) -> float | None:
-        """Give it, once."""
+    def take(self, event_id: str) -> tuple[float, str] | None:
+        """Give the time and the kind, once."""
         with self._lock:
-            return self._appended.pop(event_id, None)
+            return self._causes.pop(event_id, None)
 
     def of(self, event_id: str) -> float | None:
-        """Give it, and keep it."""
+        """Give the time, and keep it."""
         with self._lock:
-            return self._appended.get(event_id)
+            found = self._causes.get(event_id)
+        return found and found[0]
 
 
 class ObservedService:
@@ -112,10 +113,11 @@ class ObservedService:
             headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
             self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
-            # a task is the answer to the event of the command that it carries
+            # a task is the answer to the event of the command that it carries, and has its kind
             event_id = headers.get("ce_command") or headers.get("ce_id") or b""
-            appended = self.causes.take(event_id.decode())
-            if appended is not None:
+            cause = self.causes.take(event_id.decode())
+            if cause is not None:
+                appended, kind = cause
                 self.metrics.observe(catalog.LATENCY, now - appended, self.name, kind)
 
     def rebalanced(self, event: str, partitions: Iterable[Partition]) -> None:

@@ -38,7 +38,7 @@ from tidegate.savepoints.removal_plan import Ended
 from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.savepoints.retention import Check, Due
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
-from tidegate.savepoints.timeline_view import TimelineViews
+from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import TimelineWriter, claim_table, open_table
@@ -154,7 +154,7 @@ class SavepointWriter:
         rule = self.policy.rule_of(command.table)
         table = open_table(self.warehouse, command.location, command.table)
         held = dict.fromkeys(command.wanted)
-        refused, made, removed = set[str](), 0, 0
+        refused, made, removed = set[str](), set[str](), 0
         for outcome in self._resumed(command, table, claim):
             removed += isinstance(outcome, SavepointRemoved)
             yield outcome
@@ -165,11 +165,14 @@ class SavepointWriter:
             if not found.due or table.timeline.pending_restores:
                 break
             outcome = self._answer(_requested(command, rule, found.due[0]), claim)
-            refused |= {found.due[0].instant} if isinstance(outcome, SavepointRejected) else set()
-            made += isinstance(outcome, SavepointCreated)
+            done = made if isinstance(outcome, SavepointCreated) else refused
+            done.add(found.due[0].instant)
             yield _caused(outcome, command)
             table = table.reloaded()
         view = self._views.of(table, rule, held)
+        for created in self._made_before(command, view, made):
+            made.add(created.instant)
+            yield _caused(created, command)
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
             yield _withheld(command, rule, found.withheld[-1].instant, self.name, now)
@@ -180,7 +183,9 @@ class SavepointWriter:
             outcome = remover.answer(_removal(command, removal.instant, removal.why))
             removed += isinstance(outcome, SavepointRemoved)
             yield _caused(outcome, command)
-        yield self._checked(command, table.reloaded(), (found, refused), (made, removed), began)
+        yield self._checked(
+            command, table.reloaded(), (found, refused), (len(made), removed), began
+        )
 
     def _resumed(
         self, command: SavepointsCheckRequested, table: HudiTable, claim: Unclaimed
@@ -191,6 +196,18 @@ class SavepointWriter:
             request = _removal(command, pending.timestamp, "an earlier attempt began its removal")
             if remover.has_begun(table, request):
                 yield _caused(remover.answer(request), command)
+
+    def _made_before(
+        self, command: SavepointsCheckRequested, view: TimelineView, made: AbstractSet[str]
+    ) -> list[SavepointCreated]:
+        """The outcomes of an earlier attempt of this check, which may have died unpublished."""
+        requests = (
+            _requested(command, None, Due(saved.instant, ()))
+            for saved in view.savepoints
+            if saved.since == command.occurred_at and saved.instant not in made
+        )
+        found = (Repeats.of(self.warehouse, it.location, it).outcome() for it in requests)
+        return [created for created in found if created is not None]
 
     def _remover(self, ended: Ended, claim: Unclaimed) -> SavepointRemover:
         return SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support.hudi_tables import at
-from support.replays import EVERY_COMMIT, Place, publish_commits, savepoints_asked
+from support.replays import EVERY_COMMIT, Place, commits_checked, publish_commits
 from tidegate.cli import app
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded
@@ -45,7 +45,7 @@ def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(pla
 
     with place.running(SERVICE, rules=EVERY_COMMIT):
         place.wait_until_idle(SERVICE)
-    assert savepoints_asked(place) == [("customers", at(1)), ("customers", at(3))]
+    assert commits_checked(place) == [("customers", at(1)), ("customers", at(3))]
     [audit] = place.audience.outcomes()
     assert isinstance(audit, DeadLetterDiscarded)
     assert (audit.requested_by, audit.reason) == ("ana", "it crashes the client")

@@ -59,7 +59,8 @@ class Place:
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception
         assert answer.exit_code == 0, answer.output
-        return answer.output
+        # a busy broker's fault that passed is logged to stderr
+        return answer.stdout
 
     def rows(self, *arguments: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.call(*arguments, "--json").splitlines()]

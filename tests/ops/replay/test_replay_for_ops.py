@@ -11,12 +11,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.hudi_tables import at
-from support.replays import Place, publish_commits, savepoints_asked
+from support.replays import Place, checks, commits_checked, publish_commits
 from support.waiting import wait_for
 from tidegate.cli import main
 from tidegate.errors import OffsetGapError
 from tidegate.ops.groups import Groups
-from tidegate.ops.topics import create_topics
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -64,7 +63,7 @@ def test_one_table_is_replayed_and_those_on_its_partition_are_left_as_they_are(
     work_off(place, EVERYTHING)
 
     asked = [("customers", at(1)), ("customers", at(2)), ("orders", at(3))]
-    assert savepoints_asked(place) == asked
+    assert commits_checked(place) == asked
 
 
 def test_tables_replayed_one_after_the_other_before_the_service_runs_are_all_read_again(
@@ -80,7 +79,7 @@ def test_tables_replayed_one_after_the_other_before_the_service_runs_are_all_rea
     work_off(place, EVERYTHING)
 
     assert (orders["from_offset"], orders["again"], orders["of_tables"]) == (0, 4, 2)
-    assert len(savepoints_asked(place)) == 4
+    assert len(commits_checked(place)) == 4
 
 
 def test_every_way_of_saying_where_to_begin_goes_with_tables(place: Place) -> None:
@@ -140,14 +139,14 @@ def create_again(place: Place, topic: str) -> None:
     [gone] = admin.delete_topics([topic]).values()
     gone.result(60)
     wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=60).topics)
-    create_topics(settings.connection(), settings.topics)
+    place.create_topics()
 
 
 def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: Place) -> None:
     publish_commits(place, [1, 2, 3], "customers", "orders")
     publish_commits(place, [1], "parts")
     work_off(place, EVERYTHING)
-    before = savepoints_asked(place)
+    before = commits_checked(place)
     create_again(place, f"{place.prefix}.commits")
     publish_commits(place, [3, 4], "customers", "orders")
     with pytest.raises(OffsetGapError, match="deleted and created again"):
@@ -164,10 +163,13 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
     place.call("group", SERVICE, *COMMITS, "--to-earliest", "--execute")
     work_off(place, EVERYTHING)
 
-    # the memory went back for both tables, and knows what was asked for on the topic before
-    assert savepoints_asked(place) == [*before, ("customers", at(4)), ("orders", at(4))]
-    again = place.call("group", SERVICE, *COMMITS, "--to-earliest")["changes"]
-    assert again[0]["again"] == 4
+    # the memory went back for both tables, and numbers their checks on from those before
+    again = [(table, at(minute)) for minute in (3, 4) for table in ("customers", "orders")]
+    assert commits_checked(place) == [*before, *again]
+    attempts = [check.attempt for check in checks(place) if check.table == "lake.shop.customers"]
+    assert attempts == [0, 1, 2, 3, 4]
+    changes = place.call("group", SERVICE, *COMMITS, "--to-earliest")["changes"]
+    assert changes[0]["again"] == 4
 
 
 def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(place: Place) -> None:
@@ -182,7 +184,7 @@ def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(pla
     work_off(place, EVERYTHING)
 
     assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (0, 0, 2)
-    assert savepoints_asked(place) == [("customers", at(1)), ("customers", at(2))]
+    assert commits_checked(place) == [("customers", at(1)), ("customers", at(2))]
 
 
 def test_records_that_can_t_be_read_are_reported_and_not_published_again(place: Place) -> None:
@@ -243,8 +245,8 @@ def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
     assert said("group", SERVICE, "--to-earliest", "--topic", "dead-letters") == (
         2,
         (
-            "tidegate: coordinator does not consume dead-letters, only commands, commits, locks,"
-            " outcomes, vacuums"
+            "tidegate: coordinator does not consume dead-letters, only commits, locks, outcomes,"
+            " requests, vacuums"
         ),
     )
     assert said("group", SERVICE, "--to-earliest", "--topic", f"{place.prefix}.commits") == (

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from support.hudi_tables import at, end_of, four_commits, snapshot
-from support.replays import Place, publish_commits, savepoints_asked
+from support.hudi_tables import HandMade, at, end_of, four_commits, snapshot
+from support.replays import Place, checks, commits_checked, publish_commits
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.events import LockHold, VacuumKind
+from tidegate.events import (
+    Event,
+    LockHold,
+    SavepointCreated,
+    SavepointsChecked,
+    SavepointsCheckRequested,
+    VacuumKind,
+)
 from tidegate.hive import ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.ops.replay.events import REPLAYED_FROM
@@ -29,6 +38,7 @@ def play(place: Place) -> None:
     made = log.compact_minor(1, 3, ValidWriteIds.parse(SNAPSHOT))
     with place.running(), place.publisher() as publisher:
         publisher.commit(**place.subject("customers"), instant=at(4))
+        wait_for("the policy's savepoint", lambda: savepoints(place) == [("customers", at(4))])
         publisher.request_savepoint(**place.subject("customers"), requested_by="ana")
         publisher.request_savepoint(**place.subject("orders"), instant=at(2), requested_by="ana")
         publisher.lock_released(**place.subject("log"), lock_id=3)
@@ -42,7 +52,7 @@ def play(place: Place) -> None:
             own_lock_id=1,
             locks=[LockHold(lock_id=n) for n in (1, 2, 3)],
         )
-        wait_for("the outcomes", lambda: len(place.audience.outcomes()) >= 3)
+        wait_for("the savepoints", lambda: len(savepoints(place)) == 3)
         publisher.request_restore(
             **place.subject("orders"),
             savepoint=at(2),
@@ -59,6 +69,10 @@ def play(place: Place) -> None:
     for path in list(customers.timeline.glob(f"*{at(4)}*.savepoint*")):
         path.unlink()
     customers.commit(LATER, at(4))
+    with place.running(), place.publisher() as publisher:  # which gets its savepoint, too
+        publisher.commit(**place.subject("customers"), instant=LATER)
+        wait_for("its savepoint", lambda: savepoints(place)[3:] == [("customers", LATER)])
+        place.wait_until_idle()
 
 
 def ends(place: Place) -> set[str]:
@@ -66,12 +80,33 @@ def ends(place: Place) -> set[str]:
     return names & {"DirectoriesCleaned", "RestoreCompleted", "SavepointCreated"}
 
 
+def savepoints(place: Place) -> list[tuple[str, str]]:
+    """The tables and instants of the requests and checks that found or made a savepoint."""
+    created = (event for event in place.audience.outcomes() if isinstance(event, SavepointCreated))
+    return [(event.table.rsplit(".", 1)[-1], event.instant) for event in created]
+
+
+def decided_once(place: Place) -> list[Event]:
+    """The commands other than checks, which may be repeated: they change what is due alone."""
+    commands = place.audience.commands()
+    return [command for command in commands if not isinstance(command, SavepointsCheckRequested)]
+
+
+def without_empty_checks(outcomes: Sequence[Event]) -> set[str]:
+    """The ids of the outcomes, without those of checks that changed nothing."""
+    return {
+        event.event_id
+        for event in outcomes
+        if not isinstance(event, SavepointsChecked) or event.made or event.removed
+    }
+
+
 @pytest.mark.slow
 def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(place: Place) -> None:
     play(place)
-    tables, outcomes = snapshot(place.lake), place.outcome_ids()
-    assert len(outcomes) == 7
-    assert len(place.audience.commands()) == 5
+    tables, outcomes = snapshot(place.lake), without_empty_checks(place.audience.outcomes())
+    assert len(outcomes) == 11
+    assert (len(decided_once(place)), len(checks(place))) == (4, 2)
     assert any(LATER in name for name in tables)
 
     for service in SERVICES:
@@ -80,10 +115,11 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     with place.running():
         place.wait_until_idle()
     assert snapshot(place.lake) == tables
-    assert place.outcome_ids() == outcomes
-    assert len(place.audience.commands()) == 5  # no decider asked again
+    assert without_empty_checks(place.audience.outcomes()) == outcomes
+    # no decider asked again, but for the checks, which found nothing to do
+    assert (len(decided_once(place)), len(checks(place))) == (4, 4)
 
-    for topic in ("commits", "vacuums", "locks", "commands"):
+    for topic in ("commits", "vacuums", "locks", "commands", "tasks"):
         shown = place.call(
             "events", "--topic", topic, "--from-offset", "0", "--execute", "--with-restores"
         )
@@ -91,43 +127,53 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     with place.running():
         place.wait_until_idle()
     assert snapshot(place.lake) == tables
-    assert place.outcome_ids() == outcomes
-    assert len(place.audience.commands()) == 10  # the five, published again by us alone
+    assert without_empty_checks(place.audience.outcomes()) == outcomes
+    # the four, published again by us alone; and the four checks, with two of the commits again
+    assert (len(decided_once(place)), len(checks(place))) == (8, 10)
     assert place.audience.dead_letters() == []
     replayed = [r for r in place.audience.records("locks") if REPLAYED_FROM in dict(r.headers)]
     assert len(replayed) == 3
 
 
-def commands(place: Place) -> list[str | None]:
-    return [instant for _, instant in savepoints_asked(place)]
+def checked(place: Place) -> list[str]:
+    return [instant for _, instant in commits_checked(place)]
 
 
 def test_what_a_decider_missed_is_made_up_for_and_what_it_did_is_not_done_again(
     place: Place,
 ) -> None:
-    publish_commits(place, [1])
-    with place.running("coordinator", rules=""):
-        publish_commits(place, [2])
-        wait_for("an empty backlog", lambda: place.audience.lag() == 0)
-    with place.running("coordinator"):
-        publish_commits(place, [3])
-        wait_for("the command", lambda: commands(place) == [at(3)])
-    with place.running("coordinator"):
-        place.wait_until_idle("coordinator")
-    assert commands(place) == [at(3)]
+    table = HandMade(place.lake / "customers").create()
+    table.commit(at(1))
+    services = ("coordinator", "savepoint-writer")
+    with place.running(*services):
+        publish_commits(place, [1])
+        wait_for("the savepoint", lambda: savepoints(place) == [("customers", at(1))])
+        place.wait_until_idle(*services)
+    table.commit(at(2), at(1))
+    table.commit(at(3), at(2))
+    with place.running(*services, rules=""):
+        publish_commits(place, [2, 3])
+        place.wait_until_idle(*services)
+    with place.running(*services):
+        place.wait_until_idle(*services)
+    assert checked(place) == [at(1)]
+    assert len(savepoints(place)) == 1
 
     place.call("group", "coordinator", "--to-earliest", "--execute")
-    with place.running("coordinator"):
-        wait_for("the commands", lambda: len(commands(place)) == 3)
-        place.wait_until_idle("coordinator")
+    with place.running(*services):
+        wait_for("the checks", lambda: checked(place) == [at(1), at(1), at(2), at(3)])
+        place.wait_until_idle(*services)
 
-    assert commands(place) == [at(3), at(1), at(2)]
+    # none was made or found a second time
+    assert savepoints(place) == [("customers", at(minute)) for minute in (1, 2, 3)]
+    made = [e.made for e in place.audience.outcomes() if isinstance(e, SavepointsChecked)]
+    assert sorted(made) == [0, 0, 1, 2]
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> None:
     publish_commits(place, [1, 2, 3])
     with place.running("coordinator"):
-        wait_for("the commands", lambda: len(commands(place)) == 3)
+        wait_for("the commands", lambda: len(checked(place)) == 3)
         place.wait_until_idle("coordinator")
 
     shown = place.call("group", "coordinator", "--topic", "commits", "--to-offset", "1")
@@ -148,11 +194,11 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> N
 def test_a_running_service_is_not_put_back(place: Place) -> None:
     publish_commits(place, [1])
     with place.running("coordinator"):
-        wait_for("the commands", lambda: len(commands(place)) == 1)
+        wait_for("the commands", lambda: len(checked(place)) == 1)
         with pytest.raises(TidegateError, match="stop the service first"):
             place.call("group", "coordinator", "--to-earliest", "--execute")
         publish_commits(place, [2])
-        wait_for("the commands", lambda: len(commands(place)) == 2)
+        wait_for("the commands", lambda: len(checked(place)) == 2)
 
 
 def test_restores_are_not_replayed_by_the_way(place: Place) -> None:

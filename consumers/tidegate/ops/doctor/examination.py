@@ -29,7 +29,7 @@ from tidegate.ops.doctor.metastore import metastore_checks
 from tidegate.ops.doctor.offsets import check_offsets, check_retention
 from tidegate.ops.doctor.placement import INPUT_TOPICS, check_partitioner, check_placement
 from tidegate.ops.doctor.roots import PROBE, check_root
-from tidegate.service.catalogue import COORDINATOR
+from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
 _NO_BROKER: Final = "no broker"
@@ -81,18 +81,22 @@ def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
 
 def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check]:
     """The checks that need a broker; without a broker they are listed as skipped."""
+    executors = [name for name in services if name in EXECUTORS]
     if broker is None:
-        names = [f"offsets {service}" for service in services]
+        names = ["offset retention"] if executors else []
+        names += [f"offsets {service}" for service in services]
         names += ["state"] if COORDINATOR in services else []
         names += [f"placement {topic.suffix}" for topic in _inputs(services)]
         names += [f"access {service}" for service in services]
         nothing = partial(Finding, "", Status.SKIPPED, _NO_BROKER)
-        for name in ("topics", "co-partitioning", "offset retention", *names, "clock"):
+        for name in ("topics", "co-partitioning", *names, "clock"):
             yield Check(name, nothing)
         return
     yield Check("topics", broker.check_topics_as_declared)
     yield Check("co-partitioning", broker.check_copartitioning)
-    yield Check("offset retention", partial(check_retention, broker))
+    # a service's own principal may not see the topics of other services
+    if executors:
+        yield Check("offset retention", partial(check_retention, broker, executors))
     for service in services:
         yield Check(f"offsets {service}", partial(check_offsets, broker, service))
     if COORDINATOR in services:

@@ -27,7 +27,6 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from tidegate.ops.doctor.finding import DENIED
-from tidegate.service.catalogue import EXECUTORS
 
 
 def check_offsets(broker: Broker, service: str) -> Finding:
@@ -112,13 +111,13 @@ _FOREVER: Final = 2**31 - 1
 _MINUTE: Final = 60_000
 
 
-def check_retention(broker: Broker) -> Finding:
-    """Whether executors' offsets are retained for as long as their commands.
+def check_retention(broker: Broker, executors: Sequence[str]) -> Finding:
+    """Whether the offsets of these executors are retained for as long as their commands.
 
-    Deciders need no check: their changelogs have positions, so they skip applied events.
+    The coordinator needs no check: its changelog has positions, so it skips applied events.
     """
     prefix = broker.topics.prefix
-    names = sorted({topic.name(prefix) for name in EXECUTORS for topic in inputs_of(name)})
+    names = sorted({topic.name(prefix) for name in executors for topic in inputs_of(name)})
     kept: dict[str, int] = {}
     for name, found in describe_topics(broker.admin, names, REQUEST_TIMEOUT).items():
         if found.settings is not None:
