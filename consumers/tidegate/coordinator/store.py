@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+import weakref
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -175,6 +176,8 @@ class Store:
         self.checked: dict[str, tuple[int, int]] = {}
         """By table when the subject last checked what can be forgotten, and the events since."""
         self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        # a store that is dropped without `close` frees its memory too
+        weakref.finalize(self, self._db.close).atexit = False
         self._db.executescript("".join(kind.schema for kind in self.kinds.values()))
         self.execute = self._db.execute
         self._put = {name: _put(kind) for name, kind in self.kinds.items()}
