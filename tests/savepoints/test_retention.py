@@ -53,9 +53,9 @@ class Table:
         self.check(now or at)
 
     def check(self, now: datetime) -> None:
-        found = self.found(now)
         name = self.rule.name if self.rule else None
-        for due in found.due:
+        while found := self.found(now).due:  # as the writer does: one, then it reads again
+            due = found[0]
             new = Savepoint(due.instant, now, name, made=instant(now))
             known = next((s for s in self.savepoints if s.instant == due.instant), new)
             self.savepoints = [s for s in self.savepoints if s is not known]
