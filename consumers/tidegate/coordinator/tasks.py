@@ -71,7 +71,7 @@ MAY_FREE: Final = frozenset(
 """Events after which a task may be issued although they led to no command."""
 _FORGOTTEN_AT_ONCE: Final = 100
 _NEXT: Final = (
-    "select id, body from queued indexed by queued_next where tbl = ? and cleans = ?"
+    "select id, cleans, body from queued indexed by queued_next where tbl = ? and cleans = ?"
     " order by id limit 1"
 )
 _ENDED: Final = {
@@ -191,9 +191,8 @@ class Tasks:
             rows.drop("unconfirmed", table, number)
         return [load_message(body) for _, body in found]
 
-    def _task(self, table: str, queued: tuple[int, str], rows: Store, at: datetime) -> Message:
-        sequence, body = queued
-        [cleans] = rows.one("select cleans from queued where tbl = ? and id = ?", table, sequence)
+    def _task(self, table: str, queued: tuple[int, int, str], rows: Store, at: datetime) -> Message:
+        sequence, cleans, body = queued
         rows.drop("queued", table, sequence)
         last = rows.one("select last from number where tbl = ?", table)
         number = 1 + (last[0] if last else 0)
