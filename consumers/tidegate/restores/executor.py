@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
+from tidegate.errors import ConfinementError, FormatError, PermanentError
 from tidegate.events import (
     Command,
     InstantRef,
@@ -40,10 +40,10 @@ from tidegate.restores.progress import Progress
 from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
-from tidegate.storage import NotFound, ParallelMap
+from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
-from tidegate.tables.hudi import claim_table, open_table
-from tidegate.tables.refusal import Refused, readable, refusal_of
+from tidegate.tables.hudi import claim_table, open_table, refusing_unreadable
+from tidegate.tables.refusal import Refused, readable
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import spellings_of
@@ -163,17 +163,14 @@ class Restorer:
     ) -> Iterator[Outcome]:
         """The outcomes of a request, with its approval or before it has one."""
         try:
-            if command.plan_only:  # changes nothing
-                yield from self._restore(command, claim, approval)
-            else:
-                with removing_left_locks(self.context, command.location):
+            with refusing_unreadable():
+                if command.plan_only:  # changes nothing
                     yield from self._restore(command, claim, approval)
+                else:
+                    with removing_left_locks(self.context, command.location):
+                        yield from self._restore(command, claim, approval)
         except Refused as refused:
             yield self.rejected(command, refused)
-        except (ConfinementError, FormatError) as error:
-            yield self.rejected(command, refusal_of(error))
-        except NotFound as error:
-            raise TransientError(f"{error} was removed while it was being read") from error
 
     def _restore(
         self, command: RestoreRequested, claim: Unclaimed, approval: RestoreApproved | None

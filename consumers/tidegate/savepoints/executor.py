@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
-from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
+from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     Command,
     CommitFlag,
@@ -39,10 +39,10 @@ from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.savepoints.retention import Check, Due
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
 from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
-from tidegate.storage import NotFound, ParallelMap
+from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
-from tidegate.tables.hudi import TimelineWriter, claim_table, open_table
-from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.hudi import TimelineWriter, claim_table, open_table, refusing_unreadable
+from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
@@ -126,25 +126,19 @@ class SavepointWriter:
 
     def _answer(self, command: SavepointRequested, claim: Unclaimed) -> Outcome:
         try:
-            return self._savepoint(command, claim)
+            with refusing_unreadable():
+                return self._savepoint(command, claim)
         except Refused as refused:
             return self._rejected(command, refused)
-        except (ConfinementError, FormatError) as error:
-            return self._rejected(command, refusal_of(error))
-        except NotFound as error:
-            raise TransientError(f"{error} was removed while it was being read") from error
 
     def _check_or_refuse(
         self, command: SavepointsCheckRequested, claim: Unclaimed
     ) -> Iterator[Outcome]:
         try:
-            yield from self._check(command, claim)
+            with refusing_unreadable():
+                yield from self._check(command, claim)
         except Refused as refused:
             yield self._rejected(command, refused)
-        except (ConfinementError, FormatError) as error:
-            yield self._rejected(command, refusal_of(error))
-        except NotFound as error:
-            raise TransientError(f"{error} was removed while it was being read") from error
 
     def _check(self, command: SavepointsCheckRequested, claim: Unclaimed) -> Iterator[Outcome]:
         """Make the savepoints that are due, remove those that may go, and report. Idempotent."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tidegate.errors import ConfinementError, FormatError, TransientError
+from tidegate.errors import FormatError, TransientError
 from tidegate.events import (
     Outcome,
     SavepointMark,
@@ -34,9 +34,15 @@ from tidegate.savepoints.removal_plan import (
     savepoint_on,
 )
 from tidegate.storage import NotFound, Storage, join
-from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table, remove_before
+from tidegate.tables.hudi import (
+    OutcomeStore,
+    TimelineWriter,
+    open_table,
+    refusing_unreadable,
+    remove_before,
+)
 from tidegate.tables.hudi.outcome_store import FOLDER
-from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
@@ -69,13 +75,10 @@ class SavepointRemover:
                 again meanwhile.
         """
         try:
-            return self._remove(command)
+            with refusing_unreadable():
+                return self._remove(command)
         except Refused as refused:
             return self._rejected(command, refused)
-        except (ConfinementError, FormatError) as error:
-            return self._rejected(command, refusal_of(error))
-        except NotFound as error:
-            raise TransientError(f"{error} was removed while it was being read") from error
 
     def has_begun(self, table: HudiTable, command: SavepointRemovalRequested) -> bool:
         """Whether an earlier attempt died in between: the savepoint is pending, its copy there."""

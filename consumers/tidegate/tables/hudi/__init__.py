@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.tables.hudi.opening import claim_table, open_table
+from tidegate.tables.hudi.opening import claim_table, open_table, refusing_unreadable
 from tidegate.tables.hudi.outcome_store import OutcomeStore, remove_before
 from tidegate.tables.hudi.timeline_writer import TimelineWriter
 
@@ -11,5 +11,6 @@ __all__ = [
     "TimelineWriter",
     "claim_table",
     "open_table",
+    "refusing_unreadable",
     "remove_before",
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
-from tidegate.errors import ConfinementError, FormatError
+from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
 from tidegate.hudi import TableProperties
 from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
-from tidegate.storage import join
+from tidegate.storage import NotFound, join
 from tidegate.tables.claim import HUDI, Claim, Task
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
@@ -45,6 +47,22 @@ def open_table(
     _check_kind(table.properties, any_kind=any_kind)
     _confined(warehouse, join(where, table.properties.timeline_folder))
     return table
+
+
+@contextmanager
+def refusing_unreadable() -> Generator[None]:
+    """Turn what a read of an opened table raises into a refusal.
+
+    Raises:
+        Refused: a path may not be used, or a file is malformed.
+        TransientError: a file was removed while it was being read; try again.
+    """
+    try:
+        yield
+    except (ConfinementError, FormatError) as error:
+        raise refusal_of(error) from error
+    except NotFound as error:
+        raise TransientError(f"{error} was removed while it was being read") from error
 
 
 def claim_table(warehouse: Warehouse, location: str, task: Task) -> Claim:
