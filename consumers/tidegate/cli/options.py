@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import inspect
 import logging
 import sys
@@ -87,6 +88,11 @@ def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[...
         return call
 
     return expand
+
+
+def person(requested_by: str | None) -> str:
+    """The name of the person at the terminal: the one given, else the login name."""
+    return requested_by or getpass.getuser()
 
 
 def table_of(name: str | None) -> str | None:

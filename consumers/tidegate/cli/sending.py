@@ -11,6 +11,7 @@ import typer
 
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.options import RequestedBy, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
@@ -69,6 +70,19 @@ class Sending:
         from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
 
         return duration(self.timeout).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Requesting(Sending):
+    """Options of a person's request: also who asks, and the id that a repeated call keeps."""
+
+    requested_by: RequestedBy = None
+    request_id: RequestId = None
+
+    @property
+    def person(self) -> str:
+        """Who asks."""
+        return person(self.requested_by)
 
 
 def request(

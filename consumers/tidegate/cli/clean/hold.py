@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated
 
 import typer
@@ -11,13 +10,12 @@ from tidegate.cli.options import (
     AsJson,
     ConfigFile,
     Reason,
-    RequestedBy,
     option_group,
     table_of,
     table_pattern,
 )
 from tidegate.cli.output import write, write_json
-from tidegate.cli.sending import RequestId, Sending, request
+from tidegate.cli.sending import Requesting, request
 from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
@@ -30,13 +28,11 @@ Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.ta
 
 
 @hold.command()
-@option_group(Sending)
+@option_group(Requesting)
 def add(
-    sending: Sending,
+    asking: Requesting,
     table: Table,
     reason: Reason,
-    requested_by: RequestedBy = None,
-    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Pause the cleaning of a table until the hold is removed.
@@ -50,22 +46,20 @@ def add(
     def send(publisher: Publisher) -> Receipt:
         return publisher.hold_cleaning(
             table=name,
-            requested_by=requested_by or getpass.getuser(),
+            requested_by=asking.person,
             reason=reason,
-            request_id=request_id,
+            request_id=asking.request_id,
         )
 
-    request(config, sending, name, send, again=request_id is not None)
+    request(config, asking, name, send, again=asking.request_id is not None)
 
 
 @hold.command()
-@option_group(Sending)
+@option_group(Requesting)
 def remove(
-    sending: Sending,
+    asking: Requesting,
     table: Table,
     reason: Reason,
-    requested_by: RequestedBy = None,
-    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Resume the cleaning of a table, including cleanings that were requested during the hold."""
@@ -74,12 +68,12 @@ def remove(
     def send(publisher: Publisher) -> Receipt:
         return publisher.release_hold(
             table=name,
-            requested_by=requested_by or getpass.getuser(),
+            requested_by=asking.person,
             reason=reason,
-            request_id=request_id,
+            request_id=asking.request_id,
         )
 
-    request(config, sending, name, send, again=request_id is not None)
+    request(config, asking, name, send, again=asking.request_id is not None)
 
 
 @hold.command("list")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Execute, Reason, RequestedBy, option_group
+from tidegate.cli.options import ConfigFile, Execute, Reason, RequestedBy, option_group, person
 from tidegate.cli.output import write_error
 from tidegate.cli.sending import Sending, request
 from tidegate.ops.quarantine import find_cleaning
@@ -44,7 +43,7 @@ def undo(
             location=found.location,
             partition=found.partition,
             cleaning=found.cleaning,
-            requested_by=requested_by or getpass.getuser(),
+            requested_by=person(requested_by),
             reason=reason,
             plan_only=not execute,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from tidegate.cli.options import (
     RequestedBy,
     Since,
     option_group,
+    person,
     since_of,
     table_of,
 )
@@ -217,7 +217,7 @@ def redrive(
         chosen.examine(limit, examined)
         if execute:
             _check_destructive(destructive_ones, allowed=destructive)
-            by = requested_by or getpass.getuser()
+            by = person(requested_by)
             box.redrive(chosen.dead_letters(), by, datetime.now(UTC))
     chosen.show("redriven", executed=execute, as_json=as_json)
     if undecodable:
@@ -245,7 +245,7 @@ def discard(
         chosen = _Chosen(box, wanted)
         chosen.examine(limit)
         if execute:
-            by = requested_by or getpass.getuser()
+            by = person(requested_by)
             box.discard(chosen.dead_letters(), by, datetime.now(UTC), reason)
     chosen.show("discarded", executed=execute, as_json=as_json)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import AsJson, ConfigFile, Execute, Reason, RequestedBy
+from tidegate.cli.options import AsJson, ConfigFile, Execute, Reason, RequestedBy, person
 from tidegate.cli.output import write, write_json
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 
@@ -32,7 +31,7 @@ def skip(
     settings = reachable(config)
     plan = plan_skip(settings, service, topic, partition, offset)
     if execute:
-        by = requested_by or getpass.getuser()
+        by = person(requested_by)
         carry_out_skip(settings, plan, by, reason, datetime.now(UTC))
     if as_json:
         write_json({"executed": execute, "dead_letter_id": plan.dead_letter_id})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,20 +13,26 @@ from tidegate.cli.options import (
     ConfigFile,
     Location,
     OptionalTableName,
-    RequestedBy,
+    Reason,
     TableName,
     option_group,
+    person,
 )
 from tidegate.cli.restore.plan_file import PlanFile
-from tidegate.cli.sending import RequestId, Sending, request
+from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
+PlanPath = Annotated[
+    Path | None,
+    typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+]
 
-@option_group(Sending)
+
+@option_group(Requesting)
 def savepoint(
-    sending: Sending,
+    asking: Requesting,
     table: TableName,
     instant: Annotated[
         str | None, typer.Option(help="Instant to save; by default the newest completed.")
@@ -38,8 +43,6 @@ def savepoint(
         typer.Option(help="Have it removed after this time, e.g. 30d; default: kept until asked."),
     ] = None,
     location: Location = None,
-    requested_by: RequestedBy = None,
-    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Request a savepoint on a Hudi table."""
@@ -55,24 +58,22 @@ def savepoint(
             instant=instant,
             comment=reason,
             lifetime_seconds=seconds,
-            requested_by=requested_by or getpass.getuser(),
-            request_id=request_id,
+            requested_by=asking.person,
+            request_id=asking.request_id,
         )
 
-    request(config, sending, table, send, again=request_id is not None)
+    request(config, asking, table, send, again=asking.request_id is not None)
 
 
-@option_group(Sending)
+@option_group(Requesting)
 def savepoint_removal(
-    sending: Sending,
+    asking: Requesting,
     table: TableName,
     savepoint: Annotated[
         str, typer.Option("--savepoint", "--instant", help="Instant of the savepoint.")
     ],
-    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    reason: Reason,
     location: Location = None,
-    requested_by: RequestedBy = None,
-    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Request the removal of any savepoint, so that Hudi may clean its files."""
@@ -84,28 +85,24 @@ def savepoint_removal(
             location=found,
             instant=savepoint,
             reason=reason,
-            requested_by=requested_by or getpass.getuser(),
-            request_id=request_id,
+            requested_by=asking.person,
+            request_id=asking.request_id,
         )
 
-    request(config, sending, table, send, again=request_id is not None)
+    request(config, asking, table, send, again=asking.request_id is not None)
 
 
-@option_group(Sending)
+@option_group(Requesting)
 def restore(
-    sending: Sending,
-    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
-    ] = None,
+    asking: Requesting,
+    reason: Reason,
+    plan: PlanPath = None,
     table: OptionalTableName = None,
     location: Location = None,
     savepoint: Annotated[
         str | None,
         typer.Option(help="The savepoint to return to: an instant, latest, or latest~1 ..."),
     ] = None,
-    requested_by: RequestedBy = None,
     plan_only: Annotated[
         bool, typer.Option(help="Only plan: publish the plan, change nothing.")
     ] = False,
@@ -116,7 +113,6 @@ def restore(
         str | None,
         typer.Option(help="Latest instant known to you: later commits are never destroyed."),
     ] = None,
-    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Request a restore, which destroys every commit after the savepoint."""
@@ -131,14 +127,14 @@ def restore(
             location=wanted["location"] or "",
             savepoint=chosen,
             reason=reason,
-            requested_by=requested_by or getpass.getuser(),
+            requested_by=asking.person,
             plan_only=plan_only,
             expected_plan=wanted["plan_id"],
             seen_up_to=seen_up_to,
-            request_id=request_id,
+            request_id=asking.request_id,
         )
 
-    request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+    request(config, asking, wanted["table"] or "", send, again=asking.request_id is not None)
 
 
 @option_group(Sending)
@@ -147,11 +143,8 @@ def approval(
     restore_request: Annotated[
         str, typer.Option("--request", help="Id of the restore's request; see `tidegate status`.")
     ],
-    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
-    ] = None,
+    reason: Reason,
+    plan: PlanPath = None,
     table: OptionalTableName = None,
     location: Location = None,
     plan_id: Annotated[
@@ -173,7 +166,7 @@ def approval(
             location=wanted["location"] or "",
             request=restore_request,
             plan_id=wanted["plan_id"] or "",
-            approved_by=approved_by or getpass.getuser(),
+            approved_by=person(approved_by),
             reason=reason,
             approval_id=request_id,
         )

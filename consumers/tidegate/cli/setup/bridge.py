@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ from tidegate.cli.options import (
     RequestedBy,
     Verbose,
     configure_log,
+    person,
 )
 from tidegate.cli.output import write, write_json
 from tidegate.service.settings import Settings
@@ -96,7 +96,7 @@ def accept_metastore(
     if not as_json:
         for line in _described(plan):
             write(line)
-    by = requested_by or getpass.getuser()
+    by = person(requested_by)
     count = _accepted(settings, plan, by, reason, release=release) if execute else 0
     if as_json:
         write_json({"executed": execute, "releases": count, **_fields(plan)})
