@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import FormatError
-from tidegate.events.message import TYPE_PREFIX
+from tidegate.events.message import TYPE_PREFIX, answered_id
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.monitoring import catalog
 from tidegate.monitoring.health import ServiceHealth
@@ -88,11 +88,10 @@ class ObservedService:
         """Remember when the broker appended commands; skip records with unreadable headers."""
         for record in records:
             try:
-                headers = dict(record.headers)
-                command_id = headers.get("ce_command") or headers.get("ce_id")
+                command_id = answered_id(dict(record.headers))
             except FormatError:
                 continue
-            if command_id is not None:
+            if command_id:
                 self.causes.remember(
                     command_id.decode(errors="replace"), record.timestamp_ms / 1000
                 )
@@ -113,9 +112,7 @@ class ObservedService:
             headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
             self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
-            # a task is the answer to the event of the command that it carries, and has its kind
-            event_id = headers.get("ce_command") or headers.get("ce_id") or b""
-            cause = self.causes.take(event_id.decode())
+            cause = self.causes.take(answered_id(headers).decode())
             if cause is not None:
                 appended, kind = cause
                 self.metrics.observe(catalog.LATENCY, now - appended, self.name, kind)

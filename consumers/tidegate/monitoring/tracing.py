@@ -17,6 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
 from tidegate.errors import FormatError
 from tidegate.events import Event
+from tidegate.events.message import answered_id
 from tidegate.publisher import Message
 from tidegate.publisher.tracing import with_context
 from tidegate.runtime.bus import Record
@@ -48,8 +49,8 @@ class Traces:
                 continue
             if "traceparent" in headers and "ce_id" in headers:
                 carrier = {n: headers[n].decode("latin-1") for n in _HEADERS if n in headers}
-                event_id = headers.get("ce_command") or headers["ce_id"]
-                self._remember(event_id.decode("latin-1"), propagate.extract(carrier))
+                event_id = answered_id(headers).decode("latin-1")
+                self._remember(event_id, propagate.extract(carrier))
 
     @contextmanager
     def processing(self, doing: str, event: Event) -> Generator[Span]:
@@ -84,10 +85,7 @@ class Traces:
         return [self._with_context(message) for message in messages]
 
     def _with_context(self, message: Message) -> Message:
-        headers = dict(message.headers)
-        # a task follows from the event of the command that it carries
-        event_id = (headers.get("ce_command") or headers.get("ce_id") or b"").decode()
-        context = self._context_of(event_id)
+        context = self._context_of(answered_id(dict(message.headers)).decode())
         if context is None:
             return message
         return with_context(message, context)

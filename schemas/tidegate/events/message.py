@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
@@ -12,7 +13,15 @@ from tidegate.events.codec import decode
 from tidegate.events.framing import Headers
 from tidegate.events.tasks import TaskIssued
 
-__all__ = ["TYPE_PREFIX", "Headers", "Message", "check_key", "event_of", "headers_of"]
+__all__ = [
+    "TYPE_PREFIX",
+    "Headers",
+    "Message",
+    "answered_id",
+    "check_key",
+    "event_of",
+    "headers_of",
+]
 
 TYPE_PREFIX: Final = "io.tidegate."
 _VERSION: Final = ("ce_specversion", b"1.0")
@@ -53,6 +62,14 @@ def headers_of(event: Event) -> Headers:
             ("ce_command", command),
         )
     return attributes
+
+
+def answered_id(headers: Mapping[str, bytes | None]) -> bytes:
+    """The id of the event that a message is about; empty if the headers have none.
+
+    A task is about the command that it carries.
+    """
+    return headers.get("ce_command") or headers.get("ce_id") or b""
 
 
 @lru_cache(maxsize=100)  # many events are published with the same time
