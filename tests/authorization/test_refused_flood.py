@@ -9,10 +9,11 @@ import pytest
 from support.samples import (
     NOON,
     commit,
-    events_on,
     memory_bus,
     message,
+    outcomes_on,
     savepoint_request,
+    task_message,
     work_off,
 )
 from support.signing import Obeying, entry, restore, settings, signed
@@ -73,7 +74,7 @@ def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
 
     run(bus)
 
-    outcomes = events_on(bus, "tidegate.outcomes")
+    outcomes = outcomes_on(bus)
     dead_letters = bus.records("tidegate.dead-letters")
     not_answered = [counted(record.headers) for record in dead_letters]
     assert len(outcomes) == limit
@@ -84,7 +85,7 @@ def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
 
 def test_a_signed_command_behind_the_flood_is_carried_out() -> None:
     bus, obeying = memory_bus(partitions=1), Obeying()
-    flood: Sequence[Message] = [message(savepoint_request(n)) for n in range(FLOOD)]
+    flood: Sequence[Message] = [task_message(savepoint_request(n)) for n in range(FLOOD)]
     bus.send([*flood, signed(restore())])
     loop = ExecutorLoop(obeying, bus, authorization=authorizer(settings(entry())))
     work_off(loop)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import NOON, commit, events_on, memory_bus, message, release, work_off
+from support.samples import (
+    NOON,
+    commit,
+    memory_bus,
+    message,
+    outcomes_on,
+    release,
+    work_off,
+)
 from support.signing import ANA, EVE, cleaning, entry, key_file, new_key, signed
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
@@ -80,7 +88,7 @@ def cleaned(settings: Settings, bus: MemoryBus) -> list[CleaningRefused]:
     assert isinstance(loop, ExecutorLoop)
     work_off(loop)
     loop.close()
-    found = events_on(bus, "tidegate.outcomes")
+    found = outcomes_on(bus)
     return [event for event in found if isinstance(event, CleaningRefused)]
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from support.acid import FIVE_LISTINGS, INSERTS, MINOR_3, NOON, build, names_in, release
 from support.deployment import Deployment, end
 from support.interfering import Interfering
-from support.samples import EveryThird, commit, message, savepoint_request
+from support.samples import EveryThird, commit, message, savepoint_request, task_message
 from support.samples import release as lock_release
 from support.waiting import wait_for
 from tidegate.cleaning import Cleaner
@@ -67,7 +67,7 @@ def shapes(rng: random.Random) -> list[Shape]:
     """About fifty messages that no service can process, by key, value and headers."""
     table = f"lake.strange.t{rng.randrange(10**9)}"
     key, valid = table.encode(), message(commit(1, table)).value or b""
-    released = message(savepoint_request(1, table)).value or b""
+    released = task_message(savepoint_request(1, table)).value or b""
     flipped = bytearray(valid)
     flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
     values = [

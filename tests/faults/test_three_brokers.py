@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,19 +48,12 @@ class Recording(Tableless):
 
     name: ClassVar[str] = "recording"
     consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
-    checks_past_outcomes: ClassVar[bool] = False
-
-    def is_answered(
-        self,
-        command: Command,  # noqa: ARG002 - the protocol's
-        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
-    ) -> bool:
-        return False
 
     def execute(
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         assert isinstance(command, CleaningReleased)
         yield DirectoriesCleaned.about(

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tidegate.restores.approval_records import ApprovalRecords
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 
 from support.deployment import Deployment, end
 from support.samples import NOON, commit, message, release, savepoint_request
@@ -30,9 +32,7 @@ from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.replay.targets import ToMoment
 from tidegate.ops.status import read_snapshot
 from tidegate.restores.approval import ApprovalRules
-from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.kafka import partition_reader
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.partition_reader import read_partition

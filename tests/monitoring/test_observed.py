@@ -17,6 +17,7 @@ from support.samples import (
     memory_bus,
     message,
     savepoint_request,
+    task_message,
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -92,7 +93,7 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
 
 def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitoring) -> None:
     bus = memory_bus()
-    bus.send([message(savepoint_request(number)) for number in range(4)])
+    bus.send([task_message(savepoint_request(number)) for number in range(4)])
     faults: list[Exception] = [TransientError("storage"), PermanentError("never")]
 
     run_executor(bus, monitoring.service("recorder"), Recorder(faults))
@@ -117,7 +118,6 @@ class Cleaning(Tableless):
 
     name: ClassVar[str] = "recorder"
     consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
-    checks_past_outcomes: ClassVar[bool] = True
 
     def is_answered(self, command: Command, outcomes: object) -> bool:  # noqa: ARG002
         return False
@@ -126,6 +126,7 @@ class Cleaning(Tableless):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         yield DirectoriesCleaned.about(
             command,
@@ -158,6 +159,7 @@ class Quarantine(Cleaning):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         fields = {"files": 1, "duration_ms": 1, "source": self.name, "occurred_at": NOON}
         both = {"directories": ("delta_1_1", "delta_2_2"), "bytes": 300}

@@ -17,6 +17,7 @@ from support.samples import (
     memory_bus,
     message,
     savepoint_request,
+    task_message,
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -106,7 +107,7 @@ def test_one_trace_from_the_publisher_to_the_outcome(
 def test_a_message_without_a_context_begins_a_trace(
     bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter
 ) -> None:
-    bus.send([message(savepoint_request(1))])
+    bus.send([task_message(savepoint_request(1))])
     execute(bus, tracer, Recorder())
 
     [span] = exporter.get_finished_spans()
@@ -116,7 +117,7 @@ def test_a_message_without_a_context_begins_a_trace(
 def test_a_fault_is_in_its_span(
     bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter
 ) -> None:
-    bus.send([message(savepoint_request(1))])
+    bus.send([task_message(savepoint_request(1))])
     execute(bus, tracer, Recorder([PermanentError("never")]))
 
     [span] = exporter.get_finished_spans()
@@ -128,7 +129,7 @@ def test_a_fault_is_in_its_span(
 def test_an_invalid_context_is_passed_over(
     bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter, junk: bytes
 ) -> None:
-    sent = message(savepoint_request(1))
+    sent = task_message(savepoint_request(1))
     bus.send([sent._replace(headers=(*sent.headers, ("traceparent", junk)))])
     execute(bus, tracer, Recorder())
 

@@ -19,7 +19,7 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
-from support.samples import events_on, memory_bus, work_off
+from support.samples import events_on, memory_bus, outcomes_on, work_off
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import RestoreCompleted, RestoreStarted
@@ -89,7 +89,7 @@ def test_a_request_stored_despite_its_delivery_error_and_sent_again_is_one_resto
     work_off(loop)
 
     assert receipt.event_id == error.value.event_ids[0]
-    kinds = [type(event) for event in events_on(bus, "tidegate.outcomes")]
+    kinds = [type(event) for event in outcomes_on(bus)]
     assert kinds.count(RestoreStarted) == 1
     assert kinds.count(RestoreCompleted) == 1
     assert any(name.startswith(LATER) for name in timeline_names(table))

@@ -21,7 +21,7 @@ from support.hudi_tables import (
     ticking,
     warehouse_over,
 )
-from support.samples import events_on, memory_bus, message, work_off
+from support.samples import memory_bus, message, outcomes_on, task_message, work_off
 from support.signing import ANA, EVE, entry, new_key, signed
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
@@ -91,7 +91,7 @@ class Place:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        found = events_on(self.bus, "tidegate.outcomes")
+        found = outcomes_on(self.bus)
         return [event for event in found if isinstance(event, Outcome)]
 
     def kinds(self) -> list[str]:
@@ -565,7 +565,7 @@ def test_a_key_that_may_not_sign_approvals_approves_nothing(tmp_path: Path) -> N
 def test_an_unsigned_request_has_nothing_to_approve(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request()
-    place.run(message(request))
+    place.run(task_message(request))
     place.run(signed(place.approval(request, plan_id="any"), BEN))
 
     assert place.kinds() == ["RestoreRejected", "RestoreApprovalRejected"]

@@ -22,7 +22,7 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
-from support.samples import events_on, memory_bus, message, work_off
+from support.samples import memory_bus, outcomes_on, task_message, work_off
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import (
@@ -111,19 +111,19 @@ def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Pat
     before = snapshot(tmp_path)
     bus, request = memory_bus(), restore_request(table, at(2))
     loop = ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus)
-    bus.send([message(request)])
+    bus.send([task_message(request)])
     work_off(loop)
     assert snapshot(tmp_path) == before
 
     lock.unlink()
-    bus.send([message(request)])
+    bus.send([task_message(request)])
     work_off(loop)
     assert snapshot(tmp_path) == {n: c for n, c in before.items() if not n.endswith("/lock")}
-    assert [type(event) for event in events_on(bus, "tidegate.outcomes")] == [RestoreRejected]
+    assert [type(event) for event in outcomes_on(bus)] == [RestoreRejected]
 
-    bus.send([message(restore_request(table, at(2), occurred_at=TOMORROW))])
+    bus.send([task_message(restore_request(table, at(2), occurred_at=TOMORROW))])
     work_off(loop)
-    assert isinstance(events_on(bus, "tidegate.outcomes")[-1], RestoreCompleted)
+    assert isinstance(outcomes_on(bus)[-1], RestoreCompleted)
 
 
 def test_two_requests_answered_by_one_restore_are_both_recognised_later(tmp_path: Path) -> None:
@@ -294,11 +294,11 @@ def test_a_completed_restore_of_anything_else_does_not_stand_for_this_one(
     bus, request = memory_bus(), restore_request(table, at(2))
     said = {"caused_by": request.event_id} | forged
     lie = outcome_of(request, RestoreCompleted).model_copy(update=said)
-    bus.send([Wire().serialize(lie, "tidegate.outcomes"), message(request)])
+    bus.send([Wire().serialize(lie, "tidegate.outcomes"), task_message(request)])
 
     work_off(ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus))
 
-    done = [e for e in events_on(bus, "tidegate.outcomes") if isinstance(e, RestoreCompleted)]
+    done = [e for e in outcomes_on(bus) if isinstance(e, RestoreCompleted)]
     assert len([restore for restore in done if restore.restore_instant != "1"]) == 1
     assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]
 

@@ -22,7 +22,7 @@ from support.hudi_tables import (
 )
 from support.interfering import Interfering
 from support.quarantined import QUARANTINE, undo_of, visible
-from support.samples import events_on, memory_bus, message, work_off
+from support.samples import events_on, memory_bus, message, outcomes_on, work_off
 from support.savepoint_removals import removal
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
@@ -48,7 +48,6 @@ from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
@@ -73,7 +72,7 @@ class Workers:
     ) -> list[Outcome]:
         """Carry a task out; return what it published."""
         executor = executor or Cleaner(self.warehouse, ThreadMap(1), ticking(), QUARANTINE)
-        before = len(events_on(self.bus, "tidegate.outcomes"))
+        before = len(outcomes_on(self.bus))
         task = issued(number, command, **changes)
         wire, retries = Wire(), RetryPolicy(attempts=1)
         lookup = OutcomeLookup(self.bus, wire, "tidegate")
@@ -81,7 +80,7 @@ class Workers:
             executor, self.bus, "tidegate", wire, retries, lookup, deployment=self.deployment
         )
         assert runner.attempt(command, Attempts(AT_ZERO, task)) is None
-        found = events_on(self.bus, "tidegate.outcomes")[before:]
+        found = outcomes_on(self.bus)[before:]
         outcomes = [outcome for outcome in found if isinstance(outcome, Outcome)]
         if outcomes and not isinstance(outcomes[0], CleaningStarted | TaskEnded):
             assert isinstance(outcomes[-1], TaskEnded)
@@ -101,7 +100,7 @@ def issued(number: int, command: Command, **changes: object) -> TaskIssued:
         "occurred_at": NOON,
         "source": "coordinator",
         "number": number,
-        "command": original_of(Wire().serialize(command, "tidegate.commands"), NOON),
+        "command": original_of(Wire().serialize(command, "tidegate.tasks"), NOON),
     }
     return TaskIssued.model_validate(fields | changes)
 
@@ -302,7 +301,7 @@ def test_a_loop_works_off_tasks_and_passes_over_those_of_other_workers(
         bus.send([message(task)])
     loop = ExecutorLoop(Cleaner(workers.warehouse, ThreadMap(1), ticking(), QUARANTINE), bus)
     work_off(loop)
-    found = events_on(bus, "tidegate.outcomes")
+    found = outcomes_on(bus)
     kinds_found = [type(event) for event in found]
     assert kinds_found == [TaskEnded, CleaningStarted, DirectoriesCleaned, TaskEnded]
     dead, done = ends(workers)

@@ -18,12 +18,11 @@ from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor import command_runner
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
-AT_ZERO = Record(Partition("tidegate.commands", 0), 0, b"", b"", (), 0)
+AT_ZERO = Record(Partition("tidegate.tasks", 0), 0, b"", b"", (), 0)
 
 
 def runner_of(executor: Executor) -> CommandRunner:
@@ -58,7 +57,6 @@ class Asking(Tableless):
 
     name: ClassVar[str] = "asking"
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    checks_past_outcomes: ClassVar[bool] = False
     bound: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     runner: CommandRunner | None = None
 
@@ -69,6 +67,7 @@ class Asking(Tableless):
         self,
         command: Command,  # noqa: ARG002 - the protocol's
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         self.bound.append(structlog.contextvars.get_contextvars())
         assert self.runner is not None
@@ -113,7 +112,6 @@ class Yields(Tableless):
     outcomes: Sequence[Outcome]
     name: ClassVar[str] = "restorer"
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    checks_past_outcomes: ClassVar[bool] = False
 
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
         return False
@@ -122,6 +120,7 @@ class Yields(Tableless):
         self,
         command: Command,  # noqa: ARG002 - the protocol's
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         yield from self.outcomes
 

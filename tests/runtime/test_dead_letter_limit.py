@@ -38,7 +38,7 @@ from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 
-ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
+ZERO, ONE = Partition("tidegate.tasks", 0), Partition("tidegate.tasks", 1)
 DEAD = "tidegate.dead-letters"
 BUG = ValueError("a bug")
 TABLES = [f"lake.a.t{number}" for number in range(100)]
@@ -176,7 +176,7 @@ def test_a_bug_that_one_table_meets_for_ever_and_others_now_and_then_stops_no_se
 
 def test_a_bug_stops_the_service_also_where_a_partition_has_one_table() -> None:
     limit = DeadLetterLimit()
-    parts = [Partition("tidegate.commands", number) for number in range(3)]
+    parts = [Partition("tidegate.tasks", number) for number in range(3)]
     for count in range(3 * 50):
         part = parts[count % 3]
         limit.failed(record_of(part, TABLES[part.number]), BUG, "cleaner")
@@ -215,7 +215,7 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> N
     loop.close()
 
     assert sum(counted(record.headers)[1] for record in bus.records(DEAD)) == 200
-    assert len(bus.records("tidegate.commands")) == 2
+    assert len(bus.records("tidegate.tasks")) == 2
 
 
 class BadCode(EveryThird):

@@ -101,4 +101,4 @@ def test_bytes_that_a_decoder_has_a_bug_for_are_dead_lettered_and_what_follows_g
 
     [found] = bus.records("tidegate.dead-letters")
     assert dict(found.headers)["tidegate-fault"] == b"message"
-    assert len(bus.records("tidegate.commands")) == 1
+    assert len(bus.records("tidegate.tasks")) == 1

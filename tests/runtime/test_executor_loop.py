@@ -12,10 +12,11 @@ from support.samples import (
     NOON,
     Recorder,
     commit,
-    events_on,
     memory_bus,
     message,
+    outcomes_on,
     savepoint_request,
+    task_message,
     work_off,
 )
 from support.waiting import wait_for
@@ -36,8 +37,8 @@ from tidegate.events import (
 )
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
-from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.executor.offset_tracker import Limits
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
@@ -54,11 +55,11 @@ def committed(bus: MemoryBus) -> int:
 
 def test_every_command_has_its_outcome_and_is_acknowledged() -> None:
     bus, recorder = memory_bus(), Recorder()
-    bus.send([message(savepoint_request(n)) for n in range(5)])
+    bus.send([task_message(savepoint_request(n)) for n in range(5)])
     work_off(ExecutorLoop(recorder, bus))
 
     expected = [savepoint_request(n).event_id for n in range(5)]
-    assert [outcome.caused_by for outcome in events_on(bus, OUTCOMES)] == expected
+    assert [outcome.caused_by for outcome in outcomes_on(bus)] == expected
     assert committed(bus) == 5
 
 
@@ -70,6 +71,7 @@ def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if str(command.event_id) in firsts:
                 meet.wait()  # passes only if the firsts of three tables run at the same time
@@ -78,22 +80,22 @@ def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side
     tables = [f"lake.sales.t{n}" for n in range(3)]
     firsts = {savepoint_request(0, table).event_id for table in tables}
     bus, meeting = memory_bus(partitions=1), Meeting()
-    bus.send([message(savepoint_request(n, table)) for table in tables for n in range(4)])
+    bus.send([task_message(savepoint_request(n, table)) for table in tables for n in range(4)])
     work_off(ExecutorLoop(meeting, bus))
 
     for table in tables:
-        done = [e.caused_by for e in events_on(bus, OUTCOMES) if e.table == table]
+        done = [e.caused_by for e in outcomes_on(bus) if e.table == table]
         assert done == [savepoint_request(n, table).event_id for n in range(4)]
 
 
 def test_a_transient_fault_is_tried_again_and_leaves_no_dead_letter() -> None:
     bus = memory_bus()
     recorder = Recorder(faults=[TransientError("storage is slow"), OSError("disk is away")])
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 3
-    assert len(events_on(bus, OUTCOMES)) == 1
+    assert len(outcomes_on(bus)) == 1
     assert bus.records(DEAD) == []
 
 
@@ -109,26 +111,26 @@ def test_a_command_that_cannot_work_is_set_aside_and_the_next_goes_on(
     faults: list[Exception], attempts: int
 ) -> None:
     bus, recorder = memory_bus(), Recorder(faults=faults)
-    bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
+    bus.send([task_message(savepoint_request(0)), task_message(savepoint_request(1))])
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == attempts + 1
     (dead_letter,) = bus.records(DEAD)
-    assert dead_letter.value == message(savepoint_request(0)).value
-    assert [e.caused_by for e in events_on(bus, OUTCOMES)] == [savepoint_request(1).event_id]
+    assert dead_letter.value == task_message(savepoint_request(0)).value
+    assert [e.caused_by for e in outcomes_on(bus)] == [savepoint_request(1).event_id]
     assert committed(bus) == 2
 
 
 def test_a_poison_message_and_a_stray_event_are_set_aside() -> None:
     bus = memory_bus()
     stray = message(commit(0))
-    bus.send([Message("tidegate.commands", b"k", b"poison")])
-    bus.send([Message("tidegate.commands", stray.key, stray.value)])
-    bus.send([message(savepoint_request(0))])
+    bus.send([Message("tidegate.tasks", b"k", b"poison")])
+    bus.send([Message("tidegate.tasks", stray.key, stray.value)])
+    bus.send([task_message(savepoint_request(0))])
     work_off(ExecutorLoop(Recorder(), bus))
 
     assert len(bus.records(DEAD)) == 2
-    assert len(events_on(bus, OUTCOMES)) == 1
+    assert len(outcomes_on(bus)) == 1
 
 
 def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
@@ -140,7 +142,7 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
 
     plain = memory_bus(partitions=1)
     bus = Deaf({log.topic for log in plain._logs}, partitions=1)
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     endless = RetryPolicy(attempts=10**6, first=0.001, longest=0.001)
     loop = ExecutorLoop(Recorder(), bus, retries=endless)
     try:
@@ -163,7 +165,7 @@ def test_a_command_whose_outcome_is_too_large_is_dead_lettered_and_does_not_loop
             super().send(messages)
 
     bus, recorder = SmallTopic({log.topic for log in memory_bus()._logs}), Recorder()
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 1
@@ -180,15 +182,18 @@ def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> 
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if command.table == "lake.sales.slow":
                 assert go_on.wait(60)
             yield from super().execute(command)
 
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(0, "lake.sales.slow")), message(savepoint_request(0))])
+    bus.send(
+        [task_message(savepoint_request(0, "lake.sales.slow")), task_message(savepoint_request(0))]
+    )
     loop = ExecutorLoop(Slow(), bus)
-    while not events_on(bus, OUTCOMES):
+    while not outcomes_on(bus):
         loop.step(0.01)
     loop.step(0.01)
     assert committed(bus) == 0
@@ -206,13 +211,14 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(60)
             yield from super().execute(command)
 
     bus, slow = memory_bus(partitions=1), Slow()
-    bus.send([message(savepoint_request(n)) for n in range(50)])
-    loop = ExecutorLoop(slow, bus, backlog=BacklogLimits(offsets=5))
+    bus.send([task_message(savepoint_request(n)) for n in range(50)])
+    loop = ExecutorLoop(slow, bus, limits=Limits(tasks=5))
     taken = sum(loop.step(0) for _ in range(10))
     assert taken == 5
 
@@ -225,23 +231,17 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
 class Once(Recorder):
     """An executor whose commands must not be carried out again once they have an outcome."""
 
-    checks_past_outcomes = True
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        ours = [outcome for outcome in outcomes if outcome.caused_by == command.event_id]
-        return any(isinstance(our, SavepointCreated) for our in ours)
-
 
 def test_a_command_that_has_its_final_outcome_is_not_carried_out_again() -> None:
     bus, once = memory_bus(), Once()
-    bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
+    bus.send([task_message(savepoint_request(0)), task_message(savepoint_request(1))])
     loop = ExecutorLoop(once, bus)
     work_off(loop)
-    bus.send([message(savepoint_request(0)), message(savepoint_request(2))])
+    bus.send([task_message(savepoint_request(0)), task_message(savepoint_request(2))])
     work_off(loop)
 
     assert once.asked == [str(savepoint_request(n).instant) for n in (0, 1, 2)]
-    assert len(events_on(bus, OUTCOMES)) == 3
+    assert len(outcomes_on(bus)) == 3
 
 
 def test_an_outcome_of_another_kind_or_command_does_not_stop_a_command() -> None:
@@ -284,12 +284,13 @@ def test_a_thread_that_dies_stops_the_service() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             raise SystemExit(command.event_id)
             yield  # it is a generator all the same
 
     bus = memory_bus()
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     loop = ExecutorLoop(Dying(), bus)
     with pytest.raises(StopService, match="SystemExit"):
         work_off(loop)
@@ -314,12 +315,13 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(60)
             yield from super().execute(command)
 
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(n)) for n in range(3)])
+    bus.send([task_message(savepoint_request(n)) for n in range(3)])
     slow = ExecutorLoop(Slow(), bus)
     slow.step(0.01)
     slow._subscription.expel()  # type: ignore[attr-defined]
@@ -328,7 +330,7 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
     go_on.set()
     slow.step(0.1)
 
-    shown = events_on(bus, OUTCOMES)
+    shown = outcomes_on(bus)
     assert {event.event_id for event in shown} == {event.event_id for event in shown[:3]}
     assert slow._offsets == {}
     assert committed(bus) == 3
@@ -380,12 +382,13 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(60)
             yield from super().execute(command)
 
     bus, second = LateCommits({log.topic for log in memory_bus()._logs}, 2), Recorder()
-    bus.send([message(savepoint_request(n, f"lake.sales.t{n}")) for n in range(8)])
+    bus.send([task_message(savepoint_request(n, f"lake.sales.t{n}")) for n in range(8)])
     first = ExecutorLoop(Gated(), bus)
     while first.pending < 8:
         first.step(0.01)
@@ -403,7 +406,7 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
 def test_bad_code_does_not_drain_the_commands_into_the_dead_letters() -> None:
     bus = memory_bus(partitions=1)
     recorder = Recorder(faults=[ValueError("a bug") for _ in range(300)])
-    bus.send([message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
+    bus.send([task_message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
     loop = ExecutorLoop(recorder, bus, threads=1)
 
     with pytest.raises(DeadLetterFlood):
@@ -423,7 +426,7 @@ def flooded(bus: MemoryBus) -> None:
 
 def test_no_number_of_restarts_drains_the_commands_into_the_dead_letters() -> None:
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
+    bus.send([task_message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
     for _ in range(5):
         flooded(bus)
 
@@ -433,7 +436,7 @@ def test_no_number_of_restarts_drains_the_commands_into_the_dead_letters() -> No
 
 def test_a_service_that_was_put_right_goes_on_where_the_flood_stopped_it() -> None:
     bus, right = memory_bus(partitions=1), Recorder()
-    bus.send([message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
+    bus.send([task_message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
     flooded(bus)
     work_off(ExecutorLoop(right, bus))
 
@@ -443,7 +446,7 @@ def test_a_service_that_was_put_right_goes_on_where_the_flood_stopped_it() -> No
 
 def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(n, f"lake.a.t{n}")) for n in range(3)])
+    bus.send([task_message(savepoint_request(n, f"lake.a.t{n}")) for n in range(3)])
     faults: list[Exception] = [ValueError("a bug"), ValueError("a bug")]
     loop = ExecutorLoop(
         Recorder(faults=faults),
@@ -455,7 +458,7 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
     with pytest.raises(DeadLetterFlood) as caught:
         work_off(loop)
     assert str(caught.value) == (
-        "recorder failed on 2 of the last 2 valid messages of tidegate.commands[0], so recorder"
+        "recorder failed on 2 of the last 2 valid messages of tidegate.tasks[0], so recorder"
         " stops and writes no further dead letters. Correct the code or the settings and start"
         " recorder again. The reasons: tidegate dead-letters list --service recorder"
     )
@@ -490,7 +493,7 @@ def watched_bus() -> Watched:
 def test_what_was_said_of_a_command_is_looked_up_once_however_often_it_is_tried() -> None:
     bus = watched_bus()
     once = Once(faults=[TransientError("storage is slow"), OSError("disk is away")])
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     work_off(ExecutorLoop(once, bus, retries=QUICK))
 
     assert (len(once.asked), bus.looks) == (3, 1)
@@ -535,11 +538,11 @@ def test_a_command_that_is_written_again_finds_its_older_outcome(
     bus, once = watched_bus(), Once()
     request = now_requested(0)
     request = request.model_copy(update={"occurred_at": request.occurred_at - made_before})
-    bus.send([message(request)])
+    bus.send([task_message(request)])
     work_off(loop := ExecutorLoop(once, bus))
-    for topic in (OUTCOMES, "tidegate.commands"):
+    for topic in (OUTCOMES, "tidegate.tasks"):
         aged(bus, topic, days)
-    bus.send([message(request)])
+    bus.send([task_message(request)])
     work_off(loop)
 
     assert len(once.asked) == 1
@@ -548,11 +551,11 @@ def test_a_command_that_is_written_again_finds_its_older_outcome(
 def test_a_command_whose_outcome_may_be_on_the_broker_is_looked_up_again() -> None:
     bus, once = watched_bus(), Once()
     bus.loses_answer = True
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     work_off(ExecutorLoop(once, bus, retries=QUICK))
 
     assert len(once.asked) == 1
-    assert len(events_on(bus, OUTCOMES)) == 1
+    assert len(outcomes_on(bus)) == 1
     assert committed(bus) == 1
 
 
@@ -562,6 +565,7 @@ def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if not self.asked:
                 self.asked.append("stumbled")
@@ -572,10 +576,10 @@ def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
             yield from super().execute(command)
 
     bus, stumbling = memory_bus(), Stumbling()
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     work_off(ExecutorLoop(stumbling, bus, retries=QUICK))
 
-    kinds = [type(event) for event in events_on(bus, OUTCOMES)]
+    kinds = [type(event) for event in outcomes_on(bus)]
     assert kinds == [SavepointRejected, SavepointCreated]
 
 
@@ -587,6 +591,7 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             began.set()
             assert go_on.wait(60)
@@ -594,7 +599,7 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
             yield from super().execute(command)
 
     bus, executor = memory_bus(partitions=1), Slow()
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     slow = ExecutorLoop(executor, bus, retries=QUICK)
     slow.step(0.01)
     assert began.wait(60)
@@ -605,4 +610,4 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     assert slow._tasks.close(10)
 
     assert len(executor.asked) == 1
-    assert len(events_on(bus, OUTCOMES)) == 1
+    assert len(outcomes_on(bus)) == 1

@@ -12,18 +12,18 @@ import pytest
 from support.samples import (
     NOON,
     Recorder,
-    events_on,
     memory_bus,
-    message,
+    outcomes_on,
     savepoint_request,
+    task_message,
     work_off,
 )
 from support.waiting import wait_for
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreRequested
-from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.executor.offset_tracker import Limits
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
@@ -60,6 +60,7 @@ class StorageAway(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table in BROKEN:
             self.asked.append(command.table)
@@ -79,6 +80,7 @@ class HangingStorage(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table in BROKEN:
             self.attempts[command.table] += 1
@@ -89,7 +91,7 @@ class HangingStorage(Recorder):
 
 
 def done(bus: MemoryBus) -> list[str]:
-    return [event.table for event in events_on(bus, OUTCOMES)]
+    return [event.table for event in outcomes_on(bus)]
 
 
 def step_until(loop: ExecutorLoop, what: str, condition: Callable[[], bool]) -> None:
@@ -106,10 +108,10 @@ def run_until_done(loop: ExecutorLoop, bus: MemoryBus, count: int) -> None:
 
 def test_four_tables_whose_storage_is_away_do_not_hold_up_a_healthy_one() -> None:
     bus, executor = memory_bus(), StorageAway()
-    bus.send([message(savepoint_request(n, table)) for n in range(3) for table in BROKEN])
+    bus.send([task_message(savepoint_request(n, table)) for n in range(3) for table in BROKEN])
     loop = ExecutorLoop(executor, bus, threads=4, retries=AN_HOUR)
     step_until(loop, "the first attempts", lambda: len(executor.asked) >= 4)
-    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
+    bus.send([task_message(savepoint_request(n, HEALTHY)) for n in range(5)])
 
     run_until_done(loop, bus, 5)
     loop.close()
@@ -119,7 +121,7 @@ def test_four_tables_whose_storage_is_away_do_not_hold_up_a_healthy_one() -> Non
 
 def test_retries_that_hang_leave_a_thread_to_the_healthy_tables() -> None:
     bus, executor = memory_bus(), HangingStorage()
-    bus.send([message(savepoint_request(0, table)) for table in BROKEN])
+    bus.send([task_message(savepoint_request(0, table)) for table in BROKEN])
     quick = RetryPolicy(attempts=60, first=0.001, longest=0.001)
     loop = ExecutorLoop(executor, bus, threads=3, retries=quick)
 
@@ -127,7 +129,7 @@ def test_retries_that_hang_leave_a_thread_to_the_healthy_tables() -> None:
         return sum(attempt > 1 for attempt in executor.attempts.values()) >= 2
 
     step_until(loop, "two attempts that hang", two_hang)
-    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
+    bus.send([task_message(savepoint_request(n, HEALTHY)) for n in range(5)])
     try:
         run_until_done(loop, bus, 5)
     finally:
@@ -143,13 +145,14 @@ def test_tables_take_turns_however_many_commands_one_of_them_has() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(SOON)
             yield from super().execute(command)
 
     hot = "lake.sales.hot"
-    bus.send([message(savepoint_request(n, hot)) for n in range(50)])
-    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(3)])
+    bus.send([task_message(savepoint_request(n, hot)) for n in range(50)])
+    bus.send([task_message(savepoint_request(n, HEALTHY)) for n in range(3)])
     loop = ExecutorLoop(Gated(), bus, threads=1)
     assert loop.step(0) == 53
     go_on.set()
@@ -161,7 +164,7 @@ def test_tables_take_turns_however_many_commands_one_of_them_has() -> None:
 def test_a_command_that_waits_for_its_next_attempt_keeps_its_tables_order() -> None:
     bus = memory_bus()
     recorder = Recorder(faults=[TransientError("storage is slow")] * 2)
-    bus.send([message(savepoint_request(n)) for n in range(3)])
+    bus.send([task_message(savepoint_request(n)) for n in range(3)])
     quick = RetryPolicy(attempts=5, first=0.05, longest=0.1)
     work_off(ExecutorLoop(recorder, bus, threads=4, retries=quick))
 
@@ -177,15 +180,16 @@ def test_what_others_consume_does_not_fill_the_backlog_behind_a_long_command() -
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if command.table == "lake.sales.long":
                 assert go_on.wait(60)
             yield from super().execute(command)
 
-    bus.send([message(savepoint_request(0, "lake.sales.long"))])
+    bus.send([task_message(savepoint_request(0, "lake.sales.long"))])
     for n in range(20):
-        bus.send([message(restore_request(n)), message(savepoint_request(n, HEALTHY))])
-    loop = ExecutorLoop(Long(), bus, threads=2, backlog=BacklogLimits(offsets=5))
+        bus.send([task_message(restore_request(n)), task_message(savepoint_request(n, HEALTHY))])
+    loop = ExecutorLoop(Long(), bus, threads=2, limits=Limits(tasks=5))
     try:
         run_until_done(loop, bus, 20)
         assert sum(bus.committed["tidegate.recorder"].values()) == 0
@@ -197,7 +201,7 @@ def test_what_others_consume_does_not_fill_the_backlog_behind_a_long_command() -
 
 def test_commands_that_wait_for_an_attempt_do_not_delay_the_end() -> None:
     bus, executor = memory_bus(partitions=1), StorageAway()
-    bus.send([message(savepoint_request(0, table)) for table in BROKEN])
+    bus.send([task_message(savepoint_request(0, table)) for table in BROKEN])
     loop = ExecutorLoop(executor, bus, threads=4, retries=AN_HOUR)
     step_until(loop, "the first attempts", lambda: len(executor.asked) >= 4)
 
@@ -213,13 +217,14 @@ def test_a_lost_partitions_queued_commands_do_not_run() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             self.asked.append("begun")
             assert go_on.wait(SOON)
             yield from super().execute(command)
 
     slow = Slow()
-    bus.send([message(savepoint_request(n)) for n in range(3)])
+    bus.send([task_message(savepoint_request(n)) for n in range(3)])
     loop = ExecutorLoop(slow, bus, threads=2)
     step_until(loop, "the first command", lambda: bool(slow.asked))
     loop._subscription.expel()  # type: ignore[attr-defined]
@@ -233,7 +238,7 @@ def test_a_lost_partitions_queued_commands_do_not_run() -> None:
 @pytest.mark.parametrize("how", ["expel", "close"])
 def test_a_lost_partitions_waiting_command_is_not_tried_again(how: str) -> None:
     bus, executor = memory_bus(partitions=1), StorageAway()
-    bus.send([message(savepoint_request(0, BROKEN[0]))])
+    bus.send([task_message(savepoint_request(0, BROKEN[0]))])
     often = RetryPolicy(attempts=10**6, first=0.05, longest=0.05)
     loop = ExecutorLoop(executor, bus, retries=often)
     step_until(loop, "a second attempt", lambda: len(executor.asked) > 1)
@@ -259,6 +264,7 @@ class HangingFirst(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table != HEALTHY:
             self.begun.add(command.table)
@@ -272,10 +278,10 @@ def test_first_attempts_that_hang_leave_a_thread_to_the_healthy_tables(
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.02)
     bus, executor = memory_bus(), HangingFirst()
-    bus.send([message(savepoint_request(0, f"lake.sales.hangs_{n}")) for n in range(hanging)])
+    bus.send([task_message(savepoint_request(0, f"lake.sales.hangs_{n}")) for n in range(hanging)])
     loop = ExecutorLoop(executor, bus, threads=4)
     step_until(loop, "the hanging attempts", lambda: len(executor.begun) == hanging)
-    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
+    bus.send([task_message(savepoint_request(n, HEALTHY)) for n in range(5)])
     try:
         run_until_done(loop, bus, 5)
         assert done(bus) == [HEALTHY] * 5
@@ -289,7 +295,7 @@ def test_the_last_thread_of_all_is_kept_for_first_attempts(
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.0)
     bus, executor = memory_bus(), HangingStorage()
-    bus.send([message(savepoint_request(0, table)) for table in BROKEN])
+    bus.send([task_message(savepoint_request(0, table)) for table in BROKEN])
     quick = RetryPolicy(attempts=60, first=0.001, longest=0.001)
     loop = ExecutorLoop(executor, bus, threads=1, retries=quick)
 
@@ -300,7 +306,7 @@ def test_the_last_thread_of_all_is_kept_for_first_attempts(
     for _ in range(20):
         loop.step(0.001)
     assert three_hang()
-    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
+    bus.send([task_message(savepoint_request(n, HEALTHY)) for n in range(5)])
     try:
         run_until_done(loop, bus, 5)
     finally:
@@ -313,7 +319,7 @@ def test_however_many_tasks_hang_the_number_of_threads_is_bounded(
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.0)
     bus, executor = memory_bus(), HangingFirst()
-    bus.send([message(savepoint_request(0, f"lake.sales.hangs_{n}")) for n in range(20)])
+    bus.send([task_message(savepoint_request(0, f"lake.sales.hangs_{n}")) for n in range(20)])
     loop = ExecutorLoop(executor, bus, threads=2)
     step_until(loop, "the hanging attempts", lambda: len(executor.begun) == 8)
     for _ in range(20):
@@ -334,6 +340,7 @@ def test_quick_tasks_use_no_more_threads_than_are_set() -> None:
             self,
             command: Command,
             claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             with guard:
                 at_once["now"] += 1
@@ -344,7 +351,7 @@ def test_quick_tasks_use_no_more_threads_than_are_set() -> None:
             yield from super().execute(command)
 
     bus = memory_bus()
-    bus.send([message(savepoint_request(n, f"lake.sales.t{n % 50}")) for n in range(200)])
+    bus.send([task_message(savepoint_request(n, f"lake.sales.t{n % 50}")) for n in range(200)])
     work_off(loop := ExecutorLoop(Counting(), bus, threads=3))
 
     assert (most[0], len(loop._tasks._threads)) == (3, 3)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from support.samples import Recorder, events_on, memory_bus, message, savepoint_request, work_off
+from support.samples import (
+    Recorder,
+    memory_bus,
+    outcomes_on,
+    savepoint_request,
+    task_message,
+    work_off,
+)
 from support.waiting import wait_for
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome
@@ -37,6 +44,7 @@ class Gated(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         self.begun[command.event_id] += 1
         if command.table == SLOW:
@@ -65,10 +73,10 @@ def rebalanced(bus: MemoryBus, loop: ExecutorLoop) -> None:
 def with_one_slow_command() -> tuple[MemoryBus, Gated, ExecutorLoop]:
     """The first command of a partition runs, and those behind it are done."""
     bus, executor = memory_bus(partitions=1), Gated()
-    bus.send([message(savepoint_request(0, SLOW))])
-    bus.send([message(savepoint_request(n)) for n in range(20)])
+    bus.send([task_message(savepoint_request(0, SLOW))])
+    bus.send([task_message(savepoint_request(n)) for n in range(20)])
     loop = ExecutorLoop(executor, bus, threads=2)
-    step_until("the others", loop, lambda: len(events_on(bus, "tidegate.outcomes")) == 20)
+    step_until("the others", loop, lambda: len(outcomes_on(bus)) == 20)
     return bus, executor, loop
 
 
@@ -78,22 +86,22 @@ def test_what_runs_and_what_is_done_behind_it_is_not_run_again_when_the_partitio
     bus, executor, loop = with_one_slow_command()
     rebalanced(bus, loop)
     loop.step(0.01)
-    bus.send([message(savepoint_request(20))])
+    bus.send([task_message(savepoint_request(20))])
     executor.go_on.set()
     work_off(loop)
 
     assert set(executor.begun.values()) == {1}
     assert len(executor.begun) == 22
-    assert bus.committed[GROUP] == {Partition("tidegate.commands", 0): 22}
+    assert bus.committed[GROUP] == {Partition("tidegate.tasks", 0): 22}
     loop.close()
 
 
 def test_queued_commands_do_not_start_before_their_partition_has_come_back() -> None:
     bus, executor = memory_bus(partitions=1), Gated()
-    bus.send([message(savepoint_request(n, SLOW)) for n in range(3)])
+    bus.send([task_message(savepoint_request(n, SLOW)) for n in range(3)])
     loop = ExecutorLoop(executor, bus, threads=2)
     step_until("the first", loop, lambda: bool(executor.begun))
-    partition = Partition("tidegate.commands", 0)
+    partition = Partition("tidegate.tasks", 0)
     loop.revoked([partition])
     executor.go_on.set()
     wait_for("the end of the first", lambda: bool(executor.asked))
@@ -111,10 +119,10 @@ def test_queued_commands_do_not_start_before_their_partition_has_come_back() -> 
 
 def test_commands_of_a_partition_that_went_elsewhere_run_there_only() -> None:
     bus, executor = memory_bus(partitions=1), Gated()
-    bus.send([message(savepoint_request(n, SLOW)) for n in range(3)])
+    bus.send([task_message(savepoint_request(n, SLOW)) for n in range(3)])
     loop = ExecutorLoop(executor, bus, threads=2)
     step_until("the first", loop, lambda: bool(executor.begun))
-    partition = Partition("tidegate.commands", 0)
+    partition = Partition("tidegate.tasks", 0)
     loop.revoked([partition])
     executor.go_on.set()
     loop.assigned({})
@@ -130,22 +138,16 @@ def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes(
     monkeypatch.setattr("tidegate.runtime.executor.loop.REVOKE_SECONDS", 60)
     bus, executor, loop = with_one_slow_command()
     threading.Timer(0.2, executor.go_on.set).start()
-    loop.revoked([Partition("tidegate.commands", 0)])
+    loop.revoked([Partition("tidegate.tasks", 0)])
 
-    assert bus.committed[GROUP] == {Partition("tidegate.commands", 0): 21}
+    assert bus.committed[GROUP] == {Partition("tidegate.tasks", 0): 21}
     loop.close()
 
 
 class Looked(Gated):
     """Fails once after its outcomes were looked up, and counts the looks."""
 
-    checks_past_outcomes = True
     looks = 0
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        del command, outcomes
-        self.looks += 1
-        return False
 
 
 def test_outcomes_are_looked_up_again_after_the_partition_was_away(
@@ -154,7 +156,7 @@ def test_outcomes_are_looked_up_again_after_the_partition_was_away(
     monkeypatch.setattr("tidegate.runtime.executor.loop.REVOKE_SECONDS", 0)
     bus, executor = memory_bus(partitions=1), Looked()
     executor.faults.append(TransientError("away"))
-    bus.send([message(savepoint_request(0, SLOW))])
+    bus.send([task_message(savepoint_request(0, SLOW))])
     loop = ExecutorLoop(executor, bus, retries=RetryPolicy(5, 0.001, 0.001))
     step_until("a first attempt", loop, lambda: bool(executor.begun))
     rebalanced(bus, loop)  # while the first attempt runs

@@ -36,6 +36,7 @@ class LongTask(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table == LONG:
             self.begun.set()

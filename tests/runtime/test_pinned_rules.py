@@ -15,6 +15,7 @@ from support.samples import (
     memory_bus,
     message,
     savepoint_request,
+    task_message,
 )
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -97,13 +98,13 @@ def test_rule_6_a_decider_acknowledges_no_message_whose_dead_letter_was_not_writ
 
 def test_rule_6_an_executor_acknowledges_no_command_whose_dead_letter_was_not_written() -> None:
     bus = NoDeadLetters(TOPIC_NAMES, partitions=1)
-    bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
+    bus.send([task_message(savepoint_request(0)), task_message(savepoint_request(1))])
     loop = ExecutorLoop(Recorder(faults=[ValueError("a bug")]), bus, retries=ONCE)
 
     with pytest.raises(StopService, match="a dead letter could not be written"):
         wait_for("the fault", lambda: loop.step(0.01) > 9)
     loop.close()
-    assert bus.committed["tidegate.recorder"].get(Partition("tidegate.commands", 0), 0) == 0
+    assert bus.committed["tidegate.recorder"].get(Partition("tidegate.tasks", 0), 0) == 0
 
 
 def test_rule_3_a_dead_letter_that_is_written_again_has_the_same_id() -> None:
@@ -139,4 +140,4 @@ def test_what_a_decider_began_is_acknowledged_before_its_partition_is_given_away
     loop.revoked([Partition("tidegate.commits", 0)])
 
     assert bus.committed["tidegate.coordinator"] == {Partition("tidegate.commits", 0): 1}
-    assert events_on(bus, "tidegate.commands") == []
+    assert events_on(bus, "tidegate.tasks") == []

@@ -71,7 +71,7 @@ def test_where_not_even_the_dead_letter_fits_the_place_is_the_dead_letter(poison
     assert headers[KEY_LEFT_OUT] == str(len(poison.key or b"")).encode()
     assert headers[VALUE_LEFT_OUT] == str(len(poison.value or b"")).encode()
     assert headers[HEADERS_LEFT_OUT] == b"too large"
-    assert len(bus.records("tidegate.commands")) == 1
+    assert len(bus.records("tidegate.tasks")) == 1
 
 
 class Unreadable:

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import Recorder, events_on, memory_bus, message, savepoint_request, work_off
+from support.samples import (
+    Recorder,
+    memory_bus,
+    outcomes_on,
+    savepoint_request,
+    task_message,
+    work_off,
+)
 from tidegate.errors import DeliveryError, MessageTooLargeError, PermanentError, TransientError
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, TABLE_RETRIES, RetryPolicy, is_retriable
@@ -53,13 +60,13 @@ def test_what_a_file_system_never_does_is_dead_lettered_at_once_with_its_reason(
     with pytest.raises(OSError, match=r"\[Errno \d+\]") as caught:
         fault(tmp_path)
     bus, recorder = memory_bus(), Recorder(faults=[caught.value])
-    bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
+    bus.send([task_message(savepoint_request(0)), task_message(savepoint_request(1))])
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 2
     [dead_letter] = bus.records(DEAD)
     assert dict(dead_letter.headers)["x-exception-message"] == str(caught.value).encode()
-    assert len(events_on(bus, "tidegate.outcomes")) == 1
+    assert len(outcomes_on(bus)) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from support.samples import (
     memory_bus,
     message,
     savepoint_request,
+    task_message,
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -35,16 +36,16 @@ def test_a_decider_stops_before_it_acknowledges_anything_of_the_new_topic() -> N
 
 def test_an_executor_stops_before_it_acknowledges_anything_of_the_new_topic() -> None:
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(0))])
+    bus.send([task_message(savepoint_request(0))])
     loop = ExecutorLoop(Recorder(), bus)
-    while bus.committed["tidegate.recorder"].get(Partition("tidegate.commands", 0)) != 1:
+    while bus.committed["tidegate.recorder"].get(Partition("tidegate.tasks", 0)) != 1:
         loop.step(0.01)
-    bus.recreate("tidegate.commands")
-    bus.send([message(savepoint_request(number)) for number in range(3)])
+    bus.recreate("tidegate.tasks")
+    bus.send([task_message(savepoint_request(number)) for number in range(3)])
 
     with pytest.raises(OffsetGapError, match="commands was deleted and created again"):
         work_off(loop)
-    assert bus.committed["tidegate.recorder"][Partition("tidegate.commands", 0)] == 1
+    assert bus.committed["tidegate.recorder"][Partition("tidegate.tasks", 0)] == 1
 
 
 def test_a_decider_stops_where_its_changelog_was_created_again() -> None:
@@ -62,4 +63,4 @@ def test_a_decider_stops_where_its_changelog_was_created_again() -> None:
 def test_a_topic_with_the_same_id_and_partitions_is_the_same() -> None:
     same = TopicIdentity("id", 6)
 
-    require_same_topic("tidegate.cleaner", "tidegate.commands", same, same)
+    require_same_topic("tidegate.cleaner", "tidegate.tasks", same, same)

@@ -14,6 +14,7 @@ from support.samples import (
     memory_bus,
     message,
     savepoint_request,
+    task_message,
 )
 from support.samples import work_off as work_off_commands
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -26,7 +27,7 @@ from tidegate.runtime.input.dead_letters import OFFSETS_HEADER, counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION, Uncopied, parse_ranges
 from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 
-DEAD, COMMITS, COMMANDS = "tidegate.dead-letters", "tidegate.commits", "tidegate.commands"
+DEAD, COMMITS, COMMANDS = "tidegate.dead-letters", "tidegate.commits", "tidegate.tasks"
 WHERE = Partition(COMMITS, 0)
 
 
@@ -138,7 +139,7 @@ def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_
 
 def test_an_executor_that_is_killed_leaves_them_to_its_successor() -> None:
     bus, recorder = memory_bus(partitions=1), Recorder()
-    bus.send([*junk(COMMANDS, 300), message(savepoint_request(1))])
+    bus.send([*junk(COMMANDS, 300), task_message(savepoint_request(1))])
     killed = ExecutorLoop(recorder, bus)
     work_off_commands(killed)
     kill(killed)

@@ -9,10 +9,10 @@ import pytest
 from support.samples import (
     NOON,
     Recorder,
-    events_on,
     memory_bus,
-    message,
+    outcomes_on,
     savepoint_request,
+    task_message,
     work_off,
 )
 from tidegate.events import Answer, CleaningReleased, Command, Event, Outcome, RestoreRequested
@@ -37,6 +37,7 @@ class Rejecting(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         yield RestoreRejected.about(
             command,
@@ -80,9 +81,9 @@ def cleaning() -> CleaningReleased:
 
 def outcome_of(command: Command, executor: Recorder) -> Answer:
     bus = memory_bus()
-    bus.send([message(command)])
+    bus.send([task_message(command)])
     work_off(ExecutorLoop(executor, bus))
-    outcome = events_on(bus, "tidegate.outcomes")[0]
+    outcome = outcomes_on(bus)[0]
     assert isinstance(outcome, Answer)
     return outcome
 

@@ -6,10 +6,11 @@ from support.samples import (
     EveryThird,
     Recorder,
     commit,
-    events_on,
     memory_bus,
     message,
+    outcomes_on,
     savepoint_request,
+    task_message,
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -30,7 +31,7 @@ def test_a_deciders_event_on_the_wrong_partition_is_dead_lettered_with_the_right
     while loop.step(0):
         pass
 
-    assert bus.records("tidegate.commands") == []
+    assert bus.records("tidegate.tasks") == []
     found = bus.records(DEAD)
     reason = (dict(found[0].headers)["x-exception-message"] or b"").decode()
     assert len(found) == 3
@@ -40,14 +41,14 @@ def test_a_deciders_event_on_the_wrong_partition_is_dead_lettered_with_the_right
 
 def test_a_command_on_the_wrong_partition_is_not_carried_out_until_it_is_redriven() -> None:
     bus, recorder = memory_bus(), Recorder()
-    bus.send([message(savepoint_request(0))._replace(partition=WRONG)])
+    bus.send([task_message(savepoint_request(0))._replace(partition=WRONG)])
     loop = ExecutorLoop(recorder, bus)
     work_off(loop)
     assert (recorder.asked, len(bus.records(DEAD))) == ([], 1)
 
-    [found], [original] = bus.records(DEAD), bus.records("tidegate.commands")
+    [found], [original] = bus.records(DEAD), bus.records("tidegate.tasks")
     bus.send([redriven_message(read_dead_letter(found), original)])
     work_off(loop)
 
     assert len(recorder.asked) == 1
-    assert len(events_on(bus, "tidegate.outcomes")) == 1
+    assert len(outcomes_on(bus)) == 1

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from support.hudi_tables import warehouse_over
-from support.samples import NOON, commit, events_on, memory_bus, message, work_off
+from support.samples import (
+    NOON,
+    commit,
+    memory_bus,
+    outcomes_on,
+    task_message,
+    work_off,
+)
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
 from tidegate.restores import Restorer
@@ -28,6 +35,7 @@ class Reached(Restorer):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         assert isinstance(command, RestoreRequested)
         yield RestoreFailed.about(
@@ -56,9 +64,9 @@ def answer(command: RestoreRequested, requested_by: list[str] | None) -> Outcome
     values = {} if requested_by is None else {"restores": {"requested_by": requested_by}}
     listed = authorizer(Settings.model_validate(values))
     bus = memory_bus()
-    bus.send([message(command)])
+    bus.send([task_message(command)])
     work_off(ExecutorLoop(Reached(), bus, authorization=listed))
-    (outcome,) = events_on(bus, "tidegate.outcomes")
+    (outcome,) = outcomes_on(bus)
     assert isinstance(outcome, Outcome)
     return outcome
 

@@ -18,7 +18,7 @@ from support.hudi_tables import (
     savepoint_request,
     snapshot,
 )
-from support.samples import events_on, memory_bus, message
+from support.samples import memory_bus, message, outcomes_on, task_message
 from tidegate.events import (
     CleaningRefused,
     CommitCompleted,
@@ -79,7 +79,7 @@ def say(bus: MemoryBus, loops: list[Loop]) -> Say:
     def publish(*said: Event | Message) -> Sequence[Event]:
         bus.send([item if isinstance(item, Message) else message(item) for item in said])
         come_to_rest(loops)
-        return events_on(bus, OUTCOMES)
+        return outcomes_on(bus)
 
     return publish
 
@@ -314,7 +314,7 @@ def test_a_request_with_a_value_beyond_its_limit_goes_to_the_dead_letters(
     say: Say, lake: Path, bus: MemoryBus, beyond: dict[str, str]
 ) -> None:
     before = tables(lake.parent)
-    foreign = message(restore_request(orders(lake), at(2)).model_copy(update=beyond))
+    foreign = task_message(restore_request(orders(lake), at(2)).model_copy(update=beyond))
 
     assert say(foreign) == []
     [(topic, service, why)] = dead(bus)

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from tidegate.runtime.executor.backlog import BacklogLimits
+
 from support.samples import Recorder
 from tidegate.events import Command, Outcome
-from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
@@ -28,6 +29,7 @@ class Gated(Recorder):
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table == HOT:
             assert self.go_on.wait(60)

@@ -78,24 +78,34 @@ _NUMBERS = count(1)
 def message(event: Event, prefix: str = "tidegate") -> Message:
     """An event's message; a command that only tasks carry is the next task of its table."""
     if isinstance(event, Command) and type(event) in CARRIED:
-        event = task_of(event, next(_NUMBERS), prefix)
+        return task_message(event, prefix)
     return Wire().serialize(event, topic_of(type(event)).name(prefix))
 
 
-def task_of(
+def task_message(
+    command: Command, prefix: str = "tidegate", grounds: Sequence[Message] = ()
+) -> Message:
+    """The message of the next task of a command's table: what a worker reads."""
+    task = task_of(command, next(_NUMBERS), prefix, grounds=grounds)
+    return Wire().serialize(task, TASK_TOPIC.name(prefix))
+
+
+def task_of(  # noqa: PLR0913, PLR0917 - the parts of a task
     command: Command,
     number: int = 1,
     prefix: str = "tidegate",
     inner: Message | None = None,
     at: datetime = NOON,
+    grounds: Sequence[Message] = (),
 ) -> TaskIssued:
-    inner = inner or Wire().serialize(command, TASK_TOPIC.name(prefix))
+    inner = inner or Wire().serialize(command, topic_of(type(command)).name(prefix))
     return TaskIssued.about(
         command,
         occurred_at=NOON,
         source="coordinator",
         number=number,
         command=original_of(inner, at),
+        grounds=tuple(original_of(ground, at) for ground in grounds),
     )
 
 
@@ -134,6 +144,11 @@ def deserialized(wire: Wire, serialized: Message) -> Event:
 
 def events_on(bus: MemoryBus, topic: str) -> list[Event]:
     return [event_of(record.key, record.value) for record in bus.records(topic)]
+
+
+def outcomes_on(bus: MemoryBus, topic: str = "tidegate.outcomes") -> list[Event]:
+    """The outcomes, without the ends of tasks."""
+    return [event for event in events_on(bus, topic) if not isinstance(event, TaskEnded)]
 
 
 def memory_bus(partitions: int = 3) -> MemoryBus:
@@ -199,21 +214,14 @@ class Recorder(Tableless):
 
     name: ClassVar[str] = "recorder"
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    checks_past_outcomes: ClassVar[bool] = False
     faults: list[Exception] = field(default_factory=list[Exception])
     asked: list[str] = field(default_factory=list[str])
-
-    def is_answered(
-        self,
-        command: Command,  # noqa: ARG002 - the protocol's
-        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
-    ) -> bool:
-        return False
 
     def execute(
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         assert isinstance(command, SavepointRequested)
         self.asked.append(str(command.instant))

@@ -18,7 +18,6 @@ from tidegate.events import (
     Event,
     Outcome,
     RestoreFailed,
-    RestoreRejected,
     RestoreRequested,
     SavepointRequested,
     VacuumKind,
@@ -112,20 +111,13 @@ class Obeying(Tableless):
         SavepointRequested,
         CleaningReleased,
     )
-    checks_past_outcomes: ClassVar[bool] = True
     obeyed: list[str] = field(default_factory=list[str])
-
-    def is_answered(
-        self,
-        command: Command,  # noqa: ARG002 - the protocol's
-        outcomes: Sequence[Outcome],
-    ) -> bool:
-        return any(isinstance(outcome, RestoreFailed | RestoreRejected) for outcome in outcomes)
 
     def execute(
         self,
         command: Command,
         claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         self.obeyed.append(command.event_id)
         yield RestoreFailed.about(

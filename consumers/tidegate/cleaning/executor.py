@@ -39,6 +39,7 @@ from tidegate.events.deferral import deferred, held, not_confirmed
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
+from tidegate.runtime.protocols import Published
 from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import HIVE, Claim, Task
@@ -82,15 +83,6 @@ class Cleaner:
         QuarantineRemovalRequested,
         AbortedCleaningReleased,
     )
-    checks_past_outcomes: ClassVar[bool] = False
-
-    def is_answered(
-        self,
-        command: Command,  # noqa: ARG002 - the protocol's
-        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
-    ) -> bool:
-        """Never: it is safe to clean again, because removed directories stay removed."""
-        return False
 
     def plan(self, command: Cleaning) -> CleaningPlan:
         """List the directory and plan what would be removed; change nothing.
@@ -115,7 +107,12 @@ class Cleaner:
         location = location_of(self.warehouse, command.location, partition)
         return Claim.take(self.warehouse, location, HIVE, task)
 
-    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,
+        grounds: Sequence[Published] = (),  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         """Remove or quarantine obsolete directories, undo a quarantine, or remove it for good.
 
         Raises:

@@ -29,8 +29,9 @@ from typing import Final
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
+from tidegate.coordinator.requests import FOR_WORKERS, Requests
 from tidegate.coordinator.store import Store
-from tidegate.coordinator.subject import Effects, Subject, moment
+from tidegate.coordinator.subject import Effects, Subject, Subjects, moment
 from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
@@ -43,12 +44,10 @@ from tidegate.errors import (
 )
 from tidegate.events import (
     Answer,
-    CleaningUndoRequested,
     Command,
     Event,
     TaskEnded,
 )
-from tidegate.events.catalogue import CARRIED
 from tidegate.events.holds import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
@@ -56,7 +55,6 @@ from tidegate.events.roles import Role
 from tidegate.events.signature import SIGNED
 from tidegate.events.topics import (
     CHANGELOG,
-    COMMAND_TOPIC,
     DEFAULT_PREFIX,
     OUTCOME_TOPIC,
     REQUEST_TOPIC,
@@ -94,7 +92,7 @@ NAME: Final = str(Role.COORDINATOR)
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
-_CARRIED: Final = frozenset(CARRIED)
+_FOR_WORKERS: Final = frozenset(FOR_WORKERS)
 Sign = Callable[[Event, Message], Message]
 
 
@@ -128,6 +126,7 @@ class CoordinatorLoop:
             ConfigError: a topic does not exist, or the topics differ in their number of
                 partitions: a table's events and its rows would be on different partitions.
         """
+        subject = Subjects(subject, Requests())
         self._subject, self._bus, self._prefix = subject, bus, prefix
         self._retries, self._wire, self._sign = retries, wire or Wire(), sign or _unsigned
         limit = limit or DeadLetterLimit()
@@ -135,15 +134,13 @@ class CoordinatorLoop:
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
         self._outcome_topic, own = OUTCOME_TOPIC.name(prefix), CHANGELOG.name(prefix)
         self._task_topic = TASK_TOPIC.name(prefix)
-        outputs = (COMMAND_TOPIC.name(prefix), self._task_topic, self._outcome_topic)
+        outputs = (self._task_topic, self._outcome_topic)
         topics = [*self._inputs, own, *outputs]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
         self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
         signed = SIGNED if self._authorization.checks_facts else Command
         self._checked = {kind for kind in subject.consumes if issubclass(kind, signed)}
-        self._has_tasks = TaskEnded in subject.consumes
-        self._of_tasks = set(subject.consumes) & OF_TASKS if self._has_tasks else set[type[Event]]()
         self._tasks = Tasks(self._signed, prefix)
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
@@ -199,9 +196,7 @@ class CoordinatorLoop:
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         owned = [self._owned[number] for number in self._owned]
-        under_way = (
-            [m for it in owned for m in Tasks.under_way(it.store)] if self._has_tasks else []
-        )
+        under_way = [m for it in owned for m in Tasks.under_way(it.store)]
         self._publish_unsent(owned, under_way)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         first = self._catch_up.first(starts)
@@ -299,17 +294,20 @@ class CoordinatorLoop:
         kind, store = type(event), owned.store
         if kind in self._checked:
             effects = self._authorized(owned, event, record, at)
-        elif kind in self._of_tasks and not Tasks.is_of_task(event, store):
-            return []  # late, replayed or forged
+        elif kind in OF_TASKS:
+            if Tasks.carried(event, store) is None:
+                return []  # late, replayed or forged
+            effects = self._subject.handle(event, store, at)
         elif isinstance(event, TaskEnded):
-            Tasks.ended(event, store)
+            if (carried := Tasks.ended(event, store)) is not None:
+                Requests.ended(event.table, carried, store)
             effects = Effects()
         else:
             effects = self._subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
-        if self._has_tasks and (effects.commands or kind in MAY_FREE):
+        if effects.commands or kind in MAY_FREE or kind in _FOR_WORKERS:
             messages += self._tasks.issue(event.table, store, at)
         return messages
 
@@ -334,11 +332,13 @@ class CoordinatorLoop:
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
-        if isinstance(event, CleaningUndoRequested):
+        if isinstance(event, FOR_WORKERS):
             message = Message(record.partition.topic, record.key, record.value, record.headers)
-            self._tasks.queue(event, original_of(message, at), (), owned.store)
-            return Effects()
-        effects = self._subject.handle(event, owned.store, at)
+            self._require_carried(message)
+            original = original_of(message, at)
+            effects = Requests.requested(event, original, owned.store, at)
+        else:
+            effects = self._subject.handle(event, owned.store, at)
         if not isinstance(event, Command):
             return effects
         effects.outcomes = [
@@ -354,7 +354,7 @@ class CoordinatorLoop:
         if topic_of(type(request)) is not REQUEST_TOPIC:
             return False
         try:
-            return Tasks.is_used(request, store, at)
+            return Requests.is_used(request, store, at)
         except PermanentError as old:
             raise Unauthorized(Reason.REQUEST_TOO_OLD, str(old)) from old
 
@@ -383,7 +383,7 @@ class CoordinatorLoop:
             owned.store.begin()
             effects = self._subject.due(owned.store, at)
             messages = self._messages(effects, owned.store, at)
-            for table in {command.table for command in effects.commands if self._has_tasks}:
+            for table in {command.table for command in effects.commands}:
                 messages += self._tasks.issue(table, owned.store, at)
             owned.store.send(messages)
             owned.store.commit()
@@ -415,7 +415,7 @@ class CoordinatorLoop:
     def _messages(self, effects: Effects, store: Store, at: datetime) -> list[Message]:
         """Serialize before anything is remembered: what no topic takes is refused with its event.
 
-        Commands that tasks carry are queued.
+        Commands are queued: tasks carry them.
 
         Raises:
             MessageTooLargeError: a message exceeds the topic's limit.
@@ -426,19 +426,25 @@ class CoordinatorLoop:
             messages = self._serialized(effects)
         except TransientError:  # only then are retries prepared: this runs for every decision
             messages = self._retries.call(lambda: self._serialized(effects))
-        for message in messages:
-            if len(message.value or b"") > ALWAYS_ACCEPTED_BYTES:  # few are
-                self._require_accepted(message)
-        queued = [command for command in effects.commands if type(command) in _CARRIED]
-        for command, message in zip(queued, messages, strict=False):
-            Tasks.queue(command, original_of(message, at), (), store)
-        return messages[len(queued) :]
+        count = len(effects.commands)
+        for message in messages[:count]:
+            self._require_carried(message)
+        for message in messages[count:]:
+            self._require_accepted(message)
+        for command, message in zip(effects.commands, messages, strict=False):
+            Tasks.queue(command, original_of(message, at), store)
+        return messages[count:]
 
-    def _require_accepted(self, message: Message) -> None:
+    def _require_carried(self, message: Message) -> None:
+        """Check that a task can carry the message."""
+        self._require_accepted(message._replace(topic=self._task_topic), _TASK_BYTES)
+
+    def _require_accepted(self, message: Message, more: int = 0) -> None:
+        if len(message.value or b"") <= ALWAYS_ACCEPTED_BYTES:  # most are
+            return
         headers = sum(len(name) + len(value or b"") for name, value in message.headers)
-        size = len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES
-        if message.topic == self._task_topic:  # a task carries it
-            size += _TASK_BYTES
+        size = len(message.key or b"") + len(message.value or b"") + headers
+        size += _OVERHEAD_BYTES + more
         limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
         if size > limit:
             raise MessageTooLargeError(
@@ -446,8 +452,7 @@ class CoordinatorLoop:
             )
 
     def _serialized(self, effects: Effects) -> list[Message]:
-        """The messages of the commands, those that tasks carry first, and of the outcomes."""
-        effects.commands.sort(key=lambda command: type(command) not in _CARRIED)
+        """The messages of the commands, then those of the outcomes."""
         messages = [
             self._signed(command, topic_of(type(command)).name(self._prefix))
             for command in effects.commands

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
-from tidegate.coordinator import alarms, holds, quarantines, tasks
+from tidegate.coordinator import alarms, holds, quarantines
 from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.store import Kind, Store, dumps, loads
@@ -51,11 +51,9 @@ from tidegate.events import (
     CleaningReleased,
     CleaningStarted,
     CleaningUndone,
-    CleaningUndoRequested,
     Event,
     LockReleased,
     QuarantineRemoved,
-    TaskEnded,
     VacuumFinished,
     WritesAborted,
 )
@@ -81,7 +79,6 @@ KINDS: Final = (
     holds.HOLD,
     holds.DEFERRED,
     quarantines.QUARANTINE,
-    *tasks.KINDS,
 )
 CHUNK: Final = 128
 """Events of a table between two checks whether something can be forgotten, at least."""
@@ -121,8 +118,6 @@ _CONSUMES: Final[tuple[type[Event], ...]] = (
     CleaningStarted,
     CleaningUndone,
     QuarantineRemoved,
-    CleaningUndoRequested,
-    TaskEnded,
 )
 
 
@@ -206,7 +201,7 @@ class ReaderGate:
                 quarantines.start(event, rows, at)
             case CleaningUndone() | QuarantineRemoved():
                 quarantines.end(event, rows)
-            case _:  # the loop queues commands as tasks, and takes their ends
+            case _:
                 pass
         return effects
 

@@ -4,74 +4,77 @@ A command is queued behind the task of its table that is under way. Its task get
 number; the TaskEnded of that task frees the next. A row of the task lasts until then, and its
 message is published again at each assignment: repeats are free, because the number is on the table.
 While a person holds a table no cleaning of it is issued, and the hold is confirmed once none is
-under way. A request of a person is used once, however often its bytes are published.
+under way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
 
 from tidegate.coordinator.alarms import SOURCE
-from tidegate.coordinator.holds import hashed, is_held
+from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import milliseconds, moment
-from tidegate.errors import PermanentError
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningDeferred,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRequested,
+    CleaningReleased,
     CleaningStarted,
     CleaningUndone,
-    CleaningUndoRequested,
     Command,
     Event,
     OriginalMessage,
+    QuarantineRemovalRequested,
     QuarantineRemoved,
+    RestoreApprovalRejected,
+    RestoreAwaitingApproval,
+    SavepointsCheckRequested,
     TaskEnd,
     TaskEnded,
     TaskIssued,
 )
+from tidegate.events.holds import HoldRequest
 from tidegate.events.message import Message
-from tidegate.events.topics import REQUEST_TOPIC, TASK_TOPIC
+from tidegate.events.topics import TASK_TOPIC
 
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""
 TASK: Final = Kind("task", ("cleans",), key="number", has_body=True)
-"""A task under way, or one that is among the dead letters: its id and command, and its message."""
+"""A task under way: its id, its message, and what it carries."""
 QUEUED: Final = Kind(
     "queued",
-    ("cleans",),
+    ("lane",),
     key="id",
     has_body=True,
-    indexes=("queued_next on queued (tbl, cleans, id)",),
+    indexes=("queued_next on queued (tbl, lane, id)",),
 )
-"""A command that waits for its turn; `cleans` is 1 where a hold of the table stops it."""
+"""A command that waits for its turn. The lanes: CLEANINGS wait while the table is held; of CHECKS
+one at most is queued."""
+ANY, CLEANINGS, CHECKS = range(3)
 FAILED: Final = Kind("failed", ("cleans",), key="number", has_body=True)
 """A task that is among the dead letters: it is issued again once that is redriven."""
 UNCONFIRMED: Final = Kind("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is under way."""
-USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))
-"""A request that was used."""
-KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, USED)
-USED_FOR: Final = (REQUEST_TOPIC.retention or timedelta(0)) + timedelta(days=1)
-"""A request's id is remembered for longer than its topic keeps it; an older one is refused."""
-_USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
-OF_TASKS: Final = frozenset({CleaningDeferred, CleaningStarted, CleaningUndone, QuarantineRemoved})
-"""Outcomes that count only while the task that they are of is under way."""
-MAY_FREE: Final = frozenset(
+KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED)
+OF_TASKS: Final = frozenset(
     {
-        TaskEnded,
-        CleaningUndoRequested,
-        CleaningHoldRequested,
-        CleaningHoldRemovalRequested,
+        CleaningDeferred,
+        CleaningStarted,
+        CleaningUndone,
+        QuarantineRemoved,
+        RestoreApprovalRejected,
+        RestoreAwaitingApproval,
     }
 )
+"""Outcomes that count only while the task that they are of is under way."""
+MAY_FREE: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__()})
 """Events after which a task may be issued although they led to no command."""
-_FORGOTTEN_AT_ONCE: Final = 100
+_CLEANINGS: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
 _NEXT: Final = (
-    "select id, cleans, body from queued indexed by queued_next where tbl = ? and cleans = ?"
+    "select id, lane, body from queued indexed by queued_next where tbl = ? and lane = ?"
     " order by id limit 1"
 )
 _ENDED: Final = {
@@ -79,6 +82,31 @@ _ENDED: Final = {
     "failed": "select cleans, body from failed where tbl = ? and number = ?",
 }
 Serialize = Callable[[Event, str], Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A command that waits for its turn, or that a task carries."""
+
+    command: str
+    """Its id."""
+    location: str
+    original: dict[str, Any]
+    """The message of the command, as JSON."""
+    approval: str | None = None
+    """The id of the approval under which it is carried out."""
+    grounds: Sequence[dict[str, Any]] = ()
+    """The messages, besides the command's, that the task rests on: its approval."""
+
+    @classmethod
+    def of(cls, command: Command, original: OriginalMessage) -> Queued:
+        """A command with its message."""
+        return cls(command.event_id, command.location, as_json(original))
+
+
+def as_json(message: OriginalMessage) -> dict[str, Any]:
+    """A message for a row."""
+    return message.model_dump(mode="json")
 
 
 class Tasks:
@@ -89,60 +117,45 @@ class Tasks:
         self._serialize, self._topic = serialize, TASK_TOPIC.name(prefix)
 
     @staticmethod
-    def is_used(request: Command, rows: Store, at: datetime) -> bool:
-        """Whether a request was used; from now on it is.
-
-        Raises:
-            PermanentError: it is so old that its id may have been forgotten.
-        """
-        table, number, now = request.table, hashed(request.event_id), milliseconds(at)
-        if rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None:
-            return True
-        # the newest is never forgotten: whatever it let be forgotten is refused by it
-        [newest] = rows.one("select max(at) from used indexed by used_at")
-        if now < (newest or 0) - _USED_MS:
-            raise PermanentError(
-                f"the broker took this request at {at:%Y-%m-%dT%H:%M:%SZ}, more than"
-                f" {USED_FOR.days} days before another: it may have been used",
-            )
-        rows.put("used", table, number, (now,))
-        for old in rows.all(
-            "select tbl, id from used indexed by used_at where at < ? order by at limit ?",
-            *(now - _USED_MS, _FORGOTTEN_AT_ONCE),
-        ):
-            rows.drop("used", *old)
-        return False
-
-    @staticmethod
-    def queue(
-        command: Command,
-        original: OriginalMessage,
-        grounds: Sequence[OriginalMessage],
-        rows: Store,
-    ) -> None:
+    def queue(command: Command, original: OriginalMessage, rows: Store) -> None:
         """Queue a command, which `issue` issues once its turn has come."""
-        body: list[object] = [command.event_id, command.location]
-        body += [item.model_dump(mode="json") for item in (original, *grounds)]
-        Tasks._queue(command.table, int(_cleans(command)), dumps(body), rows)
+        table, lane, number = command.table, _lane(command), None
+        if lane == CHECKS:  # the newest replaces one that waits
+            [number, *_] = rows.one(_NEXT, table, lane) or (None,)
+        Tasks.put(table, lane, Queued.of(command, original), rows, number)
 
     @staticmethod
-    def ended(event: TaskEnded, rows: Store) -> None:
-        """Apply the end of a task; of one that is not under way nothing is changed."""
+    def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
+        """Queue what is known already; with `number` in the place of another command."""
+        number = rows.next_sequence() if number is None else number
+        rows.put("queued", table, number, (lane,), dumps(asdict(queued)))
+
+    @staticmethod
+    def ended(event: TaskEnded, rows: Store) -> Queued | None:
+        """Apply the end of a task that is under way.
+
+        Returns:
+            What it carried, if that is over; None: it is issued again, or is not under way.
+        """
         table, number = event.table, event.number
         redriven = event.end is TaskEnd.REDRIVEN
         kind = "failed" if redriven else "task"
         found = rows.one(_ENDED[kind], table, number)
         if found is None or loads(found[1])[0] != event.caused_by:
-            return
+            return None
         rows.drop(kind, table, number)
-        cleans, (_, _, _, body) = found[0], loads(found[1])
+        cleans, (_, _, queued) = found[0], loads(found[1])
         if event.end is TaskEnd.NUMBER_TAKEN:
             [last] = rows.one("select last from number where tbl = ?", table)
             rows.put("number", table, None, (max(last, event.highest or 0),))
+        carried = Queued(**queued)
         if redriven or event.end is TaskEnd.NUMBER_TAKEN:
-            Tasks._queue(table, cleans, body, rows)
-        elif event.end is TaskEnd.DEAD_LETTERED:
+            Tasks.put(table, CLEANINGS if cleans else ANY, carried, rows)
+            return None
+        if event.end is TaskEnd.DEAD_LETTERED:
             rows.put("failed", table, number, (cleans,), found[1])
+            return None
+        return carried
 
     def issue(self, table: str, rows: Store, at: datetime) -> list[Message]:
         """The messages to publish now: the next task, and what its predecessor kept unsaid."""
@@ -152,17 +165,23 @@ class Tasks:
         messages = self._confirmations(table, rows)
         if cleans is not None:
             return messages
-        candidates = [rows.one(_NEXT, table, 0)]
-        if not is_held(rows, table):
-            candidates.append(rows.one(_NEXT, table, 1))
+        lanes = (ANY, CHECKS) if is_held(rows, table) else (ANY, CLEANINGS, CHECKS)
+        candidates = [rows.one(_NEXT, table, lane) for lane in lanes]
         found = min((row for row in candidates if row is not None), default=None)
         return messages if found is None else [*messages, self._task(table, found, rows, at)]
 
     @staticmethod
-    def is_of_task(outcome: Event, rows: Store) -> bool:
-        """Whether an outcome answers the command of a task of its table that is under way."""
-        bodies = rows.all("select body from task where tbl = ?", outcome.table)
-        return any(loads(body)[1] == outcome.caused_by for (body,) in bodies)
+    def carried(outcome: Event, rows: Store) -> Queued | None:
+        """What the task carries that an outcome is of; None: no task under way.
+
+        An outcome is of the task of the command that caused it; that of an approval is of the
+        command that was approved.
+        """
+        for (body,) in rows.all("select body from task where tbl = ?", outcome.table):
+            queued = Queued(**loads(body)[2])
+            if outcome.caused_by in {queued.command, queued.approval}:
+                return queued
+        return None
 
     @staticmethod
     def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
@@ -178,11 +197,7 @@ class Tasks:
     def under_way(rows: Store) -> list[Message]:
         """The messages of all tasks under way."""
         bodies = rows.all("select body from task order by tbl, number")
-        return [load_message(loads(body)[2]) for (body,) in bodies]
-
-    @staticmethod
-    def _queue(table: str, cleans: int, body: str, rows: Store) -> None:
-        rows.put("queued", table, rows.next_sequence(), (cleans,), body)
+        return [load_message(loads(body)[1]) for (body,) in bodies]
 
     @staticmethod
     def _confirmations(table: str, rows: Store) -> list[Message]:
@@ -191,30 +206,34 @@ class Tasks:
             rows.drop("unconfirmed", table, number)
         return [load_message(body) for _, body in found]
 
-    def _task(self, table: str, queued: tuple[int, int, str], rows: Store, at: datetime) -> Message:
-        sequence, cleans, body = queued
+    def _task(self, table: str, found: tuple[int, int, str], rows: Store, at: datetime) -> Message:
+        sequence, lane, body = found
         rows.drop("queued", table, sequence)
         last = rows.one("select last from number where tbl = ?", table)
-        number = 1 + (last[0] if last else 0)
-        command, location, original, *grounds = loads(body)
-        task = TaskIssued.model_validate(
-            {
-                "table": table,
-                "location": location,
-                "occurred_at": moment(milliseconds(at)),
-                "source": SOURCE,
-                "caused_by": command,
-                "number": number,
-                "command": OriginalMessage.model_validate_json(dumps(original)),
-                "grounds": tuple(OriginalMessage.model_validate_json(dumps(g)) for g in grounds),
-            }
+        number, queued = 1 + (last[0] if last else 0), Queued(**loads(body))
+        task = TaskIssued(
+            table=table,
+            location=queued.location,
+            occurred_at=moment(milliseconds(at)),
+            source=SOURCE,
+            caused_by=queued.command,
+            number=number,
+            command=_message(queued.original),
+            grounds=tuple(map(_message, queued.grounds)),
         )
         message = self._serialize(task, self._topic)
         rows.put("number", table, None, (number,))
-        row = dumps([task.event_id, command, dump_message(message), body])
-        rows.put("task", table, number, (cleans,), row)
+        row = dumps([task.event_id, dump_message(message), asdict(queued)])
+        rows.put("task", table, number, (int(lane == CLEANINGS),), row)
         return message
 
 
-def _cleans(command: Command) -> bool:
-    return not isinstance(command, CleaningUndoRequested)
+def _message(stored: dict[str, Any]) -> OriginalMessage:
+    return OriginalMessage.model_validate_json(dumps(stored))
+
+
+def _lane(command: Command) -> int:
+    if isinstance(command, _CLEANINGS):
+        return CLEANINGS
+    is_check = isinstance(command, SavepointsCheckRequested) and command.condemned is None
+    return CHECKS if is_check else ANY

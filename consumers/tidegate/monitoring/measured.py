@@ -22,7 +22,7 @@ from tidegate.events import (
 )
 from tidegate.monitoring import catalog
 from tidegate.monitoring.observed import ObservedService
-from tidegate.runtime.protocols import Executor
+from tidegate.runtime.protocols import Executor, Published
 from tidegate.tables.claim import AlreadyDone, Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Overtaken, Unclaimed
 
@@ -67,20 +67,21 @@ class _Executor:
     def __init__(self, executor: Executor, service: ObservedService) -> None:
         self._executor, self._service = executor, service
         self.name, self.consumes = executor.name, executor.consumes
-        self.checks_past_outcomes = executor.checks_past_outcomes
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        return self._executor.is_answered(command, outcomes)
 
     def claim(self, command: Command, task: Task) -> Claim:
         return self._executor.claim(command, task)
 
-    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,
+        grounds: Sequence[Published] = (),
+    ) -> Iterator[Outcome]:
         service, kind, result = self._service, type(command).__name__, _FAILED
         began, thread = time.monotonic(), threading.get_ident()
         service.running[thread] = began
         try:
-            yield from self._traced(command, self._executor.execute(command, claim))
+            yield from self._traced(command, self._executor.execute(command, claim, grounds))
             result = _DONE
         except (Overtaken, AlreadyDone):  # a result, not a failed attempt
             result = _DONE

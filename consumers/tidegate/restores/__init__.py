@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidegate.restores.approval import ApprovalRule, ApprovalRules
-from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.executor import Restorer
 from tidegate.restores.hudi_engine import EngineRule, HudiEngine
@@ -12,7 +11,6 @@ from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
 from tidegate.restores.preparation import plan_restore
 
 __all__ = [
-    "ApprovalRecords",
     "ApprovalRule",
     "ApprovalRules",
     "EngineRule",

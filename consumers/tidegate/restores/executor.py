@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -28,8 +28,7 @@ from tidegate.events.outcomes import OfApproval
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata, RollbackMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.restores.approval import ApprovalRule, check_plan
-from tidegate.restores.approval_records import Approvals, NoApprovals
+from tidegate.restores.approval import ApprovalRule, ApprovalRules, check_approval, check_plan
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.hudi_engine import HudiEngine
@@ -37,9 +36,10 @@ from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
 from tidegate.restores.progress import Progress
-from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
+from tidegate.restores.repeats import previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
+from tidegate.runtime.protocols import Published
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import claim_table, open_table, refusing_unreadable
@@ -55,6 +55,15 @@ _NOT_CONFIRMED: Final = (
 )
 
 
+@dataclass(slots=True)
+class _Needs:
+    """Whether a request needs an approval, and the one that it has."""
+
+    rule: ApprovalRule | None
+    request: Published
+    approval: RestoreApproved | None = None
+
+
 class Restorer:
     """Carries out RestoreRequested, for some tables only once a second person has approved it.
 
@@ -63,18 +72,17 @@ class Restorer:
     followed by RestoreCompleted or RestoreFailed, with RestoreProgressed from time to time.
 
     The next request to the same savepoint resumes an interrupted restore, also in another process.
-    A request to the savepoint to which the table was just restored gets that RestoreCompleted. A
-    repeated request gets its first outcome again and is never carried out twice, even after later
-    writes. Both outcomes have `already_done`.
+    A request to the savepoint to which the table was just restored gets a RestoreCompleted with
+    `already_done`; so does a repeat of a request that was carried out.
 
-    If the settings require an approval, the outcome of a request is RestoreAwaitingApproval. Its
-    RestoreApproved carries it out under the request's own id, and those outcomes name both. The
-    outcome of an approval that does not count is RestoreApprovalRejected.
+    If the settings require an approval, the outcome of a request is RestoreAwaitingApproval. Once
+    another person approves it, its task comes again with the RestoreApproved among its grounds: the
+    outcomes have the request's id as their cause, and name both. The outcome of an approval that
+    does not count is RestoreApprovalRejected.
     """
 
     name: ClassVar[str] = "restorer"
-    consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested, RestoreApproved)
-    checks_past_outcomes: ClassVar[bool] = True
+    consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -83,7 +91,7 @@ class Restorer:
         clock: Callable[[], datetime],
         settings: LivenessSettings | None = None,
         *,
-        approvals: Approvals | None = None,
+        approvals: ApprovalRules | None = None,
         hudi: HudiEngine | None = None,
     ) -> None:
         """Take the warehouse, the parallel map, a clock (aware times), and the settings.
@@ -91,89 +99,65 @@ class Restorer:
         Without `approvals`, no restore needs an approval. Without `hudi`, Hudi's own procedure is
         never used.
         """
-        self._approvals = approvals or NoApprovals()
+        self._approvals = approvals or ApprovalRules()
         self.context = RestoreContext(
             warehouse, parallel_map, clock, settings or LivenessSettings(), hudi=hudi
         )
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        """Whether a request was planned, completed, or rejected before its restore began.
-
-        A request that awaits approval counts as answered, because its approval carries it out. A
-        refused approval stays refused. The outcomes of an accepted approval are its request's.
-
-        A restore that has begun is resumed by its own request after any interruption. Outcomes of
-        another table, location or savepoint don't count, even if they name the request as cause.
-        """
-        if isinstance(command, RestoreApproved):
-            return any(_refuses(outcome, command) for outcome in outcomes)
-        if not isinstance(command, RestoreRequested):
-            return False
-        outcomes = [outcome for outcome in outcomes if concerns(outcome, command)]
-        final = RestoreCompleted | RestorePlanned | RestoreAwaitingApproval
-        if any(isinstance(outcome, final) for outcome in outcomes):
-            return True
-        begun = any(isinstance(outcome, RestoreStarted) for outcome in outcomes)
-        return not begun and any(isinstance(outcome, RestoreRejected) for outcome in outcomes)
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the table."""
         return claim_table(self.context.warehouse, command.location, task)
 
-    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,
+        grounds: Sequence[Published] = (),
+    ) -> Iterator[Outcome]:
         """Plan, check and restore.
 
         Raises:
             Overtaken, AlreadyDone: another task, or another worker of this one, has the table.
-            PermanentError: the command is neither a RestoreRequested nor a RestoreApproved.
+            PermanentError: the command is not a RestoreRequested.
             TransientError: the table changed, or a file was removed meanwhile; try again.
         """
-        if isinstance(command, RestoreApproved):
-            yield from self._approved(command, claim)
-        elif isinstance(command, RestoreRequested):
-            yield from self._answers(command, claim)
-        else:
+        if not isinstance(command, RestoreRequested):
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
-
-    def _approved(self, approval: RestoreApproved, claim: Unclaimed) -> Iterator[Outcome]:
-        """Carry out the request that an approval names, if the approval counts."""
-        case = self._approvals.case_of(approval)
-        if case.is_done:  # all outcomes are published; only the offset was not committed
+        request, *approvals = grounds or [Published(command, command.occurred_at)]
+        rule = self._approvals.rule_of(*spellings_of(command.location))
+        needs = _Needs(rule, request)
+        if not approvals:
+            yield from self._answers(command, claim, needs)
             return
+        by, of = approvals[0].who, approvals[0].command
         try:
-            request = case.check(self._approvals.rule_of(approval.location))
+            needs.approval = check_approval(rule, approvals[0], request)
         except Refused as refused:
-            yield self._approval_rejected(approval, refused)
+            yield self._approval_rejected(of, command, refused)
             return
-        signed_by = case.request.signed_by if case.request else None
-        by = case.approval.who if case.approval else approval.approved_by
-        for outcome in self._answers(request, claim, approval):
+        for outcome in self._answers(command, claim, needs):
             if isinstance(outcome, OfApproval):
-                of_both = outcome.to(request, signed_by.name if signed_by else None).model_dump()
-                of_both |= {"approval": approval.event_id, "approved_by": by}
-                yield type(outcome).model_validate(of_both)
+                both = outcome.model_dump() | {"approval": of.event_id, "approved_by": by}
+                yield type(outcome).model_validate(both)
             else:
                 yield outcome
 
     def _answers(
-        self,
-        command: RestoreRequested,
-        claim: Unclaimed,
-        approval: RestoreApproved | None = None,
+        self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
     ) -> Iterator[Outcome]:
         """The outcomes of a request, with its approval or before it has one."""
         try:
             with refusing_unreadable():
                 if command.plan_only:  # changes nothing
-                    yield from self._restore(command, claim, approval)
+                    yield from self._restore(command, claim, needs)
                 else:
                     with removing_left_locks(self.context, command.location):
-                        yield from self._restore(command, claim, approval)
+                        yield from self._restore(command, claim, needs)
         except Refused as refused:
             yield self.rejected(command, refused)
 
     def _restore(
-        self, command: RestoreRequested, claim: Unclaimed, approval: RestoreApproved | None
+        self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
     ) -> Iterator[Outcome]:
         hudi = self.context.hudi
         by_hudi = hudi is not None and hudi.restores(command.table, *spellings_of(command.location))
@@ -194,7 +178,7 @@ class Restorer:
             yield RestorePlanned.about(command, **self._plan_fields(plan), message=message)
         else:
             _check_confirmation(command, table, plan)
-            rule = self._approvals.rule_of(command.location)
+            rule, approval = needs.rule, needs.approval
             if rule is None and command.needs_approval:
                 raise Refused(
                     Reason.APPROVAL_NOT_CONFIGURED,
@@ -202,13 +186,15 @@ class Restorer:
                     " approvers for this location",
                 )
             if rule is not None and approval is None:
-                yield self._awaiting(command, plan, rule)
+                within = needs.request.at + rule.within
+                fields = self._plan_fields(plan) | {"expires_at": within}
+                yield RestoreAwaitingApproval.about(command, **fields)
                 return
             if approval is not None:
                 try:
                     check_plan(approval, plan)
                 except Refused as refused:  # the request continues to wait
-                    yield self._approval_rejected(approval, refused)
+                    yield self._approval_rejected(approval, command, refused)
                     return
             if by_hudi:  # Hudi's own procedure takes the lock if its session has a provider
                 yield (yield from self._carry_out(command, claim, table, plan))
@@ -217,27 +203,18 @@ class Restorer:
                 last = yield from self._carry_out(command, claim, table, plan)
             yield last  # after the lock's release: a crash after publication leaves no lock
 
-    def _awaiting(
-        self, command: RestoreRequested, plan: PlannedRestore, rule: ApprovalRule
-    ) -> RestoreAwaitingApproval:
-        published = self._approvals.published(command)
-        return RestoreAwaitingApproval.about(
-            command,
-            **self._plan_fields(plan),
-            expires_at=published.at + rule.within if published else None,
-        )
-
     def _approval_rejected(
-        self, approval: RestoreApproved, refused: Refused
+        self, approval: Command, request: RestoreRequested, refused: Refused
     ) -> RestoreApprovalRejected:
-        return RestoreApprovalRejected.about(
+        rejected = RestoreApprovalRejected.about(
             approval,
             source=self.name,
             occurred_at=self.context.clock(),
-            request=approval.request,
+            request=request.event_id,
             reason=refused.reason,
             message=refused.message,
         )
+        return rejected.to(approval)
 
     def _carry_out(
         self, command: RestoreRequested, claim: Unclaimed, table: HudiTable, plan: PlannedRestore
@@ -270,7 +247,6 @@ class Restorer:
                 metadata = yield from self._roll_back(command, run, began)
             completed = self._completed(command, metadata, run.put_metadata_table_back())
             claim.check()
-            outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             if not plan.by_hudi:
                 run.finish(metadata)
         except (FormatError, ConfinementError) as error:
@@ -367,14 +343,6 @@ def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: Plann
         targets = {step.target.timestamp for step in plan.steps}
         later = [write for write in table.timeline.writes if write.timestamp in targets]
         check_seen(table.timeline, later, command.seen_up_to)
-
-
-def _refuses(outcome: Outcome, approval: RestoreApproved) -> bool:
-    """Whether an outcome refuses this approval, as far as its fields show."""
-    if not isinstance(outcome, RestoreApprovalRejected):
-        return False
-    theirs = (outcome.table, outcome.location, outcome.request, outcome.caused_by)
-    return theirs == (approval.table, approval.location, approval.request, approval.event_id)
 
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:

@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Protocol
 
 from tidegate.events import Command, Outcome
+from tidegate.events.names import compared
+from tidegate.runtime.authorization import SignedBy
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A command that was published, with the broker's time and the verified signer."""
+
+    command: Command
+    at: datetime
+    signed_by: SignedBy | None = None
+
+    @property
+    def who(self) -> str:
+        """The verified name; without a signature, the name in the command."""
+        return self.signed_by.name if self.signed_by else self.command.asked_by
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every possible name of the sender, normalised for comparison."""
+        signed = [self.signed_by.name] if self.signed_by else []
+        return frozenset(map(compared, [self.command.asked_by, *signed]))
 
 
 class Executor(Protocol):
     """Executes commands of some kinds and yields their outcomes.
 
     The loop calls `execute` once or more for each command, from several threads for different
-    tables. It may block for as long as it takes. Outcomes are published as they are yielded; the
-    command is acknowledged after the last one. A refusal is an outcome, not an error.
+    tables. It may block for as long as it takes. Outcomes that say how far it is are published as
+    they are yielded, the last ones once they are recorded on the table; then the task is
+    acknowledged. A refusal is an outcome, not an error.
 
     Raises (from `execute`):
         TransientError, OSError: the loop retries with backoff.
@@ -24,18 +49,6 @@ class Executor(Protocol):
 
     name: ClassVar[str]
     consumes: ClassVar[tuple[type[Command], ...]]
-    checks_past_outcomes: ClassVar[bool]
-    """Whether running a command twice could do harm: the loop then calls `is_answered` first."""
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        """Whether a command that has these outcomes, oldest first, must not be run again.
-
-        All name the command as their cause. Every writer of outcomes can claim that, so an outcome
-        counts only if it is about the command's own table and subject.
-
-        Called before `execute`, for every command, and only where `checks_past_outcomes` is set.
-        """
-        ...
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the location that a task's command changes.
@@ -45,9 +58,15 @@ class Executor(Protocol):
         """
         ...
 
-    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,
+        grounds: Sequence[Published] = (),
+    ) -> Iterator[Outcome]:
         """Plan, act, and yield the outcomes.
 
+        `grounds` are the messages that the task rests on: the command, and its approval if any.
         Calls `claim.check` right before each irreversible step, and raises what it raises.
         """
         ...

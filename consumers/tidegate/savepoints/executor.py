@@ -26,6 +26,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
+from tidegate.runtime.protocols import Published
 from tidegate.savepoints.claims import claim, is_wish
 from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
 from tidegate.savepoints.full_listing import list_savepoint
@@ -72,7 +73,6 @@ class SavepointWriter:
         SavepointRemovalRequested,
         SavepointsCheckRequested,
     )
-    checks_past_outcomes: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -93,19 +93,16 @@ class SavepointWriter:
         self.parallel_map = parallel_map
         self.clock = clock
 
-    def is_answered(
-        self,
-        command: Command,  # noqa: ARG002 - the protocol's
-        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
-    ) -> bool:
-        """Return False: a savepoint destroys nothing, so every request is carried out."""
-        return False
-
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the table."""
         return claim_table(self.warehouse, command.location, task)
 
-    def execute(self, command: Command, claim: Unclaimed = NO_CLAIM) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,
+        grounds: Sequence[Published] = (),  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         """Write or remove the savepoint, or yield a rejection.
 
         Raises:

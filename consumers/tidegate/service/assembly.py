@@ -38,10 +38,7 @@ from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
-from tidegate.restores import (
-    ApprovalRecords,
-    Restorer,
-)
+from tidegate.restores import Restorer
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
@@ -315,14 +312,6 @@ def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> 
 
 
 def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    records = ApprovalRecords(
-        approval_rules(settings),
-        bus,
-        wire_for(settings.registry),
-        settings.topics.prefix,
-        authorizer(settings),
-    )
-
     def restorer(
         warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
     ) -> Restorer:
@@ -331,7 +320,7 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
             files,
             clock,
             restore_settings(settings),
-            approvals=records,
+            approvals=approval_rules(settings),
             hudi=hudi_engine(settings, files.spark.session),
         )
 

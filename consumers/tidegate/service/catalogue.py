@@ -24,6 +24,7 @@ from tidegate.events import (
     LockReleased,
     QuarantineRemovalRequested,
     QuarantineRemoved,
+    RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
     RestoreFailed,
@@ -40,7 +41,7 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.events.roles import Role
-from tidegate.events.topics import TASK_TOPIC, Topic, topic_for_workers, topic_of
+from tidegate.events.topics import TASK_TOPIC, Topic, topic_of
 
 COORDINATOR: Final = str(Role.COORDINATOR)
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
@@ -65,13 +66,18 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
             RestoreFailed,
             CommitCondemned,
             RestoreAwaitingApproval,
+            RestoreApprovalRejected,
+            RestoreApproved,
+            RestoreRequested,
+            SavepointRemovalRequested,
+            SavepointRequested,
         ),
         "savepoint-writer": (
             SavepointRequested,
             SavepointRemovalRequested,
             SavepointsCheckRequested,
         ),
-        "restorer": (RestoreRequested, RestoreApproved),
+        "restorer": (RestoreRequested,),
         "cleaner": (
             CleaningReleased,
             CleaningUndoRequested,
@@ -86,9 +92,7 @@ EXECUTORS: Final = ("savepoint-writer", "restorer", "cleaner")
 
 def inputs_of(service: str) -> list[Topic]:
     """The topics that a service reads as a member of its group, by name."""
-    kinds = CONSUMED_EVENTS[service]
-    if service == COORDINATOR:
-        found = {*map(topic_of, kinds)}
-    else:
-        found = {TASK_TOPIC, *map(topic_for_workers, kinds)}
+    if service != COORDINATOR:
+        return [TASK_TOPIC]
+    found = set(map(topic_of, CONSUMED_EVENTS[service]))
     return sorted(found, key=lambda topic: topic.suffix)

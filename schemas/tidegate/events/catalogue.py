@@ -10,9 +10,8 @@ from typing import Final
 from tidegate import events
 from tidegate.events.aborted import AbortedCleaningReleased
 from tidegate.events.base import Command, Event, Outcome
-from tidegate.events.commands import CleaningReleased
-from tidegate.events.holds import CleaningHoldRemovalRequested, CleaningHoldRequested
-from tidegate.events.quarantine import CleaningUndoRequested, QuarantineRemovalRequested
+from tidegate.events.commands import CleaningReleased, SavepointsCheckRequested
+from tidegate.events.quarantine import QuarantineRemovalRequested
 from tidegate.events.tasks import TaskIssued
 
 
@@ -27,13 +26,15 @@ def _events() -> Iterator[type[Event]]:
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {kind.__name__: kind for kind in _events()}
 )
-CARRIED: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
+CARRIED: Final = (
+    CleaningReleased,
+    AbortedCleaningReleased,
+    QuarantineRemovalRequested,
+    SavepointsCheckRequested,
+)
 """Commands of the coordinator that only tasks carry."""
 TASKS: Final = (TaskIssued, *CARRIED)
-REQUESTS: Final = (CleaningUndoRequested, CleaningHoldRequested, CleaningHoldRemovalRequested)
-COMMANDS: Final = tuple(
-    kind
-    for kind in EVENT_TYPES.values()
-    if issubclass(kind, Command) and kind not in (*TASKS, *REQUESTS)
+REQUESTS: Final = tuple(
+    kind for kind in EVENT_TYPES.values() if issubclass(kind, Command) and kind not in TASKS
 )
 OUTCOMES: Final = tuple(kind for kind in EVENT_TYPES.values() if issubclass(kind, Outcome))

@@ -10,9 +10,8 @@ from typing import Final
 from tidegate.errors import FormatError
 from tidegate.events.aborted import WritesAborted
 from tidegate.events.base import Event
-from tidegate.events.catalogue import CARRIED, COMMANDS, OUTCOMES, REQUESTS, TASKS
+from tidegate.events.catalogue import OUTCOMES, REQUESTS, TASKS
 from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
-from tidegate.events.quarantine import CleaningUndoRequested
 from tidegate.events.roles import SERVICES, Role
 
 DEFAULT_PREFIX: Final = "tidegate"
@@ -83,14 +82,6 @@ LOCKS: Final = Topic(
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
     read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
 )
-COMMAND_TOPIC: Final = Topic(
-    suffix="commands",
-    purpose="requests of people and the coordinator to the executors",
-    events=COMMANDS,
-    retention=timedelta(days=30),
-    written_by=(Role.PEOPLE, Role.COORDINATOR),
-    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.PEOPLE),
-)
 REQUEST_TOPIC: Final = Topic(
     suffix="requests",
     purpose="what people ask for",
@@ -125,7 +116,6 @@ OUTCOME_TOPIC: Final = Topic(
     read_by=(
         Role.MONITORING,
         Role.PEOPLE,
-        Role.RESTORER,
         Role.BRIDGES,
         Role.COORDINATOR,
     ),
@@ -155,7 +145,6 @@ TOPICS: Final = (
     COMMITS,
     VACUUMS,
     LOCKS,
-    COMMAND_TOPIC,
     REQUEST_TOPIC,
     TASK_TOPIC,
     OUTCOME_TOPIC,
@@ -163,15 +152,6 @@ TOPICS: Final = (
 )
 """The topics of messages."""
 ALL_TOPICS: Final = (*TOPICS, CHANGELOG)
-
-
-def topic_for_workers(kind: type[Event]) -> Topic:
-    """The topic from which a worker gets a kind of command.
-
-    Raises:
-        FormatError: no topic carries it.
-    """
-    return TASK_TOPIC if kind in (*CARRIED, CleaningUndoRequested) else topic_of(kind)
 
 
 def topic_of(kind: type[Event]) -> Topic:

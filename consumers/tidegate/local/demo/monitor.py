@@ -7,7 +7,7 @@ from functools import partial
 
 from tidegate.events import Event
 from tidegate.events.message import event_of
-from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.ops.groups import lags_of
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -32,8 +32,8 @@ class TopicMonitor:
         return list(reversed(found.values()))
 
     def commands(self) -> list[Event]:
-        """All commands, repeated ones too."""
-        return [*self.events(COMMAND_TOPIC.suffix), *self.events(TASK_TOPIC.suffix)]
+        """All tasks, repeated ones too."""
+        return self.events(TASK_TOPIC.suffix)
 
     def dead_letters(self) -> list[Record]:
         """All dead letters."""

@@ -18,7 +18,6 @@ from tidegate.events.catalogue import CARRIED
 from tidegate.events.holds import ANYWHERE
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import (
-    COMMAND_TOPIC,
     COMMITS,
     LOCKS,
     OUTCOME_TOPIC,
@@ -47,7 +46,7 @@ _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 _LOCATIONS: Final = 5
 """How many locations an error names."""
 ALL: Final = EventFilter()
-TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
 _CARRIED: Final = {kind.__name__ for kind in CARRIED}
 """Shown in place of the tasks that carry them."""
 """The topics whose events name tables."""
@@ -153,7 +152,7 @@ class EventLog:
         Raises:
             ConfigError: no event names the table, or events name it at several locations.
         """
-        for topics in ((COMMITS, VACUUMS, LOCKS), (COMMAND_TOPIC, OUTCOME_TOPIC)):
+        for topics in ((COMMITS, VACUUMS, LOCKS), (REQUEST_TOPIC, OUTCOME_TOPIC)):
             found = {
                 logged.event.location.rstrip("/")
                 for topic in topics

@@ -1,4 +1,4 @@
-"""Runs a command, attempt by attempt: claims the table, executes, publishes outcomes."""
+"""Carries a task out, attempt by attempt: claims the table, executes, publishes outcomes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import structlog
 
+from tidegate.errors import FormatError
 from tidegate.events import (
     Answer,
     CleaningProgressed,
     CleaningStarted,
     Command,
+    OriginalMessage,
     Outcome,
     RestoreFailed,
     RestoreProgressed,
@@ -27,17 +29,10 @@ from tidegate.events import (
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import (
-    NOT_PROVEN,
-    AclAlone,
-    Authorization,
-    SignedBy,
-    Unauthorized,
-)
+from tidegate.runtime.authorization import AclAlone, Authorization, SignedBy, Unauthorized
 from tidegate.runtime.bus import Bus, Record
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.uncopied import RefusalLimit
-from tidegate.runtime.protocols import Executor
+from tidegate.runtime.protocols import Executor, Published
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.claim import AlreadyDone, NumberTaken, Task
 from tidegate.tables.refusal import Refused
@@ -51,18 +46,12 @@ PROGRESS: Final = (CleaningStarted, CleaningProgressed, RestoreStarted, RestoreP
 
 @dataclass(slots=True)
 class Attempts:
-    """The state of the attempts at one command so far."""
+    """The state of the attempts at one task so far."""
 
     record: Record
-    """The record of the command."""
-    issued: TaskIssued | None = None
-    """The task that carries the command; None: the command came without one."""
+    """The record of the task."""
+    issued: TaskIssued
     failed: int = 0
-    looked_up: bool = False
-    """Whether earlier outcomes were looked up, and this process published none since."""
-    assignments: int = 1
-    """How often the partition had been assigned when `looked_up` was set: after another assignment
-    another process may have run the command."""
 
 
 @dataclass(slots=True)
@@ -83,7 +72,6 @@ class CommandRunner:
     prefix: str
     wire: Wire
     retries: RetryPolicy
-    lookup: OutcomeLookup
     authorization: Authorization = field(default_factory=AclAlone)
     deployment: str = ""
     """The id of the cluster and the prefix of the topics."""
@@ -93,10 +81,6 @@ class CommandRunner:
 
     def attempt(self, command: Command, attempts: Attempts) -> float | None:
         """Make one attempt. The caller waits between two attempts, so that no thread has to.
-
-        Earlier outcomes are looked up before the first attempt, and again only after an attempt
-        that published some. Call this only if the process has owned the command's partition ever
-        since the command was read: otherwise another process may have run it meanwhile.
 
         Args:
             command: The command.
@@ -131,7 +115,7 @@ class CommandRunner:
 
     def _attempt(self, command: Command, attempts: Attempts) -> float | None:
         try:
-            self._run(command, attempts)
+            self._carry_out(command, attempts.issued, attempts.record)
         except Exception as error:
             attempts.failed += 1
             wait = self.retries.wait_after(attempts.failed, error)
@@ -149,24 +133,6 @@ class CommandRunner:
             log.info("%s succeeded after %d failed attempts", type(command).__name__, failed)
         return None
 
-    def _run(self, command: Command, attempts: Attempts) -> None:
-        if attempts.issued is not None:
-            self._carry_out(command, attempts.issued, attempts.record)
-            return
-        try:
-            signed_by = self.authorization.check(command, attempts.record)
-        except Unauthorized as refused:
-            self.refusals.require(attempts.record, f"{refused.reason}: {refused.message}")
-            self._publish(self._refusal(command, refused).to(command))
-            return
-        if self._is_answered(command, attempts):
-            log.info("%s already has its outcome: skipped", type(command).__name__)
-            return
-        attempts.looked_up = True
-        for outcome in self.executor.execute(command):
-            attempts.looked_up = False
-            self._publish(_with_asker(outcome, command, signed_by))
-
     def _carry_out(self, command: Command, issued: TaskIssued, record: Record) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
         task = Task(issued.number, issued.event_id, issued.table, self.deployment)
@@ -180,9 +146,11 @@ class CommandRunner:
             return
         try:
             # of the message that the person or the coordinator signed
-            signed_by = self.authorization.check(command, _original(issued, record))
+            signed_by = self.authorization.check(command, _original(issued.command, record))
+            grounds = [Published(command, issued.command.appended_at, signed_by)]
+            grounds += [self._verified(ground, record) for ground in issued.grounds]
             claim = self.executor.claim(command, task)
-            for outcome in self.executor.execute(command, claim):
+            for outcome in self.executor.execute(command, claim, grounds):
                 answer = _with_asker(outcome, command, signed_by)
                 if isinstance(answer, PROGRESS):
                     self._publish(answer)
@@ -220,17 +188,18 @@ class CommandRunner:
         at = datetime.now(UTC)
         return refusal(command, refused.reason, refused.message, self.executor.name, at)
 
-    def _is_answered(self, command: Command, attempts: Attempts) -> bool:
-        """Whether an earlier run has finished the command, so that a replay must change nothing."""
-        if attempts.looked_up or not self.executor.checks_past_outcomes:
-            return False
-        appended_ms = attempts.record.timestamp_ms
-        outcomes = self.lookup.outcomes_of(command, appended_ms)
-        # a stranger's refused message may have borne this command's id
-        counted = [
-            outcome for outcome in outcomes if getattr(outcome, "reason", None) not in NOT_PROVEN
-        ]
-        return self.executor.is_answered(command, counted)
+    def _verified(self, ground: OriginalMessage, record: Record) -> Published:
+        """A message that the task rests on.
+
+        Raises:
+            Unauthorized: it does not count.
+            FormatError: it is not a command.
+        """
+        original = _original(ground, record)
+        event = self.wire.deserialize(original.key, original.value, original.headers)
+        if not isinstance(event, Command):
+            raise FormatError(f"a task rests on a {type(event).__name__}, not on a command")
+        return Published(event, ground.appended_at, self.authorization.check(event, original))
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
@@ -239,9 +208,8 @@ class CommandRunner:
         self.bus.send([self.wire.serialize(outcome, topic)])
 
 
-def _original(issued: TaskIssued, record: Record) -> Record:
-    """The record of the message that a task carries: its signature is of that one."""
-    message = issued.command
+def _original(message: OriginalMessage, record: Record) -> Record:
+    """The record of a message that a task carries: its signature is of that one."""
     return record._replace(
         partition=record.partition._replace(topic=message.topic),
         value=message.value,
@@ -266,7 +234,6 @@ def _hint(outcome: Outcome) -> str:
     if isinstance(outcome, RestoreStarted) and outcome.resumed:
         return f"it resumes the restore {outcome.restore_instant}, which an earlier attempt began"
     if isinstance(outcome, RestoreFailed):
-        what = "approval" if outcome.approval else "request"
-        return f"{outcome.message}; the same {what}, published again, resumes it"
+        return f"{outcome.message}; another request to the savepoint resumes it"
     reason = getattr(outcome, "reason", None)
     return f"{reason}" if reason else ""

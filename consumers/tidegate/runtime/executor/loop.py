@@ -1,4 +1,4 @@
-"""The loop of an executor: a command is acknowledged once its outcomes are on the broker."""
+"""The loop of an executor: a task is acknowledged once its outcomes are on the broker."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import NamedTuple
 
 from tidegate.errors import FormatError, StopService
-from tidegate.events import Command, Event, TaskIssued
-from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC, topic_for_workers
+from tidegate.events import Command, TaskIssued
+from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.events.wire import Wire, command_of
 from tidegate.runtime.authorization import AclAlone, Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
-from tidegate.runtime.executor.backlog import BacklogLimits
-from tidegate.runtime.executor.command_reader import CommandReader
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
-from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
+from tidegate.runtime.executor.offset_tracker import Limits, OffsetTracker, Ownership
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.input.dead_letters import REDRIVEN_FROM, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
@@ -36,16 +32,8 @@ REVOKE_SECONDS = 1.0
 """How long the group waits for running commands at a rebalance. Most end within it and are
 acknowledged before their partition goes to another process, which would run them again."""
 _CHECK_SECONDS = 0.01
-_READING_SECONDS = 0.02
 _SUSPENDED_SECONDS = 0.1
 """How often a suspended command checks whether its partition has come back."""
-
-
-class _Asked(NamedTuple):
-    """A command, and the task that carries it, if any."""
-
-    command: Command
-    issued: TaskIssued | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +48,6 @@ class _Task:
     def finish(self) -> None:
         """Mark the command as done."""
         self.offsets.finish(self.record.offset)
-        self.offsets.backlog.finished(self.command.table, _size(self.record))
 
 
 class ExecutorLoop:
@@ -77,7 +64,7 @@ class ExecutorLoop:
         prefix: str = DEFAULT_PREFIX,
         *,
         threads: int = 4,
-        backlog: BacklogLimits | None = None,
+        limits: Limits | None = None,
         retries: RetryPolicy = TABLE_RETRIES,
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
@@ -91,7 +78,7 @@ class ExecutorLoop:
             bus: The broker.
             prefix: The prefix of the topics' and the group's names.
             threads: How many tables' commands run at the same time.
-            backlog: How many unfinished commands a partition may have before it is paused.
+            limits: How many unfinished tasks a partition may have before it is paused.
             retries: How often a command is tried.
             limit: Stops the service when too many messages become dead letters.
             wire: How events are encoded.
@@ -102,14 +89,13 @@ class ExecutorLoop:
             ConfigError: a topic does not exist.
         """
         self._name, wire = executor.name, wire or Wire()
-        self._limits = backlog or BacklogLimits()
+        self._limits = limits or Limits()
         self._runner = CommandRunner(
             executor,
             bus,
             prefix,
             wire,
             retries,
-            OutcomeLookup(bus, wire, prefix),
             authorization or AclAlone(),
             f"{bus.cluster_id()}/{prefix}",
         )
@@ -117,7 +103,6 @@ class ExecutorLoop:
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(executor.name, bus, prefix, poll_retries, limit)
         self._tasks = KeyedExecutor[_Task](threads, self._run_task)
-        self._reader = CommandReader(self._name, bus, poll_retries, self._limits.size)
         self._offsets: dict[Partition, OffsetTracker] = {}
         self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
         self._paused: set[Partition] = set()
@@ -127,14 +112,11 @@ class ExecutorLoop:
         self._stopped = False
         self._fault: StopService | None = None
         self._wire, self._poll_retries = wire, poll_retries
-        inputs = {TASK_TOPIC, *map(topic_for_workers, executor.consumes)}
-        topics = sorted(topic.name(prefix) for topic in inputs)
-        count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
-        alone = (kind for kind in executor.consumes if topic_for_workers(kind) is not TASK_TOPIC)
-        kinds: tuple[type[Event], ...] = (TaskIssued, *alone)
+        topic = TASK_TOPIC.name(prefix)
+        count = require_copartitioned(bus, [topic, OUTCOME_TOPIC.name(prefix)])
         self._consumes = executor.consumes
-        self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
-        self._subscription = bus.subscribe(f"{prefix}.{executor.name}", topics, self)
+        self._decoder = Decoder((TaskIssued,), prefix, count, poll_retries, wire)
+        self._subscription = bus.subscribe(f"{prefix}.{executor.name}", [topic], self)
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.
@@ -147,14 +129,11 @@ class ExecutorLoop:
 
     def step(self, timeout: float) -> int:
         """Queue arrived commands and commit finished ones; return the number of records read."""
-        if self._reader.busy:  # its records are needed soon
-            timeout = min(timeout, _READING_SECONDS)
-        records = self._subscription.poll(min(BATCH, self._limits.offsets), timeout)
+        records = self._subscription.poll(min(BATCH, self._limits.tasks), timeout)
         for record in records:
             self._accept(record)
         self._pass_ends()
         self._commit_finished()
-        self._bring_back()
         self._tasks.relieve()
         self._runner.log_slow()
         return len(records)
@@ -243,7 +222,7 @@ class ExecutorLoop:
         offsets = self._offsets.get(record.partition)
         if offsets is None or offsets.ownership is not Ownership.OWNED:
             return  # revoked since the poll: the partition's next owner reads the record
-        if offsets.start(record.offset):
+        if offsets.start(record.offset, len(record.value or b"")):
             self._queue(record, offsets)
         if offsets.is_full and record.partition not in self._paused:
             self._paused.add(record.partition)
@@ -253,14 +232,9 @@ class ExecutorLoop:
         found = self._decoded(record)
         if found is None:
             offsets.finish(record.offset)
-        elif offsets.backlog.add(found.command.table, record.offset, _size(record)):
-            self._put(found, record, offsets)
-
-    def _put(self, found: _Asked, record: Record, offsets: OffsetTracker) -> None:
-        command, issued = found
-        attempts = Attempts(record, issued, assignments=offsets.assignments)
-        task = _Task(record, command, offsets, attempts)
-        self._tasks.put(command.table, task)
+            return
+        issued, command = found
+        self._tasks.put(command.table, _Task(record, command, offsets, Attempts(record, issued)))
 
     def _pass_ends(self) -> None:
         """Advance past the offsets before an input's end that hold no record."""
@@ -268,54 +242,26 @@ class ExecutorLoop:
             if (tracker := self._offsets.get(partition)) is not None:
                 tracker.pass_end(end)
 
-    def _bring_back(self) -> None:
-        """Request the commands whose turn comes, and queue those that were read again.
-
-        Raises:
-            OffsetGapError: the topic no longer has all of the commands.
-        """
-        if found := self._reader.result():
-            wanted, records = found
-            for record in records:
-                self._queue_again(record, wanted[record.partition][record.offset])
-        if not self._reader.busy:
-            owned = self._owned().items()
-            if wanted := {p: offsets for p, t in owned if (offsets := t.backlog.wanted())}:
-                self._reader.begin(wanted)
-
-    def _queue_again(self, record: Record, table: str) -> None:
-        offsets = self._offsets.get(record.partition)
-        if offsets is None or not offsets.backlog.bring_back(table, record.offset, _size(record)):
-            return  # the partition went away meanwhile
-        found = self._decoded(record)
-        if found is not None and found.command.table == table:
-            self._put(found, record, offsets)
-        elif found is None:
-            offsets.finish(record.offset)
-            offsets.backlog.finished(table, _size(record))
-        else:
-            where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
-            raise StopService(f"{self._name}: {where} was a command of {table} when it was read")
-
-    def _decoded(self, record: Record) -> _Asked | None:
-        """The command of a record, for this executor; None: of another one, or a dead letter."""
-        event = None
+    def _decoded(self, record: Record) -> tuple[TaskIssued, Command] | None:
+        """A task for this executor, and its command; None: another's, or a dead letter."""
+        issued = None
         try:
-            event = self._decoder.decode(record)
-            issued = event if isinstance(event, TaskIssued) else None
-            command = event if issued is None else command_of(issued, self._wire)
+            issued = self._decoder.decode(record)
+            if not isinstance(issued, TaskIssued):
+                return None
+            command = command_of(issued, self._wire)
         except FormatError as error:
             self._dead_letters.send(record, error)
-            if isinstance(event, TaskIssued):
-                ended, fault = event, error
+            if isinstance(issued, TaskIssued):
+                ended, fault = issued, error
                 self._poll_retries.call(lambda: self._runner.publish_end(ended, fault))
             return None
-        if not isinstance(command, Command) or not isinstance(command, self._consumes):
+        if not isinstance(command, self._consumes):
             return None
-        if issued is not None and any(name == REDRIVEN_FROM for name, _ in record.headers):
+        if any(name == REDRIVEN_FROM for name, _ in record.headers):
             self._poll_retries.call(lambda: self._runner.publish_redriven(issued))
             return None
-        return _Asked(command, issued)
+        return issued, command
 
     def _write_recorded(self, *, all_of_them: bool = False) -> None:
         for partition in self._dead_letters.write_recorded(all_of_them=all_of_them):
@@ -369,9 +315,6 @@ class ExecutorLoop:
             del self._running[id(task)]
 
     def _attempt(self, task: _Task) -> float | None:
-        attempts = task.attempts
-        if attempts.assignments != task.offsets.assignments:
-            attempts.looked_up, attempts.assignments = False, task.offsets.assignments
         try:
             wait = self._runner.attempt(task.command, task.attempts)
             if wait is not None:
@@ -400,8 +343,7 @@ class ExecutorLoop:
             return error  # the next owner starts its attempts anew
         try:
             self._dead_letters.send(task.record, error)
-            if task.attempts.issued is not None:
-                self._runner.publish_end(task.attempts.issued, error)
+            self._runner.publish_end(task.attempts.issued, error)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault
@@ -411,7 +353,3 @@ class ExecutorLoop:
 
 def _is_lost(task: _Task) -> bool:
     return task.offsets.ownership is Ownership.LOST
-
-
-def _size(record: Record) -> int:
-    return len(record.value or b"")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tidegate.runtime.executor.backlog import Backlog, BacklogLimits
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many unfinished tasks of one partition are read before it is paused."""
+
+    tasks: int = 2000
+    size: int = 16 * 2**20
+    """Bytes of their messages."""
 
 
 class Ownership(Enum):
@@ -22,25 +29,25 @@ class Ownership(Enum):
 class OffsetTracker:
     """The records read from one partition, and the offset before which all of them are done."""
 
-    backlog: Backlog = field(default_factory=Backlog)
-    """The unfinished commands in memory, and the offsets of the others."""
+    limits: Limits = field(default_factory=Limits)
     ownership: Ownership = Ownership.OWNED
-    assignments: int = 1
-    """How often the partition was assigned during the life of this object."""
-    _pending: dict[int, None] = field(default_factory=dict[int, None])
-    """The offsets of the records that are not done, ascending."""
+    _pending: dict[int, int] = field(default_factory=dict[int, int])
+    """The sizes of the records that are not done, by offset, ascending."""
+    _size: int = 0
     _end: int | None = None
     """The offset after the last record that was read."""
     _first: int = 0
     _committed: int | None = None
 
     @classmethod
-    def within(cls, limits: BacklogLimits, start: int) -> OffsetTracker:
+    def within(cls, limits: Limits, start: int) -> OffsetTracker:
         """A tracker of a partition that is read from the group's committed offset."""
-        return cls(Backlog(limits), _end=start, _first=start, _committed=start)
+        return cls(limits, _end=start, _first=start, _committed=start)
 
-    def start(self, offset: int) -> bool:
-        """Add a record that was read; offsets ascend from call to call, except after `resume`.
+    def start(self, offset: int, size: int = 0) -> bool:
+        """Add a record that was read, of `size` bytes.
+
+        Offsets ascend from call to call, except after `resume`.
 
         Returns:
             Whether it is new. Otherwise it is done, waits for its turn, or runs.
@@ -49,7 +56,8 @@ class OffsetTracker:
             self._first = self._committed = offset
         elif offset < self._end:
             return False
-        self._pending[offset] = None
+        self._pending[offset] = size
+        self._size += size
         self._end = offset + 1
         return True
 
@@ -68,12 +76,11 @@ class OffsetTracker:
         if not self._first <= start <= position:
             return False
         self.ownership, self._committed = Ownership.OWNED, start
-        self.assignments += 1
         return True
 
     def finish(self, offset: int) -> None:
         """Mark a record as done: processed, or written to the dead letters."""
-        del self._pending[offset]
+        self._size -= self._pending.pop(offset)
 
     def next_commit(self) -> int | None:
         """Return the offset to commit, or None if it has not changed since the last call.
@@ -101,7 +108,7 @@ class OffsetTracker:
     @property
     def is_full(self) -> bool:
         """Whether the partition must be paused until some of its records are done."""
-        return self.pending >= self.backlog.limits.offsets or self.backlog.is_full
+        return self.pending >= self.limits.tasks or self._size >= self.limits.size
 
     @property
     def pending(self) -> int:
