@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from support.samples import commit, events_on, memory_bus, message
+from support.samples import commit, memory_bus, message
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Kind, Store
@@ -61,8 +61,7 @@ class Passing:
 
 
 def asked(bus: MemoryBus) -> list[str]:
-    events = events_on(bus, "tidegate.commands")
-    return sorted(event.table for event in events if isinstance(event, SavepointRequested))
+    return sorted(command.table for command in commands_on(bus))
 
 
 def test_a_table_that_is_due_decides_without_an_event() -> None:

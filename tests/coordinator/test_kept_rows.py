@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from support.samples import EveryThird, commit, counted_of, events_on, memory_bus, message
+from support.samples import EveryThird, commit, counted_of, memory_bus, message, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import TransientError
 from tidegate.runtime.bus import ChangelogRecord
@@ -90,7 +90,7 @@ def test_a_join_and_a_leave_read_only_the_partitions_that_moved() -> None:
     assert counts(first) == dict.fromkeys(TABLES, 2)
     bus.send([message(commit(2, table)) for table in TABLES])
     step_all(first)
-    assert sorted(event.table for event in events_on(bus, "tidegate.commands")) == sorted(TABLES)
+    assert sorted(event.table for event in outcomes_on(bus)) == sorted(TABLES)
 
 
 def test_a_kept_partition_that_another_process_has_written_to_is_read_again() -> None:

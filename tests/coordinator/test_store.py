@@ -15,7 +15,8 @@ import tidegate.coordinator.store
 from support.deployment_events import vacuum
 from support.rows import Rows, restored
 from support.samples import NOON, release
-from tidegate.coordinator.readers import KINDS, ReaderGate
+from tidegate.coordinator import readers, requests
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.coordinator.store import (
     AHEAD,
@@ -45,6 +46,7 @@ SCANNED = {
     "select tbl, body from ahead": "after a restart",
 }
 """Statements that read a table to its end, and why they may."""
+KINDS = (*readers.KINDS, *requests.Requests.kinds)
 
 
 def statements() -> list[str]:
@@ -131,7 +133,7 @@ def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) 
     rows = Rows(restarts=False)
     for start in range(0, len(events), size):
         rows.handle(*events[start : start + size], at=NOON)
-        rows.store.send([Message("tidegate.commands", b"k", bytes([start]), (("h", b"1"),))])
+        rows.store.send([Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),))])
         rows.write()
     before = all_rows(rows.store)
 
@@ -146,7 +148,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.handle(vacuum(1, 2))
     rows.store.begin()
     rows.subject.handle(release(1), rows.store, NOON)
-    rows.store.send([Message("tidegate.commands", b"k", b"v")])
+    rows.store.send([Message("tidegate.tasks", b"k", b"v")])
     rows.store.rollback()
 
     assert rows.store.unsent() == []

@@ -24,7 +24,8 @@ from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.tasks import _NEXT, USED_FOR
+from tidegate.coordinator.requests import USED_FOR
+from tidegate.coordinator.tasks import _NEXT
 from tidegate.events import (
     CleaningDeferred,
     CleaningHeld,

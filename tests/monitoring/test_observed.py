@@ -119,9 +119,6 @@ class Cleaning(Tableless):
     name: ClassVar[str] = "recorder"
     consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
 
-    def is_answered(self, command: Command, outcomes: object) -> bool:  # noqa: ARG002
-        return False
-
     def execute(
         self,
         command: Command,

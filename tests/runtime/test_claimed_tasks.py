@@ -22,7 +22,7 @@ from support.hudi_tables import (
 )
 from support.interfering import Interfering
 from support.quarantined import QUARANTINE, undo_of, visible
-from support.samples import events_on, memory_bus, message, outcomes_on, work_off
+from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
@@ -72,15 +72,14 @@ class Workers:
     ) -> list[Outcome]:
         """Carry a task out; return what it published."""
         executor = executor or Cleaner(self.warehouse, ThreadMap(1), ticking(), QUARANTINE)
-        before = len(outcomes_on(self.bus))
+        before = len(events_on(self.bus, "tidegate.outcomes"))
         task = issued(number, command, **changes)
         wire, retries = Wire(), RetryPolicy(attempts=1)
-        lookup = OutcomeLookup(self.bus, wire, "tidegate")
         runner = CommandRunner(
-            executor, self.bus, "tidegate", wire, retries, lookup, deployment=self.deployment
+            executor, self.bus, "tidegate", wire, retries, deployment=self.deployment
         )
         assert runner.attempt(command, Attempts(AT_ZERO, task)) is None
-        found = outcomes_on(self.bus)[before:]
+        found = events_on(self.bus, "tidegate.outcomes")[before:]
         outcomes = [outcome for outcome in found if isinstance(outcome, Outcome)]
         if outcomes and not isinstance(outcomes[0], CleaningStarted | TaskEnded):
             assert isinstance(outcomes[-1], TaskEnded)
@@ -301,7 +300,7 @@ def test_a_loop_works_off_tasks_and_passes_over_those_of_other_workers(
         bus.send([message(task)])
     loop = ExecutorLoop(Cleaner(workers.warehouse, ThreadMap(1), ticking(), QUARANTINE), bus)
     work_off(loop)
-    found = outcomes_on(bus)
+    found = events_on(bus, "tidegate.outcomes")
     kinds_found = [type(event) for event in found]
     assert kinds_found == [TaskEnded, CleaningStarted, DirectoriesCleaned, TaskEnded]
     dead, done = ends(workers)

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from support.deployment_events import restore_request, started
-from support.samples import NOON, Recorder, Tableless, memory_bus, savepoint_request
+from support.samples import NOON, Recorder, Tableless, memory_bus, savepoint_request, task_of
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
 from tidegate.events.wire import Wire
@@ -25,10 +25,13 @@ from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 AT_ZERO = Record(Partition("tidegate.tasks", 0), 0, b"", b"", (), 0)
 
 
+def attempts() -> Attempts:
+    return Attempts(AT_ZERO, task_of(savepoint_request(1)))
+
+
 def runner_of(executor: Executor) -> CommandRunner:
     bus, wire = memory_bus(), Wire()
-    lookup = OutcomeLookup(bus, wire, "tidegate")
-    return CommandRunner(executor, bus, "tidegate", wire, RetryPolicy(attempts=9), lookup)
+    return CommandRunner(executor, bus, "tidegate", wire, RetryPolicy(attempts=9))
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +43,11 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runner = runner_of(Recorder([TransientError("storage is away") for _ in range(4)]))
-    attempts = Attempts(AT_ZERO)
-    while runner.attempt(savepoint_request(1), attempts) is not None:
+    made = attempts()
+    while runner.attempt(savepoint_request(1), made) is not None:
         pass
 
-    began, created, ended = (record.getMessage() for record in caplog.records)
+    began, created, _, ended = (record.getMessage() for record in caplog.records)
     assert "attempt 1 failed" in began
     assert "storage is away" in began
     assert created == "SavepointCreated"
@@ -59,9 +62,6 @@ class Asking(Tableless):
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
     bound: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     runner: CommandRunner | None = None
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
-        return False
 
     def execute(
         self,
@@ -79,7 +79,7 @@ class Asking(Tableless):
 def test_every_line_of_a_command_has_its_table_and_its_ids() -> None:
     executor, command = Asking(), savepoint_request(1)
     executor.runner = runner_of(executor)
-    executor.runner.attempt(command, Attempts(AT_ZERO))
+    executor.runner.attempt(command, attempts())
 
     assert executor.bound == [
         {
@@ -98,9 +98,9 @@ def test_a_slow_command_is_logged_once_while_it_runs(
     monkeypatch.setattr(command_runner, "SLOW_SECONDS", -1.0)
     executor = Asking()
     executor.runner = runner_of(executor)
-    executor.runner.attempt(savepoint_request(1), Attempts(AT_ZERO))
+    executor.runner.attempt(savepoint_request(1), attempts())
 
-    [line] = caplog.records
+    [line, _] = caplog.records
     assert "has been running for 0 s and goes on" in line.getMessage()
     assert executor.runner.running == {}
 
@@ -112,9 +112,6 @@ class Yields(Tableless):
     outcomes: Sequence[Outcome]
     name: ClassVar[str] = "restorer"
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
-        return False
 
     def execute(
         self,
@@ -139,11 +136,11 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
         restore_instant="20261121130000000",
         message="a file is in the way",
     )
-    runner_of(Yields([begun, resumed, failed])).attempt(savepoint_request(1), Attempts(AT_ZERO))
+    runner_of(Yields([begun, resumed, failed])).attempt(savepoint_request(1), attempts())
 
     instant = getattr(begun, "restore_instant", "")
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records][:3] == [
         "RestoreStarted",
         f"RestoreStarted: it resumes the restore {instant}, which an earlier attempt began",
-        "RestoreFailed: a file is in the way; the same request, published again, resumes it",
+        "RestoreFailed: a file is in the way; another request to the savepoint resumes it",
     ]

@@ -15,7 +15,9 @@ from support.samples import (
     Recorder,
     commit,
     message,
+    outcomes_on,
     savepoint_request,
+    task_of,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Store
@@ -215,7 +217,7 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> N
     loop.close()
 
     assert sum(counted(record.headers)[1] for record in bus.records(DEAD)) == 200
-    assert len(bus.records("tidegate.tasks")) == 2
+    assert len(outcomes_on(bus)) == 2
 
 
 class BadCode(EveryThird):
@@ -246,12 +248,14 @@ def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters(
 
 @pytest.mark.kafka
 def test_the_broker_keeps_the_count_over_restarts(deployment: Deployment) -> None:
-    deployment.publisher().publish(*(savepoint_request(n, TABLES[n % 100]) for n in range(120)))
+    requests = [savepoint_request(n, TABLES[n % 100]) for n in range(120)]
+    prefix = deployment.prefix
+    deployment.publisher().publish(*(task_of(it, n + 1, prefix) for n, it in enumerate(requests)))
     bus = KafkaBus(deployment.connection)
     for _ in range(3):
         faults: list[Exception] = [ValueError("a bug") for _ in range(300)]
         loop = ExecutorLoop(Recorder(faults=faults), bus, deployment.prefix)
-        with pytest.raises(DeadLetterFlood, match=f"{deployment.prefix}.commands"):
+        with pytest.raises(DeadLetterFlood, match=f"{deployment.prefix}.tasks"):
             loop.run(threading.Event())
         loop.close()
     bus.close()

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from support.samples import EveryThird, commit, memory_bus, message
+from support.samples import EveryThird, commit, memory_bus, message, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError
 from tidegate.events import LockReleased, VacuumFinished
@@ -101,4 +101,4 @@ def test_bytes_that_a_decoder_has_a_bug_for_are_dead_lettered_and_what_follows_g
 
     [found] = bus.records("tidegate.dead-letters")
     assert dict(found.headers)["tidegate-fault"] == b"message"
-    assert len(bus.records("tidegate.tasks")) == 1
+    assert len(outcomes_on(bus)) == 1

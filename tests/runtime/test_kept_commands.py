@@ -16,13 +16,11 @@ from support.samples import (
     work_off,
 )
 from support.waiting import wait_for
-from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 if TYPE_CHECKING:
@@ -141,29 +139,6 @@ def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes(
     loop.revoked([Partition("tidegate.tasks", 0)])
 
     assert bus.committed[GROUP] == {Partition("tidegate.tasks", 0): 21}
-    loop.close()
-
-
-class Looked(Gated):
-    """Fails once after its outcomes were looked up, and counts the looks."""
-
-    looks = 0
-
-
-def test_outcomes_are_looked_up_again_after_the_partition_was_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tidegate.runtime.executor.loop.REVOKE_SECONDS", 0)
-    bus, executor = memory_bus(partitions=1), Looked()
-    executor.faults.append(TransientError("away"))
-    bus.send([task_message(savepoint_request(0, SLOW))])
-    loop = ExecutorLoop(executor, bus, retries=RetryPolicy(5, 0.001, 0.001))
-    step_until("a first attempt", loop, lambda: bool(executor.begun))
-    rebalanced(bus, loop)  # while the first attempt runs
-    executor.go_on.set()
-    work_off(loop)
-
-    assert (len(executor.asked), executor.looks) == (2, 2)
     loop.close()
 
 

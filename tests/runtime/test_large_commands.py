@@ -26,8 +26,6 @@ from support.samples import (
     message,
 )
 from support.waiting import wait_for
-from tidegate.coordinator import tasks
-from tidegate.coordinator.holds import HOLD
 from tidegate.coordinator.loop import ALWAYS_ACCEPTED_BYTES, CoordinatorLoop
 from tidegate.coordinator.store import MAX_RECORD_BYTES, Kind, Store
 from tidegate.coordinator.subject import Effects
@@ -60,7 +58,7 @@ class Wordy(EveryThird):
     """Has a command with a snapshot as long as the commit says, on every third commit."""
 
     consumes = (*EveryThird.consumes, TaskEnded)
-    kinds = (*EveryThird.kinds, HOLD, *tasks.KINDS)
+    kinds = EveryThird.kinds
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = super().handle(event, rows, at)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as Received
 
-from support.samples import EveryThird, commit, memory_bus, message
+from support.samples import EveryThird, commit, memory_bus, message, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, MessageTooLargeError
 from tidegate.events.topics import ALL_TOPICS
@@ -71,7 +71,7 @@ def test_where_not_even_the_dead_letter_fits_the_place_is_the_dead_letter(poison
     assert headers[KEY_LEFT_OUT] == str(len(poison.key or b"")).encode()
     assert headers[VALUE_LEFT_OUT] == str(len(poison.value or b"")).encode()
     assert headers[HEADERS_LEFT_OUT] == b"too large"
-    assert len(bus.records("tidegate.tasks")) == 1
+    assert len(outcomes_on(bus)) == 1
 
 
 class Unreadable:

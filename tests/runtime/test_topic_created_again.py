@@ -43,7 +43,7 @@ def test_an_executor_stops_before_it_acknowledges_anything_of_the_new_topic() ->
     bus.recreate("tidegate.tasks")
     bus.send([task_message(savepoint_request(number)) for number in range(3)])
 
-    with pytest.raises(OffsetGapError, match="commands was deleted and created again"):
+    with pytest.raises(OffsetGapError, match="tasks was deleted and created again"):
         work_off(loop)
     assert bus.committed["tidegate.recorder"][Partition("tidegate.tasks", 0)] == 1
 

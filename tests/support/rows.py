@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.requests import Requests
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject
 from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
@@ -19,7 +20,7 @@ class Rows:
 
     def __init__(self, subject: Subject | None = None, *, restarts: bool = True) -> None:
         self.subject, self.restarts = subject or ReaderGate(), restarts
-        self.store = Store(self.subject.kinds)
+        self.store = Store((*self.subject.kinds, *Requests.kinds))
         self.log: list[ChangelogRecord] = []
         self.outcomes: list[Outcome] = []
 
@@ -74,7 +75,7 @@ class Rows:
 
 def restored(subject: Subject, log: list[ChangelogRecord]) -> Store:
     """The rows of a changelog."""
-    store = Store(subject.kinds)
+    store = Store((*subject.kinds, *Requests.kinds))
     store.restore(log)
     subject.restored(store)
     return store

@@ -15,6 +15,7 @@ from tidegate.coordinator.subject import Effects
 from tidegate.events import (
     Command,
     CommitCompleted,
+    CommitFlagged,
     Event,
     LockReleased,
     Outcome,
@@ -156,7 +157,7 @@ def memory_bus(partitions: int = 3) -> MemoryBus:
 
 
 class EveryThird:
-    """Publishes a command for every third event of a table, which shows any miscount."""
+    """Publishes an outcome for every third event of a table, which shows any miscount."""
 
     consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
     kinds: ClassVar[Sequence[Kind]] = (Kind("counted", ("events",)),)
@@ -170,10 +171,10 @@ class EveryThird:
             rows.put("counted", event.table, columns=(counted + 1,))
             return Effects()
         rows.drop("counted", event.table)
-        command = SavepointRequested.about(
-            event, instant=None, requested_by="third", source="coordinator", occurred_at=at
+        third = CommitFlagged.about(
+            event, instant="none", flag="third", message="a third", source="test", occurred_at=at
         )
-        return Effects([command])
+        return Effects(outcomes=[third])
 
     def next_due(self, rows: Store) -> int | None:  # noqa: ARG002 - the protocol's
         return None

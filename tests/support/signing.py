@@ -38,7 +38,7 @@ def new_key() -> SigningKey:
     return SigningKey(OKPKey.generate_key("Ed25519").as_pem(private=True).decode())
 
 
-ANA, EVE = new_key(), new_key()
+ANA, EVE, COORDINATOR = new_key(), new_key(), new_key()
 
 
 def entry(key: SigningKey = ANA, name: str = "ana", **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -97,8 +97,13 @@ def signed(
     if not isinstance(command, Command) or type(command) not in CARRIED:
         return signer.sign(command, message(command, prefix))
     inner = signer.sign(command, Wire().serialize(command, f"{prefix}.tasks"))
+    return tasked(command, inner, prefix)
+
+
+def tasked(command: Command, inner: Message, prefix: str = "tidegate") -> Message:
+    """The message of the coordinator's task that carries a command as it was published."""
     task = task_of(command, inner=inner, at=datetime.now(UTC))
-    return signer.sign(task, message(task, prefix))
+    return Signer(COORDINATOR).sign(task, message(task, prefix))
 
 
 @dataclass

@@ -76,7 +76,6 @@ KINDS: Final = (
     ENDED,
     DONE,
     SEEN,
-    holds.HOLD,
     holds.DEFERRED,
     quarantines.QUARANTINE,
 )

@@ -8,9 +8,9 @@ person approves it; then it is queued again, with the approval among its task's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import ClassVar, Final
 
 from tidegate.coordinator import tasks
 from tidegate.coordinator.alarms import SOURCE
@@ -62,20 +62,19 @@ _AT_ONCE: Final = 100
 _AWAITING: Final = "select until, body from awaiting where tbl = ? and id = ?"
 
 
-@dataclass(frozen=True, slots=True)
 class Requests:
     """A subject (see `tidegate.coordinator.subject`): requests for work, and approvals.
 
     The loop calls `requested` for requests, with their messages, and `ended` for ends of tasks.
     """
 
-    consumes: tuple[type[Event], ...] = (
+    consumes: ClassVar[tuple[type[Event], ...]] = (
         *FOR_WORKERS,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
         TaskEnded,
     )
-    kinds: Sequence[Kind] = (*tasks.KINDS, USED, AWAITING)
+    kinds: ClassVar[Sequence[Kind]] = (*tasks.KINDS, USED, AWAITING)
 
     @staticmethod
     def is_used(request: Command, rows: Store, at: datetime) -> bool:

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tidegate.coordinator.alarms import SOURCE
-from tidegate.coordinator.holds import is_held
+from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import milliseconds, moment
 from tidegate.events import (
@@ -58,7 +58,7 @@ FAILED: Final = Kind("failed", ("cleans",), key="number", has_body=True)
 """A task that is among the dead letters: it is issued again once that is redriven."""
 UNCONFIRMED: Final = Kind("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is under way."""
-KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED)
+KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, HOLD)
 OF_TASKS: Final = frozenset(
     {
         CleaningDeferred,

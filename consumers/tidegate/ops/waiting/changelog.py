@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
-from tidegate.coordinator.readers import KINDS
+from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.store import POSITION_KEY, Store
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG
@@ -63,7 +63,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
 
 
 def _store(settings: Settings, topic: str, number: int, table: str | None) -> Store:
-    store = Store(KINDS)
+    store = Store((*readers.KINDS, *tasks.KINDS))
     store.restore(_records(settings, topic, number, table))
     return store
 
