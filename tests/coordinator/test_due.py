@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from support.samples import commit, memory_bus, message
+from support.samples import commands_on, commit, memory_bus, message
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Kind, Store

@@ -39,7 +39,7 @@ from tidegate.errors import (
     TidegateError,
     TransientError,
 )
-from tidegate.events import Event, SavepointRejected, VacuumFinished
+from tidegate.events import Event, SavepointRejected, SavepointRequested, VacuumFinished
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
     NO_METADATA,
@@ -145,8 +145,10 @@ def test_rule_2_rows_are_remembered_before_commands_and_outcomes_are_published(
     loop = CoordinatorLoop(Auditor(), bus)
     work_off(loop)
 
-    rows = [CHANGELOG] * 6  # the table's, its number, task and two messages, the position
-    assert bus.acts[:9] == [*rows, "tidegate.tasks", "tidegate.outcomes", "commit"]
+    acts = [act for act in bus.acts if act != DEAD]
+    rows = acts.index("tidegate.tasks")
+    assert set(acts[:rows]) == {CHANGELOG}
+    assert acts[rows : rows + 3] == ["tidegate.tasks", "tidegate.outcomes", "commit"]
     (command,) = commands_on(bus)
     assert [item.caused_by for item in events_on(bus, "tidegate.outcomes")] == [command.event_id]
     MemoryBus.send(bus, [message(commit(3))])
@@ -515,7 +517,7 @@ def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> No
     work_off(CoordinatorLoop(EveryThird(), bus))
 
     (dead_letter_,) = bus.records(DEAD)
-    expected = b"SavepointRequested belongs on tidegate.tasks"
+    expected = b"SavepointRequested belongs on tidegate.requests"
     assert dict(dead_letter_.headers)["x-exception-message"] == expected
 
 
@@ -548,11 +550,11 @@ def test_what_was_published_is_removed_from_the_changelog_with_the_next_batch() 
     loop = CoordinatorLoop(EveryThird(), bus)
     work_off(loop)
     unsent = row_key("", "outbox", 1)
-    assert [r.key for r in bus.records(CHANGELOG)] == [ORDERS, unsent, POSITION_KEY]
-    bus.send([message(commit(3))])
-    work_off(loop)
+    keys = [r.key for r in bus.records(CHANGELOG)]
+    assert keys[:3] == [ORDERS, unsent, POSITION_KEY]
+    # with the batch in which it reads its own outcome back
     later = [(r.key, r.value is None) for r in bus.records(CHANGELOG)[3:]]
-    assert later == [(unsent, True), (ORDERS, False), (POSITION_KEY, False)]
+    assert later == [(unsent, True), (POSITION_KEY, False)]
 
 
 class Picky(EveryThird):
@@ -580,7 +582,7 @@ def records_of(bus: MemoryBus) -> list[ChangelogRecord]:
     return [(r.key or b"", r.value) for r in bus.log(Partition(CHANGELOG, 0))]
 
 
-@pytest.mark.parametrize("cut", range(5))
+@pytest.mark.parametrize("cut", range(4))
 def test_half_a_batch_does_not_count(cut: int) -> None:
     """A process that dies within a write leaves records without an end mark behind them."""
     bus = memory_bus(partitions=1)
@@ -590,19 +592,17 @@ def test_half_a_batch_does_not_count(cut: int) -> None:
     first.close()
     bus.send([message(commit(2)), message(commit(9, "lake.sales.returns"))])
     second = CoordinatorLoop(EveryThird(), bus)
-    work_off(second)
+    second.step(0)
     bus._members.clear()
     log = bus.log(Partition(CHANGELOG, 0))
-    assert [r.key for r in log[2:]][-1] == POSITION_KEY
-    second_batch = [r.key for r in log[2:]].index(POSITION_KEY) + 1
-    assert second_batch == 4
+    assert [r.key for r in log[2:]].index(POSITION_KEY) == 3
     del log[2 + cut :]
-    commits = Partition("tidegate.commits", 0)
-    bus.committed["tidegate.coordinator"][commits] = 2
+    bus.committed["tidegate.coordinator"][Partition("tidegate.commits", 0)] = 2
+    bus.log(Partition(COMMANDS, 0)).clear()
 
     third = CoordinatorLoop(EveryThird(), bus)
     work_off(third)
-    assert set(commands(bus)) == {commit(2).event_id}
+    assert commands(bus) == [commit(2).event_id]
     store = third._owned[0].store
     assert (counted_of(store), counted_of(store, "lake.sales.returns")) == (0, 1)
     third.close()

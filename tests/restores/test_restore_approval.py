@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -21,10 +21,13 @@ from support.hudi_tables import (
     ticking,
     warehouse_over,
 )
-from support.samples import memory_bus, message, outcomes_on, task_message, work_off
-from support.signing import ANA, EVE, entry, new_key, signed
-from support.stepwise import Killed, Stepwise, killed_at
+from support.samples import memory_bus, message, outcomes_on, work_off
+from support.signing import ANA, COORDINATOR, EVE, entry, new_key, signed
+from support.stepwise import Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.errors import FormatError, StopService
 from tidegate.events import (
     Event,
     Outcome,
@@ -32,24 +35,23 @@ from tidegate.events import (
     RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
-    RestoreFailed,
     RestoreRejected,
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.restores import (
-    ApprovalRecords,
     ApprovalRule,
     ApprovalRules,
     LivenessSettings,
     Restorer,
 )
+from tidegate.restores.run import RestoreRun
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
+from tidegate.signatures import Signer
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import every_spelling
 
@@ -75,19 +77,28 @@ class Place:
         self.settings = Settings()
 
     def run(self, *sent: Event | Message, warehouse: Warehouse | None = None) -> None:
-        """Publish these, then let a fresh restorer work off what there is."""
+        """Publish these, then let a fresh coordinator and restorer work off what there is."""
         self.bus.send([item if isinstance(item, Message) else message(item) for item in sent])
         trusting = authorizer(self.settings)
-        records = ApprovalRecords(self.rules, self.bus, Wire(), "tidegate", trusting)
         ours = warehouse or warehouse_over(self.root)
         clock = ticking(NOW + timedelta(minutes=1))
-        restorer = Restorer(ours, ThreadMap(threads=1), clock, UNWATCHED, approvals=records)
-        loop = ExecutorLoop(restorer, self.bus, authorization=trusting)
+        restorer = Restorer(ours, ThreadMap(threads=1), clock, UNWATCHED, approvals=self.rules)
+        coordinator = CoordinatorLoop(
+            ReaderGate(), self.bus, authorization=trusting, sign=self.sign
+        )
+        worker = ExecutorLoop(restorer, self.bus, authorization=trusting)
         try:
-            work_off(loop)
+            for _ in range(4):
+                while coordinator.step(0):
+                    pass
+                work_off(worker)
         finally:
-            loop.close()
+            worker.close()
+            coordinator.close()
         assert self.bus.records("tidegate.dead-letters") == []
+
+    def sign(self, _: Event, message: Message) -> Message:
+        return message
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -128,13 +139,18 @@ class Place:
         return found.reason
 
 
+def content(root: Path) -> dict[str, object]:
+    """What is on the table, without the claims of tasks."""
+    return {name: it for name, it in snapshot(root).items() if "/.tidegate/" not in name}
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
 def test_a_request_waits_for_an_approval_and_changes_nothing(place: Place) -> None:
-    before = snapshot(place.root)
+    before = content(place.root)
 
     place.run(place.request())
 
@@ -144,7 +160,7 @@ def test_a_request_waits_for_an_approval_and_changes_nothing(place: Place) -> No
     assert [instant.instant for instant in waiting.instants] == [at(4), at(3)]
     assert waiting.expires_at == NOW + timedelta(hours=24)
     assert waiting.requested_by == "ada"
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 def test_the_approval_of_a_second_person_carries_it_out_under_the_request_s_own_id(
@@ -171,13 +187,13 @@ def test_a_repeat_of_the_request_or_the_approval_changes_nothing(place: Place) -
     approval = place.approval(request)
     place.run(approval)
     place.table.commit("20260301130000000", at(2))
-    before, kinds = snapshot(place.root), place.kinds()
+    before, kinds = content(place.root), place.kinds()
 
     place.run(approval, request, approval)
 
     assert place.kinds() == kinds
     assert kinds == ["RestoreAwaitingApproval", "RestoreStarted", "RestoreCompleted"]
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 def test_two_approvals_restore_once(place: Place) -> None:
@@ -191,28 +207,12 @@ def test_two_approvals_restore_once(place: Place) -> None:
 
 def test_an_approval_before_its_request_is_refused_and_a_later_one_counts(place: Place) -> None:
     request = place.request()
-    # also where both are there when it is looked at
     place.run(place.approval(request, plan_id="any"), request)
     assert place.refused() == "no-such-request"
 
     assert place.kinds() == ["RestoreApprovalRejected", "RestoreAwaitingApproval"]
     place.run(place.approval(request, event_id="approval-2"))
     assert place.kinds()[-1] == "RestoreCompleted"
-
-
-def test_an_approval_that_was_published_before_the_request_was_planned_counts(
-    place: Place, tmp_path: Path
-) -> None:
-    # an operator who makes the plan offline knows its id: the same table gives the same
-    other = tmp_path / "other"
-    other.mkdir()
-    known = Place(other)
-    known.run(known.request())
-    request = place.request()
-
-    place.run(request, place.approval(request, plan_id=known.plan_id))
-
-    assert place.kinds() == ["RestoreAwaitingApproval", "RestoreStarted", "RestoreCompleted"]
 
 
 @pytest.mark.parametrize(
@@ -230,12 +230,12 @@ def test_an_approval_that_does_not_count_is_refused_and_another_one_may_come(
 ) -> None:
     request = place.request()
     place.run(request)
-    before = snapshot(place.root)
+    before = content(place.root)
 
     place.run(place.approval(request, **change))
 
     assert place.refused() == reason
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
     place.run(place.approval(request, event_id="approval-2"))
     assert place.kinds()[-1] == "RestoreCompleted"
 
@@ -243,7 +243,7 @@ def test_an_approval_that_does_not_count_is_refused_and_another_one_may_come(
 def test_an_approval_that_names_the_request_of_another_table_is_refused(place: Place) -> None:
     request = place.request()
     place.run(request)
-    before = snapshot(place.root)
+    before = content(place.root)
     # on every partition, so also on that of the request
     others = [
         place.approval(request, event_id=f"a-{n}", table=f"lake.sales.other_{n}") for n in range(9)
@@ -254,7 +254,7 @@ def test_an_approval_that_names_the_request_of_another_table_is_refused(place: P
     refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
     assert {outcome.reason for outcome in refused} == {"no-such-request"}
     assert len(refused) == len(others)
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 @pytest.mark.parametrize("minutes", [24 * 60, 24 * 60 + 1])
@@ -295,12 +295,12 @@ def test_the_plan_is_made_again_and_has_to_be_the_approved_one(place: Place) -> 
     place.run(request)
     approval = place.approval(request)
     place.table.commit("20260301130000000", at(4))
-    before = snapshot(place.root)
+    before = content(place.root)
 
     place.run(approval)
 
     assert place.refused() == "plan-changed"
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 def test_what_the_requester_had_not_seen_is_refused_for_both(place: Place) -> None:
@@ -322,13 +322,13 @@ def test_a_table_that_needs_no_approval_any_more_is_not_restored_by_one(place: P
     request = place.request()
     place.run(request)
     place.rules = ApprovalRules()
-    before = snapshot(place.root)
+    before = content(place.root)
 
     place.run(place.approval(request), request)
 
     assert place.refused() == "approval-not-needed"
     assert place.kinds() == ["RestoreAwaitingApproval", "RestoreApprovalRejected"]
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 def test_without_a_rule_a_restore_needs_no_approval(place: Place) -> None:
@@ -347,7 +347,7 @@ def test_no_name_of_a_table_and_no_spelling_of_its_place_takes_the_approval_away
     link = tmp_path_factory.mktemp("links") / "lake"
     link.symlink_to(place.root)
     place.rules = ApprovalRules((replace(RULE, locations=every_spelling([f"{link}/ord*"])),))
-    before = snapshot(place.root)
+    before = content(place.root)
     warehouse = warehouse_over(place.root, link)
 
     here = place.table.location
@@ -361,7 +361,7 @@ def test_no_name_of_a_table_and_no_spelling_of_its_place_takes_the_approval_away
     assert set(place.kinds()) <= {"RestoreAwaitingApproval", "RestoreRejected"}
     if name != "x.y.orders":  # the table's own database is sales
         assert place.kinds() == ["RestoreAwaitingApproval"] * 4
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 def test_a_plan_alone_needs_no_approval_and_gets_none(place: Place) -> None:
@@ -404,95 +404,44 @@ def test_killed_anywhere_between_approval_and_completion_it_restores_once(tmp_pa
         place = Place(root)
         request = place.request()
         place.run(request)
-        for outcome in crashed(place, request, step):
-            place.bus.send([message(outcome)])  # what the dead process had published
+        with pytest.raises(StopService):  # the worker dies
+            place.run(place.approval(request), warehouse=Stepwise(root, killed_at(step)))
 
-        place.run(place.approval(request))
+        place.run()
 
         kinds = place.kinds()
         assert kinds[0] == "RestoreAwaitingApproval", step
         assert kinds[-1] == "RestoreCompleted", step
-        assert kinds.count("RestoreCompleted") == 1, step
         assert {e.caused_by for e in place.outcomes} == {request.event_id}, step
         assert all(getattr(e, "approval", "") == "approval-1" for e in place.outcomes[1:]), step
 
 
-def crashed(place: Place, request: RestoreRequested, step: int) -> Sequence[Outcome]:
-    """What a restorer publishes of an approval before it dies at a step."""
-    approval = place.approval(request)
-    place.bus.send([message(approval)])
-    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
-    dying = Stepwise(place.root, killed_at(step))
-    clock = ticking(NOW + timedelta(minutes=1))
-    restorer = Restorer(dying, ThreadMap(threads=1), clock, UNWATCHED, approvals=records)
-    published: list[Outcome] = []
-    with pytest.raises(Killed):
-        published.extend(restorer.execute(approval))  # keeps what came before
-    return published
-
-
-def test_killed_before_the_offset_was_committed_the_approval_has_nothing_left_to_do(
-    place: Place,
-) -> None:
+def test_a_restore_that_failed_is_resumed_by_a_new_request_and_its_approval(place: Place) -> None:
     request = place.request()
     place.run(request)
-    approval = place.approval(request)
-    place.run(approval)
-    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
-    place.table.commit("20260301130000000", at(2))
-    before = snapshot(place.root)
+    with patch.object(RestoreRun, "check_end", side_effect=FormatError("a broken file")):
+        place.run(place.approval(request))
+    assert place.kinds()[-1] == "RestoreFailed"
 
-    restorer = Restorer(
-        warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, approvals=records
-    )
-
-    assert list(restorer.execute(approval)) == []
-    assert snapshot(place.root) == before
-
-
-def test_a_restore_that_was_begun_is_resumed_by_its_own_approval_alone(place: Place) -> None:
-    request = place.request()
-    place.run(request)
-    for outcome in crashed(place, request, 6):
-        place.bus.send([message(outcome)])
-    assert place.kinds()[-1] == "RestoreStarted"
-    second = place.approval(request, event_id="approval-2")
-    place.bus.send([message(second)])
-    before = snapshot(place.root)
-    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
-    restorer = Restorer(
-        warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, approvals=records
-    )
-
-    (refused,) = restorer.execute(second)
-
-    assert isinstance(refused, RestoreApprovalRejected)
-    assert refused.reason == "not-awaiting"
-    assert snapshot(place.root) == before
-    place.run()  # the first one, which is still in the queue, goes on
-    assert place.kinds().count("RestoreCompleted") == 1
-
-
-def test_a_failed_one_says_that_its_approval_resumes_it(place: Place) -> None:
-    request = place.request()
-    place.run(request)
-    for outcome in crashed(place, request, 6):
-        place.bus.send([message(outcome)])
-    failed = RestoreFailed.about(
-        request,
-        source="restorer",
-        occurred_at=NOW,
-        savepoint=at(2),
-        restore_instant="20260301120100000",
-        message="a disk",
-        approval="approval-1",
-        approved_by="ben",
-    )
-    place.bus.send([message(failed)])
-
-    place.run(place.approval(request))
+    again = place.request(event_id="request-2")
+    place.run(place.approval(request, event_id="approval-2"), again)
+    assert place.refused() == "not-awaiting"
+    place.run(place.approval(again, event_id="approval-3"))
 
     assert place.kinds()[-1] == "RestoreCompleted"
+
+
+def test_a_restore_that_was_not_approved_in_time_is_rejected_without_being_asked(
+    place: Place,
+) -> None:
+    place.run(place.request())
+    place.now_ms += 25 * 60 * MINUTE
+    place.run(place.request(event_id="another-request"))  # the broker's time goes on
+    place.run()
+
+    [rejected] = [e for e in place.outcomes if isinstance(e, RestoreRejected)]
+    assert rejected.reason == "approval-expired"
+    assert rejected.caused_by == place.request().event_id
 
 
 class Signing(Place):
@@ -500,8 +449,12 @@ class Signing(Place):
 
     def __init__(self, root: Path, *keys: dict[str, Any]) -> None:
         super().__init__(root)
-        security = {"require_signatures": True, "keys": list(keys)}
+        coordinator = entry(COORDINATOR, "coordinator", commands=["*"])
+        security = {"require_signatures": True, "keys": [*keys, coordinator]}
         self.settings = Settings.model_validate({"security": security})
+
+    def sign(self, _: Event, message: Message) -> Message:
+        return Signer(COORDINATOR).sign(_, message)
 
 
 def both(key: Any, name: str) -> dict[str, Any]:  # noqa: ANN401
@@ -565,7 +518,7 @@ def test_a_key_that_may_not_sign_approvals_approves_nothing(tmp_path: Path) -> N
 def test_an_unsigned_request_has_nothing_to_approve(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request()
-    place.run(task_message(request))
+    place.run(message(request))
     place.run(signed(place.approval(request, plan_id="any"), BEN))
 
     assert place.kinds() == ["RestoreRejected", "RestoreApprovalRejected"]
@@ -584,35 +537,12 @@ def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: P
         bytes=0,
     )
     place.bus.send([message(forged)])
-    before = snapshot(tmp_path)
+    before = content(tmp_path)
 
     place.run(place.approval(place.request()))
 
     assert place.refused() == "no-such-request"
-    assert snapshot(tmp_path) == before
-
-
-def test_an_id_that_was_used_before_approves_no_other_plan(place: Place) -> None:
-    request = place.request()
-    place.run(request)
-    approval = place.approval(request)
-    place.table.commit("20260301130000000", at(4))
-    before = snapshot(place.root)
-    place.run(place.request(event_id="request-2"))  # it shows the unapproved plan
-    forged = place.approval(request, approved_by="ada")
-    assert forged.plan_id != approval.plan_id
-
-    # both are there when the forged one is looked at, and the first one has no answer yet
-    place.bus.send([message(approval)])
-    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
-    restorer = Restorer(
-        warehouse_over(place.root), ThreadMap(threads=1), ticking(), UNWATCHED, approvals=records
-    )
-    (refused,) = restorer.execute(forged)
-
-    assert isinstance(refused, RestoreApprovalRejected)
-    assert refused.reason == "no-such-request"
-    assert snapshot(place.root) == before
+    assert content(tmp_path) == before
 
 
 def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place) -> None:
@@ -624,7 +554,7 @@ def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place
     approval = place.approval(request, approved_by="eve")
     place.run(approval)
     assert place.refused() == "not-an-approver"
-    before = snapshot(place.root)
+    before = content(place.root)
 
     # on every partition, so also on that of the request
     others = [
@@ -634,7 +564,7 @@ def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place
     place.run(*others)
 
     assert "RestoreStarted" not in place.kinds()
-    assert snapshot(place.root) == before
+    assert content(place.root) == before
 
 
 def test_a_request_published_again_days_later_prolongs_nothing(place: Place) -> None:
@@ -645,4 +575,6 @@ def test_a_request_published_again_days_later_prolongs_nothing(place: Place) -> 
     place.now_ms += 20 * 60 * MINUTE
     place.run(place.approval(request, occurred_at=NOW + timedelta(hours=60)))
 
-    assert place.refused() == "approval-expired"
+    assert place.refused() == "not-awaiting"
+    [rejected] = [e for e in place.outcomes if isinstance(e, RestoreRejected)]
+    assert rejected.reason == "approval-expired"

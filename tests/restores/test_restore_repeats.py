@@ -22,23 +22,19 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
-from support.samples import memory_bus, outcomes_on, task_message, work_off
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import (
     Outcome,
     RestoreCompleted,
     RestoreFailed,
-    RestorePlanned,
     RestoreRejected,
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.events.wire import Wire
 from tidegate.hudi import RestoreMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer
-from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import Warehouse
@@ -102,28 +98,6 @@ def test_it_is_recognised_also_when_hudi_has_archived_the_restore(tmp_path: Path
 
     assert answers_of(table, restore_request(table, at(2))) == [already_done(completed)]
     assert snapshot(tmp_path) == before
-
-
-def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Path) -> None:
-    table = savepointed(tmp_path)
-    lock = table.path / ".hoodie/lock"
-    lock.touch()
-    before = snapshot(tmp_path)
-    bus, request = memory_bus(), restore_request(table, at(2))
-    loop = ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus)
-    bus.send([task_message(request)])
-    work_off(loop)
-    assert snapshot(tmp_path) == before
-
-    lock.unlink()
-    bus.send([task_message(request)])
-    work_off(loop)
-    assert snapshot(tmp_path) == {n: c for n, c in before.items() if not n.endswith("/lock")}
-    assert [type(event) for event in outcomes_on(bus)] == [RestoreRejected]
-
-    bus.send([task_message(restore_request(table, at(2), occurred_at=TOMORROW))])
-    work_off(loop)
-    assert isinstance(outcomes_on(bus)[-1], RestoreCompleted)
 
 
 def test_two_requests_answered_by_one_restore_are_both_recognised_later(tmp_path: Path) -> None:
@@ -253,74 +227,6 @@ def test_killed_at_any_step_and_repeated_after_new_commits_it_destroys_none(
         )
         assert list(root.rglob(f"*{LATER}.parquet")) == kept, step
         shutil.rmtree(root)
-
-
-@pytest.mark.parametrize(
-    ("so_far", "answered"),
-    [
-        pytest.param([], False, id="nothing"),
-        pytest.param([RestorePlanned], True, id="planned"),
-        pytest.param([RestoreRejected], True, id="rejected before it began"),
-        pytest.param([RestoreStarted], False, id="begun"),
-        pytest.param([RestoreStarted, RestoreFailed], False, id="failed: it is resumed"),
-        pytest.param([RestoreStarted, RestoreRejected], False, id="begun, then a writer came by"),
-        pytest.param([RestoreStarted, RestoreCompleted], True, id="completed"),
-    ],
-)
-def test_a_request_is_answered_once_it_can_come_to_nothing_else(
-    tmp_path: Path, so_far: Sequence[type[Outcome]], *, answered: bool
-) -> None:
-    restorer = Restorer(warehouse_over(tmp_path), ThreadMap(), ticking())
-    request = restore_request(HandMade(tmp_path / "orders"), at(2))
-
-    outcomes = [outcome_of(request, kind) for kind in so_far]
-
-    assert restorer.is_answered(request, outcomes) is answered
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"table": "lake.sales.invoices"},
-        {"location": "/lake/sales/invoices"},
-        {"savepoint": at(1)},
-        {"caused_by": "another"},
-    ],
-)
-def test_a_completed_restore_of_anything_else_does_not_stand_for_this_one(
-    tmp_path: Path, forged: dict[str, str]
-) -> None:
-    table = savepointed(tmp_path)
-    bus, request = memory_bus(), restore_request(table, at(2))
-    said = {"caused_by": request.event_id} | forged
-    lie = outcome_of(request, RestoreCompleted).model_copy(update=said)
-    bus.send([Wire().serialize(lie, "tidegate.outcomes"), task_message(request)])
-
-    work_off(ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus))
-
-    done = [e for e in outcomes_on(bus) if isinstance(e, RestoreCompleted)]
-    assert len([restore for restore in done if restore.restore_instant != "1"]) == 1
-    assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]
-
-
-def outcome_of(request: RestoreRequested, kind: type[Outcome]) -> Outcome:
-    """An outcome of that kind, which says just enough."""
-    values = {
-        "source": "restorer",
-        "occurred_at": NOW,
-        "savepoint": request.savepoint,
-        "restore_instant": "1",
-        "instants": (),
-        "plan_id": "1",
-        "reason": "writer-alive",
-        "message": "said",
-        "files_deleted": 0,
-        "duration_ms": 0,
-        "files": 0,
-        "bytes": 0,
-    }
-    known = {name: value for name, value in values.items() if name in kind.model_fields}
-    return kind.about(request, **cast("Any", known))
 
 
 def test_a_restore_by_hudi_during_which_a_write_completed_is_not_said_to_be_done_later(

@@ -16,7 +16,7 @@ from tidegate.coordinator import tasks
 from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
-from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.coordinator.subject import Effects, milliseconds, moment
 from tidegate.coordinator.tasks import ANY, Queued, Tasks, as_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
@@ -112,13 +112,21 @@ class Requests:
         table, number = request.table, hashed(request.request)
         until, body = rows.one(_AWAITING, table, number) or (None, "[null]")
         waits = loads(body)[0]
-        if until is None or waits["location"] != request.location:
+        why: tuple[Reason, str] | None = None
+        is_known = rows.one("select 1 from used where tbl = ? and id = ?", table, number)
+        if not is_known or (waits and waits["location"] != request.location):
+            why = Reason.NO_SUCH_REQUEST, "it was not requested for this table and location"
+        elif until is None:
+            why = Reason.NOT_AWAITING, "it waits for no approval now: it has ended, or has one"
+        elif until < milliseconds(at):
             why = (
-                "no restore with this id waits for an approval of this table and location: it was"
-                " not requested, has ended, or was approved before"
+                Reason.APPROVAL_EXPIRED,
+                f"it had to be approved by {moment(until):%Y-%m-%dT%H:%M:%SZ}",
             )
-            refused = refusal(request, Reason.NOT_AWAITING, why, SOURCE, at)
-            return Effects(outcomes=[refused])
+        if why is not None:
+            reason, text = why
+            message = f"the restore {request.request} can't be approved: {text}"
+            return Effects(outcomes=[refusal(request, reason, message, SOURCE, at)])
         rows.put("awaiting", table, number, (None,), body)
         grounds = [as_json(original)]
         approved = replace(Queued(**waits), approval=request.event_id, grounds=grounds)

@@ -1,16 +1,17 @@
 """Recognise a request that was carried out: no request ever restores a table twice.
 
-A task may be repeated after its restore: the worker died before it recorded the outcome, or a
-coordinator has lost its rows. Carried out again, it would destroy later writes. So the table itself
-records at which instant the restore of a request began.
+A task may be repeated after its restore: the worker died before it recorded the task's outcome, or
+a coordinator has lost its rows. Carried out again, it would destroy later writes. So the table
+itself records the request of every restore, and its outcome.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeGuard
 
-from tidegate.events import RestoreCompleted, RestoreRequested
+from tidegate.errors import FormatError
+from tidegate.events import Outcome, RestoreCompleted, RestoreRequested
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, InstantState, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
@@ -23,9 +24,24 @@ from tidegate.tables.warehouse import Warehouse
 _FOLDER: Final = "restorer"
 
 
-def starts(warehouse: Warehouse, location: str) -> OutcomeStore:
-    """When the restores of a table began, without expiry, because restores are rare."""
+def outcome_store(warehouse: Warehouse, location: str) -> OutcomeStore:
+    """The outcomes of all restores of a table, without expiry, because restores are rare."""
     return OutcomeStore(warehouse, location, _FOLDER)
+
+
+def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:
+    """Whether an outcome reports that this request is complete, as far as its fields show."""
+    return isinstance(outcome, RestoreCompleted) and concerns(outcome, command)
+
+
+def concerns(outcome: Outcome, command: RestoreRequested) -> bool:
+    """Whether an outcome has the table, location, savepoint and cause of a request.
+
+    Other producers may publish outcomes, too, so the cause alone proves nothing.
+    """
+    theirs = (outcome.table, outcome.location, getattr(outcome, "savepoint", None))
+    ours = (command.table, command.location, command.savepoint)
+    return theirs == ours and outcome.caused_by == command.event_id
 
 
 def previous_outcome(
@@ -39,9 +55,16 @@ def previous_outcome(
     Raises:
         Refused: the restore began but is no longer on the timeline; or Hudi completed it, and a
             write that had begun earlier stayed.
-        FormatError: the record of the start can't be read.
+        FormatError: the outcome stored for this request belongs to another one.
     """
-    begun = starts(context.warehouse, table.location).started_at(command.event_id)
+    store = outcome_store(context.warehouse, table.location)
+    outcome = store.outcome_of(command.event_id)
+    if outcome is not None and not completes(outcome, command):
+        raise FormatError(
+            f"the outcome stored in {store.path_of(command.event_id)} belongs to another request,"
+            " so it is damaged or forged: remove the file"
+        )
+    begun = outcome.restore_instant if outcome else store.started_at(command.event_id)
     if begun in {pending.timestamp for pending in table.timeline.pending_restores}:
         return None
     done = (
@@ -49,17 +72,18 @@ def previous_outcome(
         if begun
         else finished_restore(table, command.savepoint)
     )
-    if done is None and begun is not None:
+    if done is not None and begun and outcome is None:
+        _check_end(table, command.savepoint, done)
+    if done is not None:
+        trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
+        outcome = outcome or completed(done)
+        store.put(command.event_id, outcome)
+    if outcome is None and begun is not None:
         raise Refused(
             Reason.RESTORE_ABANDONED,
             f"restore {begun}, which began for this request, is no longer on the timeline",
         )
-    if done is None:
-        return None
-    if begun:
-        _check_end(table, command.savepoint, done)
-    trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
-    return completed(done)
+    return outcome
 
 
 def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:

@@ -44,7 +44,7 @@ from tidegate.restores.plan import (
     summarise,
 )
 from tidegate.restores.removal_record import RemovalRecord
-from tidegate.restores.repeats import starts
+from tidegate.restores.repeats import outcome_store
 from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
@@ -89,7 +89,7 @@ class RestoreRun:
             context.claim.check()
             cls._claim(writer, requested, content)
         context.claim.check()
-        store = starts(context.warehouse, table.location)
+        store = outcome_store(context.warehouse, table.location)
         for command in {plan.begun_for or command_id, command_id}:
             store.record_start(command, timestamp)
         inflight = replace(requested, state=InstantState.INFLIGHT)
