@@ -35,10 +35,9 @@ from tidegate.restores.merge_on_read import (
     check_overlapping,
     overlapping_commits,
 )
-from tidegate.restores.metadata_table import left_to_hudi, with_metadata_table
+from tidegate.restores.metadata_table import with_metadata_table
 from tidegate.restores.plan import (
     MARKERS,
-    METADATA_KEY,
     METADATA_TABLE,
     PlannedRestore,
     Step,
@@ -126,10 +125,7 @@ def prepare(
     plan = plan_of(savepoint, steps)
     if pending is not None:
         plan = _resumed(table, plan, pending)
-    if by_hudi:
-        return left_to_hudi(table.properties, plan)
-    recorded = pending[1].header.get(METADATA_KEY) if pending is not None else None
-    return with_metadata_table(table, plan, commit, later, recorded)
+    return with_metadata_table(table.properties, plan, by_hudi=by_hudi)
 
 
 def _check_buckets(table: HudiTable) -> None:
