@@ -88,6 +88,21 @@ def test_any_avro_reader_opens_a_savepoint_s_file(tmp_path: Path, version: int) 
     assert record["savepointedBy"] == "ada"
 
 
+@VERSIONS
+@pytest.mark.parametrize("token", ["0-0-1", "9-9-9"])
+def test_of_two_base_files_of_one_commit_the_one_that_the_commit_names_is_kept(
+    tmp_path: Path, token: str, version: int
+) -> None:
+    """A task that Spark repeated left the other one behind."""
+    table = four_commits(tmp_path / "orders", version)
+    (named,) = (table.path / "p0").glob(f"g0_*_{at(2)}.parquet")
+    (table.path / "p0" / f"g0_{token}_{at(2)}.parquet").write_text("of a repeated task")
+
+    write_savepoint(tmp_path, savepoint_request(table, at(2)))
+
+    assert savepoint_files(table, at(2))["p0"] == (named.name,)
+
+
 def test_without_an_instant_the_last_completed_commit_is_meant(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     table.begin(at(9))

@@ -13,6 +13,7 @@ from tidegate.hudi.file_slice import (
     instant_of_data_file,
     latest_slices,
     parse_data_file,
+    repeated_writes,
     replaced_groups,
 )
 from tidegate.hudi.instant import (
@@ -71,5 +72,6 @@ __all__ = [
     "next_instant",
     "parse_data_file",
     "read_entries",
+    "repeated_writes",
     "replaced_groups",
 ]
