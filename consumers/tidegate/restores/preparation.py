@@ -23,6 +23,7 @@ from tidegate.hudi import (
 from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.restores.block_preparation import with_blocks
 from tidegate.restores.checks import (
+    check_committed,
     check_files,
     check_not_built_upon,
     check_timeline,
@@ -119,6 +120,7 @@ def prepare(
     watch_writers(table, context)
     with gc_paused():  # a commit of 100,000 files took a third longer with collections
         kept_files = _kept_files(table, savepoint)
+        check_committed(table, savepoint, kept_files)
         steps = _steps(table, later, context.parallel_map, kept_files, by_hudi=by_hudi)
     _check_older(table, commit, later, steps)
     _check_roots(context.warehouse, table.location, steps)
