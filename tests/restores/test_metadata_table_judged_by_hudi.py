@@ -40,7 +40,7 @@ def of_kinds(*kinds: tuple[int, bool]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("history", params, indirect=True)
 
 
-EVERY_KIND = of_kinds((9, False), (9, True), (8, False), (8, True))
+KINDS = of_kinds((9, False), (8, True))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def after(before: list[Row], written: list[Row]) -> list[Row]:
     return sorted((found | {row[0]: row for row in written}).values())
 
 
-@EVERY_KIND
+@KINDS
 def test_the_next_write_builds_it_again_and_it_is_right_after_every_later_write(
     history: IndexedHistory, lake: Path
 ) -> None:
@@ -124,7 +124,7 @@ def killed_when(table: RealTable, instant: str, is_then: Callable[[RealTable], b
         restore(table, instant, ThreadMap(1), Stepwise(table.path.parent, at_step))
 
 
-@EVERY_KIND
+@KINDS
 @DEATHS
 def test_hudi_finishes_what_we_died_in(
     history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]
@@ -138,24 +138,5 @@ def test_hudi_finishes_what_we_died_in(
 
     check_reads(table, history.moment.rows)
     write(table, AFTER)
-    check_listing(table)
-    check_reads(table, after(history.moment.rows, AFTER))
-
-
-@EVERY_KIND
-@DEATHS
-def test_what_we_died_in_we_finish(
-    history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]
-) -> None:
-    table = history.table.copy(lake / "killed/orders")
-    killed_when(table, history.moment.instant, died)
-
-    *_, last = restore(table, history.moment.instant, ThreadMap())
-
-    assert isinstance(last, RestoreCompleted)
-    assert not (table.path / ".hoodie/metadata").exists()
-    assert not is_moved_away(table)
-    write(table, AFTER)
-    assert partitions(table) == ALL
     check_listing(table)
     check_reads(table, after(history.moment.rows, AFTER))

@@ -21,7 +21,6 @@ from tidegate.hudi import (
     SavepointMetadata,
 )
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.restores.block_preparation import with_blocks
 from tidegate.restores.checks import (
     check_committed,
     check_files,
@@ -30,7 +29,8 @@ from tidegate.restores.checks import (
     find_savepoint,
 )
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.liveness import LivenessSettings, check_writers
+from tidegate.restores.liveness import LivenessSettings, check_writers, watch_writers
+from tidegate.restores.log_blocks import with_blocks
 from tidegate.restores.merge_on_read import (
     check_named_after_writers,
     check_overlapping,
@@ -47,7 +47,6 @@ from tidegate.restores.plan import (
     plan_step,
     resume,
 )
-from tidegate.restores.watching import watch_writers
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.storage.batches import batches_of
