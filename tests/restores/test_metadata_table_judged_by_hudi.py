@@ -124,7 +124,7 @@ def killed_when(table: RealTable, instant: str, is_then: Callable[[RealTable], b
         restore(table, instant, ThreadMap(1), Stepwise(table.path.parent, at_step))
 
 
-@KINDS
+@of_kinds((9, False))
 @DEATHS
 def test_hudi_finishes_what_we_died_in(
     history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]
