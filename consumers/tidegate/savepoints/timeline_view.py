@@ -42,9 +42,9 @@ class TimelineView:
         commits = [commit for commit in self.commits if commit.instant not in without]
         return check(rule, self.savepoints, commits, now, held=self.held)
 
-    def mark_of(self, instant: str) -> Savepoint:
-        """The savepoint of an instant."""
-        return next(saved for saved in self.savepoints if saved.instant == instant)
+    def mark_of(self, instant: str) -> Savepoint | None:
+        """The savepoint of an instant; None: it is gone."""
+        return next((saved for saved in self.savepoints if saved.instant == instant), None)
 
 
 @dataclass(slots=True)
