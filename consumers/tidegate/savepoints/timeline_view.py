@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.hudi.instant_time import CLOCK_TOLERANCE, instant_of
+from tidegate.hudi.instant_time import CLOCK_TOLERANCE, moment_of
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import all_claims
 from tidegate.savepoints.lookup import clean_bound
@@ -108,6 +108,7 @@ class TimelineViews:
         return tuple(
             Commit(
                 write.timestamp,
+                moment_of(write.timestamp, table.properties.zone),
                 write.completion,
                 self._operation(table, write) if rule.reads_operations else None,
                 removed=write.timestamp in removed,
@@ -130,11 +131,11 @@ def savepoint_of(table: HudiTable, instant: str, metadata: SavepointMetadata) ->
     since = mark.decided_at if mark and mark.policy else made_at(metadata)
     return Savepoint(
         instant,
+        moment_of(instant, table.properties.zone),
         since,
         mark.policy if mark else None,
         mark.tiers if mark else (),
         mark.lifetime if mark else None,
-        instant_of(since, table.properties.zone),
     )
 
 

@@ -68,6 +68,7 @@ __all__ = [
     "is_instant",
     "latest_slices",
     "merged_files",
+    "moment_of",
     "next_instant",
     "parse_data_file",
     "read_entries",
