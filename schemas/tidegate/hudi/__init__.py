@@ -25,7 +25,13 @@ from tidegate.hudi.instant import (
     InstantState,
     Layout,
 )
-from tidegate.hudi.instant_time import instant_of, instant_of_ms, is_instant, next_instant
+from tidegate.hudi.instant_time import (
+    instant_of,
+    instant_of_ms,
+    is_instant,
+    moment_of,
+    next_instant,
+)
 from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
