@@ -143,6 +143,14 @@ def test_at_the_first_run_the_newest_commit_gets_one_and_the_policy_does_not_rea
     ]
 
 
+def test_a_policy_that_begins_within_a_period_saves_the_newest_commit() -> None:
+    table = Table(rule(HOURLY), [commit(START + n * timedelta(minutes=9)) for n in range(3)])
+
+    table.check(START + HOUR)
+
+    assert table.of() == [instant(START + timedelta(minutes=18))]
+
+
 def test_a_period_that_was_missed_is_made_up_for() -> None:
     table = Table(rule(HOURLY))
     table.commit(START)

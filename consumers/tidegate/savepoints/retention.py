@@ -1,10 +1,11 @@
 """Which savepoints of a table are due, and which may go. Pure: no I/O, no clock, no memory.
 
-`check` is the only place that decides it: the savepoint writer applies it to a table's timeline,
-and `simulate` to past commits. Everything follows from one question: which of some savepoints does
-a tier keep at this time (`_of_tier`)? A savepoint may go once no tier keeps it. A commit is due if
-a tier would keep its savepoint, had it been made with the commit. So a check makes nothing that
-would go, and what went is not due again. The page for users is docs/savepoint-policies.md.
+`check` is the only place that decides it: the savepoint writer and `plan retention` apply it to a
+table's timeline, and `simulate` to past commits. Everything follows from one question: which of
+some savepoints does a tier keep at this time (`_of_tier`)? A savepoint may go once no tier keeps
+it. A commit is due if a tier would keep its savepoint, had it been made with the commit. So a check
+makes nothing that would go, and what went is not due again. The page for users is
+docs/savepoint-policies.md.
 """
 
 from __future__ import annotations
@@ -284,7 +285,10 @@ def _wanted(
         is_near = commit.instant not in there and gaps.has(commit.at)
         is_free = commit.instant not in commits.excluded and not is_near
         for tier, found in selected:
-            if tier.selects(commit, is_free=is_free) and commit.at >= tier.reach:
+            is_before = commit.at < tier.reach
+            if is_before and not tier.kept:
+                continue  # the tier begins now, perhaps within a period
+            if tier.selects(commit, is_free=is_free) and not is_before:
                 found.append(commit)
         if any(found[-1:] == [commit] for _, found in selected):
             gaps.add(commit.at)
