@@ -125,7 +125,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "savepoints remove": (
         (
             "tidegate savepoints remove -t lake.sales.orders --policy orders"
-            " --reason 'the policy was renamed'"
+            " --reason 'the policy was renamed' --wait"
         ),
     ),
     "plan savepoint-removal": (

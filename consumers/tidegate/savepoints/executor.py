@@ -28,9 +28,9 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.claims import claim, is_wish
 from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
 from tidegate.savepoints.full_listing import list_savepoint
+from tidegate.savepoints.further_requests import is_wish, record_further_request
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.lookup import clean_bound
 from tidegate.savepoints.pins import made_at, newest_files, pinned_by_all, read_savepoints
@@ -293,7 +293,7 @@ class SavepointWriter:
         """Record a claim on an existing savepoint; return whether it is a person's without end."""
         if not is_wish(command, there):
             return False
-        claim(self.warehouse, table.location, command, commit)
+        record_further_request(self.warehouse, table.location, command, commit)
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None

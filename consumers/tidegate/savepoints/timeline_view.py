@@ -12,7 +12,7 @@ from tidegate.events import SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi.instant_time import CLOCK_TOLERANCE, moment_of
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.claims import all_claims
+from tidegate.savepoints.further_requests import all_further_requests
 from tidegate.savepoints.lookup import clean_bound
 from tidegate.savepoints.pins import made_at
 from tidegate.savepoints.removal import removed_by_people
@@ -69,9 +69,9 @@ class TimelineViews:
             TransientError: a claim was removed during the read.
         """
         now = self.clock()
-        claims = all_claims(table.storage, table.location)
+        requests = all_further_requests(table.storage, table.location)
         claimed = dict(held or {})
-        for instant, found in claims.items():
+        for instant, found in requests.items():
             ends = [
                 None if c.until is None else end_of(c.until, CLOCK_TOLERANCE)
                 for c in found
@@ -79,7 +79,9 @@ class TimelineViews:
             ]
             if ends:
                 claimed[instant] = None if None in ends else max(e for e in ends if e)
-        tiers = {instant: [t for c in found for t in c.tiers] for instant, found in claims.items()}
+        tiers = {
+            instant: [t for c in found for t in c.tiers] for instant, found in requests.items()
+        }
         completed = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
         savepoints = (
             replace(mark, tiers=(*mark.tiers, *tiers.get(mark.instant, ())))
