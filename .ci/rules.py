@@ -276,15 +276,15 @@ RULES: Final = (
     Rule(
         "an unsigned fact ends no hold",
         "consumers/tidegate/coordinator/loop.py",
-        "SIGNED if self._authorization.checks_facts else Command",
+        "SIGNED if self._authorization.checks_signatures else Command",
         "Command",
         "tests/authorization/test_services_sign.py::test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed",
     ),
     Rule(
         "a key signs only for its locations",
-        "consumers/tidegate/authorization/keys.py",
-        "return any(found == place or is_below(found, place) for place in self.locations)",
-        "return True",
+        "consumers/tidegate/runtime/authorization.py",
+        "found == place or is_below(found, place) for place in self.locations",
+        "bool(place) for place in self.locations",
         "tests/authorization/test_services_sign.py::test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed",
     ),
     Rule(
@@ -303,7 +303,7 @@ RULES: Final = (
     ),
     Rule(
         "an expired signature is refused",
-        "consumers/tidegate/authorization/authorizer.py",
+        "consumers/tidegate/runtime/authorization.py",
         "if at > signature.expires:",
         "if at == signature.expires:",
         "tests/authorization/test_signed_commands.py::test_a_command_published_after_its_signature_expired_is_refused_with_both_times",
@@ -311,14 +311,14 @@ RULES: Final = (
     Rule(
         "a signature is bound to the command's content",
         "schemas/tidegate/events/signature.py",
-        "sha256(canonical(command)).digest()",
-        "sha256(command.table.encode()).digest()",
+        "sha256(canonical(event)).digest()",
+        "sha256(event.table.encode()).digest()",
         "tests/authorization/test_signed_commands.py::test_a_forged_signature_is_refused",
     ),
     Rule(
         "only listed people restore",
-        "consumers/tidegate/authorization/authorizer.py",
-        "if isinstance(command, RestoreRequested) and not command.plan_only:",
+        "consumers/tidegate/runtime/authorization.py",
+        "if isinstance(event, RestoreRequested) and not event.plan_only:",
         "if False:",
         "tests/security/test_who_may_restore.py::test_who_is_not_listed_is_refused_with_a_reason",
     ),

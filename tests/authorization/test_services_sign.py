@@ -31,7 +31,6 @@ from tidegate.service.bridge_assembly import metastore_bridge
 from tidegate.service.settings import Settings
 
 BEN = new_key()
-FACTS = ["VacuumFinished", "LockReleased", "WritesAborted"]
 
 
 def with_signature_of(event: Event, other: Event) -> Message:
@@ -43,9 +42,9 @@ def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Sett
         "require_signatures": required,
         "sign_with": key,
         "keys": [
-            entry(ANA, "coordinator", commands=["TaskIssued", "CleaningReleased"]),
-            entry(BEN, "bridge", commands=FACTS, tables=["lake.sales.*"], locations=["/lake"]),
-            entry(EVE, "eve", commands=["Restore*"]),
+            entry(ANA, "coordinator", roles=["coordinator", "worker"]),
+            entry(BEN, "bridge", roles=["writer"], tables=["lake.sales.*"], locations=["/lake"]),
+            entry(EVE, "eve", roles=["requester"]),
         ],
     }
     return Settings.model_validate({"security": security, "warehouse": {"roots": [str(folder)]}})

@@ -35,7 +35,7 @@ from tidegate.ops.dead_letters.dead_letter import DeadLetter, redriven_message
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 
 DAY = timedelta(days=1)
 NOW = datetime.now(UTC)
@@ -153,7 +153,10 @@ def test_a_command_published_in_time_stays_good_however_long_it_waits() -> None:
     appended = int((NOW - 100 * DAY).timestamp() * 1000)
     record = Record(Partition(sent.topic, 0), 0, sent.key, sent.value, sent.headers, appended)
 
-    assert authorizer(settings(entry())).check(restore(), record) == ("ana", ANA.key_id)
+    assert authorization(settings(entry()), "memory").check(restore(), record) == (
+        "ana",
+        ANA.key_id,
+    )
 
 
 def test_a_redriven_command_keeps_its_signature_and_an_expired_one_says_so() -> None:
@@ -175,7 +178,7 @@ def test_a_command_published_twice_is_carried_out_once() -> None:
 
 
 def test_a_refused_copy_does_not_keep_the_real_command_from_being_carried_out() -> None:
-    bus, deployment = memory_bus(), authorizer(settings(entry()))
+    bus, deployment = memory_bus(), authorization(settings(entry()), "memory")
     bus.send([message(restore())])
     work_off(ExecutorLoop(Obeying(), bus, authorization=deployment))
     bus.send([signed(restore())])
@@ -188,8 +191,11 @@ def test_a_refused_copy_does_not_keep_the_real_command_from_being_carried_out() 
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ({"commands": ["SavepointRequested"]}, "may not sign a RestoreRequested"),
-        ({"tables": ["lake.hr.*"]}, "may not sign for the table lake.sales.orders"),
+        ({"roles": ["holder", "approver"]}, "may not sign a RestoreRequested"),
+        (
+            {"tables": ["lake.hr.*"], "locations": ["/lake"]},
+            "may not sign for the table lake.sales.orders",
+        ),
         ({"not_before": NOW + DAY}, "is trusted from"),
         ({"not_after": NOW - DAY}, "was trusted until"),
     ],
@@ -205,8 +211,9 @@ def test_a_key_counts_only_for_what_its_entry_says(limits: dict[str, Any], sente
 
 def test_patterns_and_times_of_a_key_that_cover_the_command_let_it_pass() -> None:
     key = entry(
-        commands=["Restore*"],
+        roles=["holder", "requester"],
         tables=["Lake.Sales.*"],
+        locations=["/lake"],
         not_before=NOW - DAY,
         not_after=NOW + DAY,
     )
@@ -250,7 +257,7 @@ def test_every_kind_of_command_needs_a_signature_and_is_refused_without(
     make: Callable[[], Command],
 ) -> None:
     assert reason_of(settings(entry()), message(make())) == "not-signed"
-    everything = settings(entry(commands=["*"]))
+    everything = settings(entry(roles=["requester", "coordinator"]))
     assert reason_of(everything, signed(make())) == ""
 
 

@@ -21,7 +21,7 @@ from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -55,7 +55,7 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
             assert done.exit_code == 0, done.output
 
         bus, obeying = KafkaBus(place.connection), Obeying()
-        trusting = authorizer(settings(entry()))
+        trusting = authorization(settings(entry()), bus.cluster_id())
         loop = ExecutorLoop(obeying, bus, topic_prefix, authorization=trusting)
 
         def two_outcomes() -> list[Answer] | None:
@@ -89,12 +89,9 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
         (tmp_path / name).mkdir()
         files[name] = key_file(tmp_path / name, key)
     lines.append(f'sign_with = "{files["gate"]}"')
-    kinds_of = {
-        "gate": ["TaskIssued", "CleaningReleased"],
-        "bridge": ["VacuumFinished", "Lock*"],
-    }
-    for name, kinds in kinds_of.items():
-        lines += ["[[security.keys]]", f'name = "{name}"', f"commands = {kinds}"]
+    roles_of = {"gate": ["coordinator", "worker"], "bridge": ["writer"]}
+    for name, roles in roles_of.items():
+        lines += ["[[security.keys]]", f'name = "{name}"', f"roles = {roles}"]
         lines += [f'locations = ["{location}"]', f"public_key = '''{keys[name].public_pem}'''"]
     more = "\n".join(lines)
 
@@ -129,7 +126,8 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
 
         publish(end, "bridge")
         wait_for("the removal", lambda: visible(location) == [MINOR_3])
-        trusting = authorizer(Settings.load(place.settings_file("bridge", {})))
+        cluster = KafkaBus(place.connection).cluster_id()
+        trusting = authorization(Settings.load(place.settings_file("bridge", {})), cluster)
         topics = {f"{topic_prefix}.locks": None}
         read = FactsReader(place.connection, topics, "bridge", authorization=trusting).read()
         assert [event for batch in read for event in batch] == [end]  # a bridge believes no other

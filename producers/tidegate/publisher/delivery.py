@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
+from queue import SimpleQueue
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -93,6 +94,7 @@ class ConfirmedProducer:
         require_protected_settings(config)
         self._config = {**DEFAULTS, **config}
         self._seconds = _report_seconds(self._config)
+        self._cluster_id = ""
         self._connection = self._owned(Connection(self._config))
         self._connection.connect()
 
@@ -141,6 +143,26 @@ class ConfirmedProducer:
             self._wait(connection, reports)
             if not reports.was_handed_back():
                 return connection
+
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster; asked for once.
+
+        Raises:
+            DeliveryError: no broker answers within `delivery.timeout.ms`.
+            DeliveryRefusedError: the broker refuses the login; raised at once.
+        """
+        if not self._cluster_id:
+            found: SimpleQueue[str | DeliveryError | None] = SimpleQueue()
+            while True:
+                connection = self._own_connection()
+                connection.start()
+                connection.run(partial(_ask_cluster, self._seconds, connection.faults, found))
+                if (answer := found.get()) is not None:  # else the connection was closed before
+                    break
+            if isinstance(answer, DeliveryError):
+                raise answer
+            self._cluster_id = answer
+        return self._cluster_id
 
     def close(self) -> None:
         """Wait up to five seconds for messages that other threads are sending.
@@ -244,6 +266,31 @@ def _send(
             return
         else:
             return
+
+
+def _ask_cluster(
+    seconds: float,
+    faults: BrokerFaults,
+    found: SimpleQueue[str | DeliveryError | None],
+    producer: Producer | None,
+) -> None:
+    """A job of the polling thread."""
+    deadline = time.monotonic() + seconds
+    while producer is not None:
+        reason = "the broker does not know its cluster's id yet"
+        try:
+            if cluster := producer.list_topics(timeout=CHECK_SECONDS).cluster_id:
+                found.put(str(cluster))
+                return
+        except KafkaException as error:
+            reason = error.args[0].str()
+        producer.poll(POLL_SECONDS)  # serves `error_cb`
+        if faults.denied or time.monotonic() > deadline:
+            kind = DeliveryRefusedError if faults.denied else DeliveryError
+            why = faults.denied.str() if faults.denied else faults.away or reason
+            found.put(kind(f"nothing was sent, because a signature names the cluster: {why}"))
+            return
+    found.put(None)
 
 
 def _end(connection: weakref.ref[Connection]) -> None:
