@@ -13,11 +13,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa, x25519
 
-from support.signing import ANA, EVE, entry, key_file, settings
+from support.signing import ANA, EVE, entry, key_file, restore, settings
 from tidegate.cli import main
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, DeliveryError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
+from tidegate.publisher import Publisher
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import InvalidSettingsError, Settings
 from tidegate.signatures import PublicKey, SigningKey
@@ -124,6 +125,18 @@ def test_a_private_key_among_the_public_ones_is_refused_and_not_quoted() -> None
 def test_the_same_key_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="same public key twice"):
         authorization(settings(entry(), entry(name="bob")), "memory")
+
+
+def test_without_a_broker_nothing_is_signed_and_the_error_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.publisher.delivery._REPORT_SECONDS", 0)
+    config = {"delivery.timeout.ms": 500}
+    with (
+        Publisher("127.0.0.1:1", source="t", config=config, sign_with=key_file(tmp_path)) as sender,
+        pytest.raises(DeliveryError, match=r"a signature names the cluster.* no broker answers"),
+    ):
+        sender.publish(restore())
 
 
 def test_signatures_without_keys_are_refused_when_the_settings_are_read(tmp_path: Path) -> None:

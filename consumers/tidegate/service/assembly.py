@@ -297,15 +297,7 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
         ConfigError: a key is not one; or `joserfc` is not installed.
     """
     return [
-        TrustedKey(
-            key.name,
-            PublicKey(key.public_key),
-            key.roles,
-            key.tables,
-            key.locations,
-            key.not_before,
-            key.not_after,
-        )
+        TrustedKey(public=PublicKey(key.public_key), **key.model_dump(exclude={"public_key"}))
         for key in settings.security.keys
     ]
 

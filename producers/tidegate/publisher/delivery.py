@@ -10,10 +10,10 @@ import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
-from queue import SimpleQueue
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import (
     DeliveryError,
@@ -151,17 +151,20 @@ class ConfirmedProducer:
             DeliveryError: no broker answers within `delivery.timeout.ms`.
             DeliveryRefusedError: the broker refuses the login; raised at once.
         """
-        if not self._cluster_id:
-            found: SimpleQueue[str | DeliveryError | None] = SimpleQueue()
-            while True:
-                connection = self._own_connection()
-                connection.start()
-                connection.run(partial(_ask_cluster, self._seconds, connection.faults, found))
-                if (answer := found.get()) is not None:  # else the connection was closed before
-                    break
-            if isinstance(answer, DeliveryError):
-                raise answer
-            self._cluster_id = answer
+        deadline, faults = time.monotonic() + self._seconds, BrokerFaults(self._config)
+        admin = None
+        while not self._cluster_id:
+            admin = admin or AdminClient({**self._config, "error_cb": faults.record})
+            reason = "the broker does not know it yet"
+            try:
+                self._cluster_id = str(admin.list_topics(timeout=CHECK_SECONDS).cluster_id or "")
+            except KafkaException as error:
+                reason = faults.away or error.args[0].str()
+            admin.poll(0)  # serves `error_cb`
+            if faults.denied or (not self._cluster_id and time.monotonic() > deadline):
+                kind = DeliveryRefusedError if faults.denied else DeliveryError
+                reason = faults.denied.str() if faults.denied else reason
+                raise kind(f"nothing was sent, a signature names the cluster's id: {reason}")
         return self._cluster_id
 
     def close(self) -> None:
@@ -266,31 +269,6 @@ def _send(
             return
         else:
             return
-
-
-def _ask_cluster(
-    seconds: float,
-    faults: BrokerFaults,
-    found: SimpleQueue[str | DeliveryError | None],
-    producer: Producer | None,
-) -> None:
-    """A job of the polling thread."""
-    deadline = time.monotonic() + seconds
-    while producer is not None:
-        reason = "the broker does not know its cluster's id yet"
-        try:
-            if cluster := producer.list_topics(timeout=CHECK_SECONDS).cluster_id:
-                found.put(str(cluster))
-                return
-        except KafkaException as error:
-            reason = error.args[0].str()
-        producer.poll(POLL_SECONDS)  # serves `error_cb`
-        if faults.denied or time.monotonic() > deadline:
-            kind = DeliveryRefusedError if faults.denied else DeliveryError
-            why = faults.denied.str() if faults.denied else faults.away or reason
-            found.put(kind(f"nothing was sent, because a signature names the cluster: {why}"))
-            return
-    found.put(None)
 
 
 def _end(connection: weakref.ref[Connection]) -> None:

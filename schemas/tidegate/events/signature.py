@@ -30,8 +30,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegate.events.aborted import WritesAborted
-from tidegate.events.approvals import RestoreApproved, RestoreAwaitingApproval
-from tidegate.events.base import Command, Event
+from tidegate.events.approvals import RestoreApproved
+from tidegate.events.base import Command, Event, Outcome
 from tidegate.events.catalogue import CARRIED
 from tidegate.events.codec import decode, encode
 from tidegate.events.commands import (
@@ -40,18 +40,10 @@ from tidegate.events.commands import (
     SavepointsCheckRequested,
 )
 from tidegate.events.facts import LockReleased, VacuumFinished
-from tidegate.events.holds import CleaningDeferred, HoldRequest
-from tidegate.events.outcomes import (
-    CleaningStarted,
-    RestoreFailed,
-    RestorePlanned,
-    RestoreRejected,
-    SavepointCreated,
-    SavepointsChecked,
-)
-from tidegate.events.quarantine import CleaningUndone, CleaningUndoRequested, QuarantineRemoved
+from tidegate.events.holds import HoldRequest
+from tidegate.events.quarantine import CleaningUndoRequested
 from tidegate.events.savepoint_removal import SavepointRemovalRequested
-from tidegate.events.tasks import TaskEnded, TaskIssued
+from tidegate.events.tasks import TaskIssued
 
 MAX_VALIDITY: Final = timedelta(days=1)
 """The longest life of a signature: much less than a used request is remembered."""
@@ -60,21 +52,7 @@ TOKEN_TYPE: Final = "tidegate-command+jwt"  # noqa: S105 - the type of a token
 MAX_TOKEN_BYTES: Final = 8_192
 _FACTS: Final = (VacuumFinished, LockReleased, WritesAborted)
 """The facts that a removal rests on."""
-_OUTCOMES: Final = (
-    TaskEnded,
-    CleaningDeferred,
-    CleaningStarted,
-    CleaningUndone,
-    QuarantineRemoved,
-    SavepointCreated,
-    SavepointsChecked,
-    RestorePlanned,
-    RestoreRejected,
-    RestoreFailed,
-    RestoreAwaitingApproval,
-)
-"""The outcomes that the coordinator acts on."""
-SIGNED: Final = (Command, *_FACTS, *_OUTCOMES)
+SIGNED: Final = (Command, Outcome, *_FACTS)
 """The events that are signed."""
 
 
@@ -105,9 +83,9 @@ MAY_SIGN: Final[Mapping[KeyRole, tuple[type[Event], ...]]] = MappingProxyType(
             *CARRIED,
             SavepointsCheckRequested,
             RestoreRequested,
-            *_OUTCOMES,
+            Outcome,
         ),
-        KeyRole.WORKER: _OUTCOMES,
+        KeyRole.WORKER: (Outcome,),
     }
 )
 """The events that a key of a role may sign."""

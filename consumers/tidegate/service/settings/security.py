@@ -28,7 +28,7 @@ class KeySettings(Section, frozen=True):
     roles: tuple[KeyRole, ...] = Field(min_length=1)
     """`writer` signs vacuums, releases and aborted writes; `requester` savepoints, restores and
     undos; `approver` approvals; `holder` holds of the cleaning; `coordinator` tasks; `worker`
-    outcomes."""
+    outcomes of the cleaner, the savepoint writer and the restorer."""
     tables: tuple[Name, ...] = ("*",)
     """Shell patterns of the tables, as catalog.database.table. A signer chooses the name, so
     `locations` are needed, too; a hold is on a name alone."""
