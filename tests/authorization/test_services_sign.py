@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.acid import INSERTS, build, tree
 from support.deployment_events import released
 from support.samples import (
     NOON,
@@ -61,13 +62,19 @@ def with_signature_of(event: Event, other: Event) -> Message:
     return message(event)._replace(headers=signed(other, BEN).headers)
 
 
-def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Settings:
+def deployment(
+    folder: Path,
+    *,
+    key: Path | None,
+    required: bool = True,
+    locations: Sequence[str] = ("/lake",),
+) -> Settings:
     security = {
         "require_signatures": required,
         "sign_with": key,
         "keys": [
             entry(ANA, "coordinator", roles=["coordinator", "worker"]),
-            entry(BEN, "bridge", roles=["writer"], tables=["lake.sales.*"], locations=["/lake"]),
+            entry(BEN, "bridge", roles=["writer"], tables=["lake.sales.*"], locations=locations),
             entry(EVE, "eve", roles=["requester"]),
         ],
     }
@@ -268,6 +275,23 @@ def test_a_worker_signs_no_end_of_a_task_that_the_coordinator_did_not_issue(
     bus.send([record_as_message(r) for r in stranger.records("tidegate.outcomes")])
     run_gate(settings, bus)
     assert len(tasks_on(bus)) == 1
+
+
+def test_a_link_in_a_location_of_a_key_leads_to_no_other_table(tmp_path: Path) -> None:
+    payroll, mine = tmp_path / "payroll", tmp_path / "mine"
+    build(payroll, {**dict.fromkeys(INSERTS, 9), "delta_0000001_0000003": 27})
+    mine.mkdir()
+    (mine / "orders").symlink_to(payroll)
+    settings = deployment(tmp_path, key=key_file(tmp_path), locations=["/lake", str(mine)])
+    bus = memory_bus()
+    bus.send([signed(vacuum(f"{mine}/orders"), BEN), signed(release(7), BEN)])
+    before = tree(payroll)
+
+    run_gate(settings, bus)
+    [refused] = cleaned(settings, bus)
+
+    assert refused.reason == "outside-warehouse"
+    assert tree(payroll) == before
 
 
 def test_a_command_that_no_task_carries_becomes_a_dead_letter(tmp_path: Path) -> None:

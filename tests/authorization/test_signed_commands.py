@@ -6,14 +6,16 @@ import base64
 import hmac
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 import pytest
 from joserfc import jwt
+from pydantic import ValidationError
 
-from support.samples import memory_bus, message, savepoint_request, work_off
+from support.samples import NOON, memory_bus, message, savepoint_request, work_off
 from support.signing import (
     ANA,
     EVE,
@@ -27,7 +29,13 @@ from support.signing import (
     settings,
     signed,
 )
-from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected
+from tidegate.events import (
+    CleaningHoldRemovalRequested,
+    Command,
+    Outcome,
+    RestoreFailed,
+    RestoreRejected,
+)
 from tidegate.events.catalogue import COMMANDS, EVENT_TYPES
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
@@ -336,6 +344,30 @@ def test_a_key_counts_for_its_locations_in_every_spelling(location: str, reason:
 )
 def test_a_key_does_not_count_for_another_name_of_a_table_at_its_location(table: str) -> None:
     assert places(table, "/lake/sales/orders") == "key-not-allowed"
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"), [("lake.sales.orders", ""), ("lake.hr.staff", "key-not-allowed")]
+)
+def test_a_hold_is_on_a_name_so_its_key_needs_no_locations(table: str, reason: str) -> None:
+    key = settings(entry(roles=["holder"], tables=["lake.sales.*"]))
+    hold = CleaningHoldRemovalRequested.about(
+        restore(table), event_id="h-1", requested_by="ana", reason="x", source="c", occurred_at=NOON
+    )
+    sent = signed(hold)
+    now = int(NOW.timestamp() * 1000)
+    record = Record(Partition(sent.topic, 0), 0, sent.key, sent.value, sent.headers, now)
+    trusting = authorization(key, "memory")
+
+    with pytest.raises(Unauthorized, match="for the table") if reason else nullcontext():
+        trusting.check(hold, record)
+
+
+def test_a_key_with_tables_needs_locations_because_a_signer_chooses_the_name() -> None:
+    with pytest.raises(ValidationError, match="add the directories"):
+        settings(entry(tables=["lake.sales.*"]))
+    with pytest.raises(ValidationError, match="add the directories"):
+        settings(entry(roles=["holder", "requester"], tables=["lake.sales.*"]))
 
 
 def test_every_kind_of_signed_event_is_of_a_role() -> None:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -152,19 +152,20 @@ class ConfirmedProducer:
             DeliveryRefusedError: the broker refuses the login; raised at once.
         """
         deadline, faults = time.monotonic() + self._seconds, BrokerFaults(self._config)
-        admin = None
-        while not self._cluster_id:
-            admin = admin or AdminClient({**self._config, "error_cb": faults.record})
+        settings: dict[str, Any] = {**self._config, "error_cb": faults.record}
+        admin = None if self._cluster_id else AdminClient(settings)
+        while admin is not None and not self._cluster_id:
             reason = "the broker does not know it yet"
             try:
-                self._cluster_id = str(admin.list_topics(timeout=CHECK_SECONDS).cluster_id or "")
+                found = cast("str | None", admin.list_topics(timeout=CHECK_SECONDS).cluster_id)
+                self._cluster_id = found or ""
             except KafkaException as error:
-                reason = faults.away or error.args[0].str()
+                reason = error.args[0].str()
             admin.poll(0)  # serves `error_cb`
-            if faults.denied or (not self._cluster_id and time.monotonic() > deadline):
-                kind = DeliveryRefusedError if faults.denied else DeliveryError
-                reason = faults.denied.str() if faults.denied else reason
-                raise kind(f"nothing was sent, a signature names the cluster's id: {reason}")
+            if faults.denied is not None or time.monotonic() > deadline:
+                kind = DeliveryError if faults.denied is None else DeliveryRefusedError
+                why = faults.away or reason if faults.denied is None else faults.denied.str()
+                raise kind(f"nothing was sent, because a signature names the cluster: {why}")
         return self._cluster_id
 
     def close(self) -> None:
