@@ -290,7 +290,7 @@ def test_a_link_in_a_location_of_a_key_leads_to_no_other_table(tmp_path: Path) -
     run_gate(settings, bus)
     [refused] = cleaned(settings, bus)
 
-    assert refused.reason == "outside-warehouse"
+    assert refused.reason == "link-inside"
     assert tree(payroll) == before
 
 
