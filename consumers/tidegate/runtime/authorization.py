@@ -62,7 +62,6 @@ class TrustedKey:
     """Shell patterns of the tables' names."""
     locations: tuple[str, ...] = ()
     """Normalised directories: the locations of the tables are one of them, or below; empty: any."""
-    not_before: datetime | None = None
     not_after: datetime | None = None
 
     def may_sign(self, kind: type[Event]) -> bool:
@@ -77,8 +76,6 @@ class TrustedKey:
         a warehouse root. A hold is on a name alone.
         """
         kind = type(event).__name__
-        if self.not_before is not None and at < self.not_before:
-            return f"the key {self._named} is trusted from {self.not_before:%Y-%m-%dT%H:%MZ} on"
         if self.not_after is not None and at > self.not_after:
             return f"the key {self._named} was trusted until {self.not_after:%Y-%m-%dT%H:%MZ}"
         if not self.may_sign(type(event)):

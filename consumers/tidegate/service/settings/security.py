@@ -34,8 +34,6 @@ class KeySettings(Section, frozen=True):
     `locations` are needed, too; a hold is on a name alone."""
     locations: tuple[Annotated[str, AfterValidator(normalise)], ...] = ()
     """The tables' directories, or directories above them; empty: everywhere."""
-    not_before: AwareDatetime | None = None
-    """Trusted from this time on, compared with the broker's time of the command."""
     not_after: AwareDatetime | None = None
     """Trusted until this time, compared with the broker's time of the command."""
 
