@@ -361,7 +361,11 @@ def test_a_hold_is_on_a_name_so_its_key_needs_no_locations(table: str, reason: s
         trusting.check(hold, record)
 
 
-def test_a_key_with_tables_needs_locations_because_a_signer_chooses_the_name() -> None:
+def test_a_key_has_tables_and_locations_or_neither_because_a_signer_chooses_both() -> None:
+    with pytest.raises(ValidationError, match="add the names"):
+        settings(entry(roles=["writer"], locations=["/lake/sales"]))
+    with pytest.raises(ValidationError, match="add the names"):
+        settings(entry(roles=["holder"], locations=["/lake/sales"]))
     with pytest.raises(ValidationError, match="add the directories"):
         settings(entry(tables=["lake.sales.*"]))
     with pytest.raises(ValidationError, match="add the directories"):

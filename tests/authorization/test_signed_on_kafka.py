@@ -128,7 +128,11 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
     roles_of = {"gate": ["coordinator", "worker"], "bridge": ["writer"]}
     for name, roles in roles_of.items():
         lines += ["[[security.keys]]", f'name = "{name}"', f"roles = {roles}"]
-        lines += [f'locations = ["{location}"]', f"public_key = '''{keys[name].public_pem}'''"]
+        lines += [
+            f'tables = ["{TABLE}"]',
+            f'locations = ["{location}"]',
+            f"public_key = '''{keys[name].public_pem}'''",
+        ]
     more = "\n".join(lines)
 
     with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=more) as place:

@@ -27,7 +27,7 @@ from tidegate.signatures.keys import exposure
 PEM = serialization.Encoding.PEM
 PKCS8 = serialization.PrivateFormat.PKCS8
 ROLE = ("--role", "requester")
-LAKE = ("--locations", "/lake/", "--locations", "s3a://lake")
+LAKE = ("--tables", "lake.*", "--locations", "/lake/", "--locations", "s3a://lake")
 PLAIN = serialization.NoEncryption()
 
 
@@ -55,7 +55,8 @@ def test_a_new_key_can_be_read_by_its_owner_alone_and_its_output_is_a_setting(
     deployment.write_text(f"[security]\nrequire_signatures = true\n{printed}")
     (listed,) = Settings.load(deployment).security.keys
     assert listed.name == 'ana "the admin"'
-    assert (listed.roles, listed.locations) == (("requester",), ("/lake", "s3://lake"))
+    assert (listed.roles, listed.tables) == (("requester",), ("lake.*",))
+    assert listed.locations == ("/lake", "s3://lake")
     assert PublicKey(listed.public_key).key_id == SigningKey.read(file).key_id
     assert "PRIVATE" not in printed
 

@@ -33,9 +33,13 @@ Name = Annotated[
 Roles = Annotated[
     list[KeyRole], typer.Option("--role", help="What the key is for; repeat it for several roles.")
 ]
+Tables = Annotated[
+    list[str], typer.Option(help="A pattern of the tables' names; repeat it. Default: every table.")
+]
 Locations = Annotated[
     list[str], typer.Option(help="A directory of the tables; repeat it. Default: everywhere.")
 ]
+EVERY_TABLE: list[str] = ["*"]
 EVERYWHERE: list[str] = []
 
 
@@ -43,6 +47,7 @@ EVERYWHERE: list[str] = []
 def new(
     file: PrivateKey,
     role: Roles,
+    tables: Tables = EVERY_TABLE,
     locations: Locations = EVERYWHERE,
     name: Name = "NAME",
     as_json: AsJson = False,
@@ -54,25 +59,31 @@ def new(
             out.write(key.private_pem)
     except OSError as error:
         raise ConfigError(f"the private key can't be written: {error}") from error
-    _show(key, name, role, locations, as_json=as_json)
+    _show(
+        key,
+        {"name": name, "roles": role, "tables": tables, "locations": locations},
+        as_json=as_json,
+    )
 
 
 @keys.command()
 def show(
     file: PrivateKey,
     role: Roles,
+    tables: Tables = EVERY_TABLE,
     locations: Locations = EVERYWHERE,
     name: Name = "NAME",
     as_json: AsJson = False,
 ) -> None:
     """Show the public half of a key, as the settings of the services want it."""
-    _show(SigningKey.read(file), name, role, locations, as_json=as_json)
+    _show(
+        SigningKey.read(file),
+        {"name": name, "roles": role, "tables": tables, "locations": locations},
+        as_json=as_json,
+    )
 
 
-def _show(
-    key: SigningKey, name: str, roles: list[KeyRole], locations: list[str], *, as_json: bool
-) -> None:
-    entry = {"name": name, "roles": roles, "locations": locations}
+def _show(key: SigningKey, entry: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         write_json({"key_id": key.key_id, "public_key": key.public_pem, **entry})
         return

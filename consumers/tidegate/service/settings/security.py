@@ -30,19 +30,25 @@ class KeySettings(Section, frozen=True):
     undos; `approver` approvals; `holder` holds of the cleaning; `coordinator` tasks; `worker`
     outcomes of the cleaner, the savepoint writer and the restorer."""
     tables: tuple[Name, ...] = ("*",)
-    """Shell patterns of the tables, as catalog.database.table. A signer chooses the name, so
-    `locations` are needed, too; a hold is on a name alone."""
+    """Shell patterns of the tables, as catalog.database.table. A signer chooses both a table's name
+    and its location, so give both or neither; a `holder` signs for names alone."""
     locations: tuple[Annotated[str, AfterValidator(normalise)], ...] = ()
-    """The tables' directories, or directories above them; empty: everywhere."""
+    """The tables' directories, or directories above them, as they are written in events; empty:
+    everywhere."""
     not_after: AwareDatetime | None = None
     """Trusted until this time, compared with the broker's time of the command."""
 
     @model_validator(mode="after")
-    def _is_bound_to_locations(self) -> Self:
+    def _has_tables_and_locations(self) -> Self:
+        if self.tables == ("*",) and self.locations:
+            raise ValueError(
+                f"the key of {self.name} has locations and no tables: holds and releases are by"
+                " name, which a signer chooses; add the names"
+            )
         if self.tables != ("*",) and not self.locations and set(self.roles) != {KeyRole.HOLDER}:
             raise ValueError(
-                f"the key of {self.name} has tables and no locations: a signer chooses the name of"
-                " the table, so add the directories"
+                f"the key of {self.name} has tables and no locations: a signer chooses the name;"
+                " add the directories"
             )
         return self
 
