@@ -54,8 +54,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "config check": ("tidegate config check --config tidegate.toml",),
     "config diff": ("tidegate config diff", "tidegate config diff --at worker-1:9464"),
     "config show": ("tidegate config show --json | jq .services",),
-    "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana > ana.toml",),
-    "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana",),
+    "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml",),
+    "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana --role requester",),
     "skip": (
         (
             "tidegate skip --service restorer --topic commands --partition 0 --offset 7"
