@@ -106,8 +106,19 @@ class MetastoreSource:
             return judge(claim, self._answers(claim, client))
 
     def _answers(self, claim: Claim, client: MetastoreClient) -> Answers:
-        """The locks come before the transactions: see `Answers`; the slow calls come first."""
+        """Ask for the locks, then the transactions (see `Answers`), then the table.
+
+        A rename moves the locks of a table's readers with it. It shows here, because the table is
+        asked for after them.
+        """
         database, table, partition = claim.database, claim.table, claim.partition
+        if not self._is_checked:  # once: they change with a restart of the Metastore only
+            self._at_once, self._is_checked = not client.reads_without_locks(), True
+        compactions = client.compactions(database, table)
+        # what a transaction has locked elsewhere counts only where readers lock at once
+        held = HeldTables(client.locks(None if self._at_once else database))
+        transactions = client.transaction_states()
+        write_ids = client.write_ids(database, table, transactions.valid())
         try:
             location = normalise(client.table(database, table).location)
         except (MissingInMetastoreError, FormatError):
@@ -119,19 +130,13 @@ class MetastoreSource:
                 partition_location = normalise(found.location)
             except (MetastoreRefusedError, FormatError):  # its columns may be others by now
                 partition_location = None
-        compactions = client.compactions(database, table)
-        if not self._is_checked:  # once: they change with a restart of the Metastore only
-            self._at_once, self._is_checked = not client.reads_without_locks(), True
-        # what a transaction has locked elsewhere counts only where readers lock at once
-        held = HeldTables(client.locks(None if self._at_once else database))
-        transactions = client.transaction_states()
         return Answers(
             location,
             partition_location,
             compactions,
             held,
             transactions,
-            client.write_ids(database, table, transactions.valid()),
+            write_ids,
             readers_lock_at_once=self._at_once,
         )
 

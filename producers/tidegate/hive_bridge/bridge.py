@@ -11,7 +11,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from tidegate.errors import FormatError, MessageTooLargeError, TransientError
+from tidegate.errors import (
+    FormatError,
+    MessageTooLargeError,
+    MetastoreRefusedError,
+    TransientError,
+)
 from tidegate.errors.validation import validation_message
 from tidegate.events import (
     Event,
@@ -37,7 +42,7 @@ from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.holds import HeldTables, holds_of, lock_hold
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import Compaction, Lock, Snapshot
-from tidegate.storage import Storage
+from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
 SOURCE: Final = "metastore-bridge"
@@ -164,7 +169,7 @@ class MetastoreBridge:
         )
         self.baseline = self.baseline.checked(snapshot)
         held, now = HeldTables(snapshot.locks), self._clock()
-        ended = waiting.ended(number, held, snapshot.transactions)
+        ended = self._in_place(waiting.ended(number, held, snapshot.transactions))
         releases = self._releases(ended, snapshot, now)
         for start in range(0, len(releases), _BATCH):
             batch = releases[start : start + _BATCH]
@@ -240,6 +245,26 @@ class MetastoreBridge:
             CompactionQueue(self._settings, called) as queue,
         ):
             return settle(compaction, vacuum, client, queue, self._storage)
+
+    def _in_place(self, ended: Sequence[Ended]) -> list[Ended]:
+        """Leave out transactions that only seem to read other tables: a rename moves their locks.
+
+        Call this after the locks were requested, so that no rename before that goes unseen.
+        """
+        tables = {(hold.table, hold.location) for hold in ended if hold.elsewhere}
+        renamed = {place for place in tables if not self._is_at(*place)}
+        return [
+            hold
+            for hold in ended
+            if not hold.elsewhere or (hold.table, hold.location) not in renamed
+        ]
+
+    def _is_at(self, table: str, location: str) -> bool:
+        _, database, name = table.split(".")
+        try:
+            return normalise(self._client.table(database, name).location) == location
+        except (MetastoreRefusedError, FormatError):
+            return False
 
     def _releases(
         self, ended: Iterable[Ended], snapshot: Snapshot, now: float
