@@ -109,7 +109,7 @@ RULES: Final = (
     ),
     Rule(
         "a snapshot with an open write removes no aborted rows",
-        "consumers/tidegate/cleaning/aborted.py",
+        "consumers/tidegate/cleaning/plan.py",
         "if snapshot.has_open:",
         "if False:",
         "tests/cleaning/test_aborted.py::test_a_snapshot_that_is_not_final_or_of_another_table_removes_nothing",
@@ -151,7 +151,7 @@ RULES: Final = (
     ),
     Rule(
         "an undo needs a product that hides the directory",
-        "consumers/tidegate/cleaning/undo_plan.py",
+        "consumers/tidegate/cleaning/quarantine_commands.py",
         "if not any(hides(product, found) for product in complete):",
         "if False:",
         "tests/cleaning/test_quarantine.py::test_an_undo_that_could_harm_is_refused_and_changes_nothing",

@@ -11,8 +11,7 @@ from tidegate.cleaning import CleaningPlan
 from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
 from tidegate.events import AbortedCleaningReleased, VacuumKind
 from tidegate.hive import ValidWriteIds, content_hash
-from tidegate.hive_metastore.holds import HeldTables
-from tidegate.hive_metastore.values import Compaction, Lock, Transactions
+from tidegate.hive_metastore.values import HeldTables, Lock, QueueEntry, Transactions
 
 DB, NAME = "default", "table_txn_001"
 PRODUCT = "delta_0000001_0000003_v0000009"
@@ -21,7 +20,7 @@ COMMAND = release(
 )
 PLAN = CleaningPlan(listed(*INSERTS), listed(PRODUCT))
 CLAIM = Claim.of(COMMAND, PLAN)
-ROW = Compaction(1, DB, NAME, None, VacuumKind.MINOR, "ready for cleaning", 3, 9, 10, 5_000, 1)
+ROW = QueueEntry(1, DB, NAME, None, VacuumKind.MINOR, "ready for cleaning", 3, 9, 10, 5_000, 1)
 IDS = ValidWriteIds.parse(IDS_1_TO_3)
 SAID = Answers("/wh/t", None, (ROW,), HeldTables(()), Transactions(20), IDS)
 

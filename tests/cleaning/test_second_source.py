@@ -23,11 +23,10 @@ from support.acid import (
     release,
 )
 from tidegate.cleaning import Cleaner, CleaningPlan
-from tidegate.cleaning.aborted import content_of
 from tidegate.cleaning.confirmation import Proof, Verdict
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.plan import Cleaning
-from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.plan import Cleaning, content_of
+from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
 from tidegate.compute.parallel_map import ThreadMap

@@ -21,8 +21,7 @@ from support.interleavings.scenario import LOCATION, PARTITION
 from support.interleavings.world import World
 from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
 from tidegate.events import CleaningReleased, VacuumFinished
-from tidegate.hive_metastore.holds import HeldTables, Holds
-from tidegate.hive_metastore.values import Transactions
+from tidegate.hive_metastore.values import HeldTables, Holds, Transactions
 
 ONE_BY_ONE = Scenario(4, ("minor",), ("one by one",))
 LIES = Scenario(4, ("minor",), ("table", "partition"), faults=1, kinds_of_faults=frozenset())

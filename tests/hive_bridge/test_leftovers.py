@@ -7,8 +7,8 @@ import pytest
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidWriteIds
 from tidegate.hive_bridge.aborted import AbortedPlace, judged
-from tidegate.hive_bridge.cleanings import PublishedVacuum
-from tidegate.hive_bridge.leftovers import AbortedLeft, StillNeeded, check_nothing_left
+from tidegate.hive_bridge.compactions import PublishedVacuum
+from tidegate.hive_bridge.marking import AbortedLeft, StillNeeded, check_nothing_left
 
 MADE = "delta_0000002_0000004_v0000009"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import MetastoreRefusedError
 from tidegate.hive_bridge import sweeping
+from tidegate.hive_bridge.aborted import AbortedSweep
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.hive_bridge.sweeping import AbortedSweep
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
 

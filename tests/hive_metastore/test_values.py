@@ -12,13 +12,13 @@ from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.values import (
     READY_FOR_CLEANING,
-    Compaction,
+    QueueEntry,
     Transactions,
     write_ids_of_compaction,
 )
 
 MINOR = VacuumKind.MINOR
-HIVE_4 = Compaction(1, "sales", "orders", None, MINOR, READY_FOR_CLEANING, 3, 20, 25)
+HIVE_4 = QueueEntry(1, "sales", "orders", None, MINOR, READY_FOR_CLEANING, 3, 20, 25)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from tidegate.cleaning.plan import Cleaning, CleaningPlan, snapshot_of
 from tidegate.cleaning.products import AcidEntry
 from tidegate.events import AbortedCleaningReleased, CleaningReleased
 from tidegate.hive import Base, IdRanges, ValidWriteIds
-from tidegate.hive_metastore.holds import HeldTables
-from tidegate.hive_metastore.values import Compaction, Transactions
+from tidegate.hive_metastore.values import HeldTables, QueueEntry, Transactions
 
 
 class Proof(Enum):
@@ -130,7 +129,7 @@ class Answers:
     """The table's, normalised; None: there is no such table."""
     partition_location: str | None
     """The partition's, normalised; None: there is no such partition, or none was asked for."""
-    compactions: tuple[Compaction, ...]
+    compactions: tuple[QueueEntry, ...]
     """Of the table, or of more."""
     held: HeldTables
     transactions: Transactions
@@ -165,7 +164,7 @@ def _of_place(claim: Claim, said: Answers) -> Iterator[Verdict]:
 
 
 def _of_commit(
-    claim: Claim, transactions: Transactions, row: Compaction | None
+    claim: Claim, transactions: Transactions, row: QueueEntry | None
 ) -> Iterator[Verdict]:
     for txn in sorted(claim.transactions):
         if txn > transactions.high_water_mark:  # restored from a backup, or invented
@@ -182,7 +181,7 @@ def _of_commit(
         yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
 
 
-def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[Verdict]:
+def _of_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[Verdict]:
     if claim.waits_for_readers:  # earlier readers may read what is obsolete
         for txn in _open_readers(claim, said, row):
             yield _no("every reader has ended", f"has transaction {txn} as open")
@@ -190,7 +189,7 @@ def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator
             yield _no("every reader has ended", f"has lock {lock} as held")
 
 
-def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: Compaction | None) -> Iterator[Verdict]:
+def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: QueueEntry | None) -> Iterator[Verdict]:
     for directory in (*claim.products, *claim.removed):
         if directory.high > ids.high_water_mark:  # created again since, or another table
             last = f"has given out no write id of the table above {ids.high_water_mark}"
@@ -213,7 +212,7 @@ def _no(event_says: str, metastore: str) -> Verdict:
     return Verdict(Proof.CONTRADICTED, event_says, f"the Metastore {metastore}")
 
 
-def _row(claim: Claim, compactions: Iterable[Compaction]) -> Compaction | None:
+def _row(claim: Claim, compactions: Iterable[QueueEntry]) -> QueueEntry | None:
     """The queue's row of the compaction. Hive 3's names no transaction, and proves nothing."""
     place = (claim.database, claim.table, claim.partition)
     for compaction in compactions:
@@ -222,7 +221,7 @@ def _row(claim: Claim, compactions: Iterable[Compaction]) -> Compaction | None:
     return None
 
 
-def _proves(claim: Claim, said: Answers, row: Compaction | None) -> bool:
+def _proves(claim: Claim, said: Answers, row: QueueEntry | None) -> bool:
     """Whether committed compactions made the products, or overwrites that it found committed."""
     made = {entry.transaction_id for entry in said.compactions if entry.has_committed}
     return row is not None and all(
@@ -231,7 +230,7 @@ def _proves(claim: Claim, said: Answers, row: Compaction | None) -> bool:
     )
 
 
-def _open_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[int]:
+def _open_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[int]:
     """Transactions that are open and began before the compaction committed.
 
     Without its row the event says which: more than those of the event only wait in vain.
@@ -248,7 +247,7 @@ def _open_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterat
             yield txn
 
 
-def _held_locks(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[int]:
+def _held_locks(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[int]:
     """Locks without a transaction on the place that were there when the compaction committed.
 
     Both times are by the clock of the Metastore's database.

@@ -9,15 +9,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from tidegate.cleaning.aborted import plan_aborted_cleaning
 from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
-from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, plan_cleaning
+from tidegate.cleaning.plan import (
+    Cleaning,
+    CleaningPlan,
+    check_complete,
+    plan_aborted_cleaning,
+    plan_cleaning,
+)
 from tidegate.cleaning.progress import LONG, CleaningProgress
-from tidegate.cleaning.quarantine import MoveAside
+from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
 from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
-from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
 from tidegate.cleaning.second_source import NoSource, NotConfirmed, SecondSource, check_files

@@ -25,7 +25,7 @@ from tidegate.hive import (
     covers,
     is_of_compaction,
 )
-from tidegate.hive.bases import is_compacted
+from tidegate.hive.obsolete import is_compacted
 from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"

@@ -23,7 +23,7 @@ from tidegate.events import AbortedCleaningReleased
 from tidegate.events.reasons import Reason
 from tidegate.hive.orc import LONGEST_END, OrcEnd, read_orc_end
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.holds import HeldTables
+from tidegate.hive_metastore.values import HeldTables
 from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
 from tidegate.tables.refusal import Refused
 

@@ -27,21 +27,25 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
+from tidegate.hive_bridge.aborted import AbortedSweep
 from tidegate.hive_bridge.baseline import Baseline
-from tidegate.hive_bridge.cleanings import Cleanings, PublishedVacuum
-from tidegate.hive_bridge.compactions import Compactions
+from tidegate.hive_bridge.compactions import Cleanings, Compactions, PublishedVacuum
 from tidegate.hive_bridge.describing import describe
-from tidegate.hive_bridge.endings import Endings, Expirations
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
-from tidegate.hive_bridge.sweeping import AbortedSweep
-from tidegate.hive_bridge.waiting import Ended, WaitingHolds
+from tidegate.hive_bridge.waiting import Ended, Endings, Expirations, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.holds import HeldTables, holds_of, lock_hold
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import Compaction, Lock, Snapshot
+from tidegate.hive_metastore.values import (
+    HeldTables,
+    Lock,
+    QueueEntry,
+    Snapshot,
+    holds_of,
+    lock_hold,
+)
 from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
@@ -93,8 +97,8 @@ class MetastoreBridge:
         self._client = MetastoreClient(settings, observer.called)
         self._queue_client = MetastoreClient(settings, observer.called)
         self._queue_thread = ThreadPoolExecutor(1, thread_name_prefix="show-compact")
-        self._asked: Future[tuple[Compaction, ...]] | None = None
-        self._queue: tuple[Compaction, ...] = ()
+        self._asked: Future[tuple[QueueEntry, ...]] | None = None
+        self._queue: tuple[QueueEntry, ...] = ()
         self._queue_is_away = False
         self._compactions = Compactions(
             settings.catalog, self._described, settings.threads, clock, observer
@@ -210,7 +214,7 @@ class MetastoreBridge:
         self._apply(before)
         return self._waiting
 
-    def _asked_queue(self) -> tuple[Compaction, ...]:
+    def _asked_queue(self) -> tuple[QueueEntry, ...]:
         """The queue of compactions. It has a connection of its own, because it may be slow."""
         if self._asked is None:
             self._queue_look = self._cleanings.begin()
@@ -234,11 +238,11 @@ class MetastoreBridge:
         self._asked = None
         return self._queue
 
-    def _described(self, compaction: Compaction) -> Description:
+    def _described(self, compaction: QueueEntry) -> Description:
         with MetastoreClient(self._settings, self._observer.called) as client:
             return describe(compaction, client, self._storage)
 
-    def _settled(self, compaction: Compaction, vacuum: PublishedVacuum) -> bool:
+    def _settled(self, compaction: QueueEntry, vacuum: PublishedVacuum) -> bool:
         called = self._observer.called
         with (
             MetastoreClient(self._settings, called) as client,
@@ -349,7 +353,7 @@ class MetastoreBridge:
 
     def _vacuum(
         self,
-        compaction: Compaction,
+        compaction: QueueEntry,
         description: Description,
         snapshot: Snapshot,
         held: HeldTables,
@@ -403,7 +407,7 @@ class MetastoreBridge:
         ]
 
     def _expired(
-        self, compaction: Compaction, held: HeldTables
+        self, compaction: QueueEntry, held: HeldTables
     ) -> tuple[list[LockHold], list[int]]:
         """The latest holds on a compaction's place that expired since it began; one is enough.
 

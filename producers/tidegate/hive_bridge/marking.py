@@ -1,10 +1,16 @@
-"""Mark cleaned compactions in the Metastore's queue, after a check that nothing is left."""
+"""Mark cleaned compactions in the Metastore's queue, after a check that nothing is left.
+
+Marking a compaction as cleaned also makes the Metastore forget which write ids, up to the
+compaction's highest, were aborted. If a directory of an aborted write is left, every reader sees
+its rows from then on (HIVE-24302, HIVE-24444). So the check precedes every mark, even after an
+outcome that reports the cleaning as done.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,15 +23,103 @@ from tidegate.errors import (
     MissingInMetastoreError,
     TransientError,
 )
-from tidegate.hive_bridge.cleanings import PublishedVacuum
-from tidegate.hive_bridge.compactions import Key, key_of, named
-from tidegate.hive_bridge.describing import NotDescribed, directory_of
-from tidegate.hive_bridge.leftovers import StillNeeded, check_nothing_left
-from tidegate.hive_bridge.listed import acid_names, compacted_bases
+from tidegate.hive import (
+    Base,
+    Compaction,
+    FoundDirectory,
+    InconsistentCompaction,
+    NotEnoughHistory,
+    RangeResponse,
+    ValidWriteIds,
+    is_acid_name,
+)
+from tidegate.hive_bridge.compactions import Key, PublishedVacuum, key_of, named
+from tidegate.hive_bridge.describing import NotDescribed, acid_names, compacted_bases, directory_of
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import Compaction, write_ids_of_compaction
+from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, normalise
+
+
+class StillNeeded(Exception):  # noqa: N818 - a finding, for the caller in this package
+    """The compaction must not be marked; the message has the reason."""
+
+
+def check_nothing_left(
+    names: Iterable[str],
+    vacuum: PublishedVacuum,
+    write_ids: ValidWriteIds,
+    compacted: Collection[str] = (),
+) -> None:
+    """Check that a compaction may be marked as cleaned.
+
+    Args:
+        names: The names that are in the table's or the partition's directory now.
+        vacuum: The published vacuum.
+        write_ids: The table's valid write ids now, up to the compaction's highest write id.
+        compacted: The names that `compacted_bases` returned.
+
+    Raises:
+        StillNeeded: a directory is left, or the check has too little information.
+        FormatError: a name is not one of Hive's, or the snapshot can't be parsed.
+    """
+    found = [
+        FoundDirectory.named(name, compacted=name in compacted)
+        for name in names
+        if is_acid_name(name)
+    ]
+    if write_ids.has_open:
+        raise StillNeeded(
+            f"the write id {write_ids.min_open} is open and may abort; it is checked again later"
+        )
+    try:
+        compaction = Compaction.of(
+            vacuum.directories,
+            major=vacuum.kind.value == "major",
+            min_write_id=vacuum.min_write_id,
+            max_write_id=vacuum.max_write_id,
+            write_ids=ValidWriteIds.parse(vacuum.valid_write_ids),
+            own_txn=vacuum.own_transaction_id,
+        )
+        left = [directory.name for directory in compaction.removable(found).obsolete]
+    except (InconsistentCompaction, NotEnoughHistory) as error:
+        raise StillNeeded(str(error)) from error
+    if left:
+        raise StillNeeded(f"{left[0]} is there, which the compaction made obsolete")
+    aborted = [
+        directory.name for directory in found if holds_aborted(directory, write_ids, compaction)
+    ]
+    if aborted:
+        raise AbortedLeft(aborted)
+
+
+class AbortedLeft(StillNeeded):
+    """Directories contain rows of aborted writes, perhaps together with other rows.
+
+    Attributes:
+        names: The directories' names.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Take the directories' names."""
+        self.names = tuple(names)
+        super().__init__(
+            f"{self.names[0]} is there, with rows of an aborted write, which every reader would see"
+        )
+
+
+def holds_aborted(
+    found: FoundDirectory, write_ids: ValidWriteIds, compaction: Compaction | None = None
+) -> bool:
+    """Whether a directory may contain rows of an aborted write; products of compactions don't."""
+    acid = found.acid
+    if acid.visibility_txn is not None or found.compacted:
+        return False
+    if compaction is not None and compaction.is_product(acid):
+        return False
+    first = acid.write_id if isinstance(acid, Base) else acid.min_write_id
+    return write_ids.aborted_in(first, acid.max_write_id) is not RangeResponse.NONE
+
 
 log = logging.getLogger(__name__)
 _AGAIN_SECONDS: Final = 60.0
@@ -45,7 +139,7 @@ _NOT_NOW: Final = (
 
 
 def settle(
-    compaction: Compaction,
+    compaction: QueueEntry,
     vacuum: PublishedVacuum,
     client: MetastoreClient,
     queue: CompactionQueue,
@@ -78,7 +172,7 @@ def settle(
 
 
 def _check_directory(
-    compaction: Compaction, vacuum: PublishedVacuum, client: MetastoreClient, storage: Storage
+    compaction: QueueEntry, vacuum: PublishedVacuum, client: MetastoreClient, storage: Storage
 ) -> None:
     database, name = compaction.database, compaction.table
     location = normalise(client.table(database, name).location)
@@ -100,7 +194,7 @@ class _Attempt:
     again_at: float = 0.0
     logged: str = ""
     marked: bool = False
-    compaction: Compaction | None = field(default=None)
+    compaction: QueueEntry | None = field(default=None)
 
 
 class Marking:
@@ -109,7 +203,7 @@ class Marking:
     def __init__(
         self,
         catalog: str,
-        settle: Callable[[Compaction, PublishedVacuum], bool],
+        settle: Callable[[QueueEntry, PublishedVacuum], bool],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,7 +213,7 @@ class Marking:
         self._attempts: dict[Key, _Attempt] = {}
         self._has_no_mark = False
 
-    def look(self, wanted: Iterable[tuple[Compaction, PublishedVacuum]]) -> int:
+    def look(self, wanted: Iterable[tuple[QueueEntry, PublishedVacuum]]) -> int:
         """Start the checks that are due; returns how many compactions were marked meanwhile."""
         if self._has_no_mark:
             return 0

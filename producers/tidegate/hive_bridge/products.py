@@ -19,8 +19,8 @@ from tidegate.hive import (
     parse_name,
     settled_state,
 )
-from tidegate.hive.bases import is_compacted
-from tidegate.hive_metastore.values import Compaction
+from tidegate.hive.obsolete import is_compacted
+from tidegate.hive_metastore.values import QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Description:
     kind: VacuumKind
 
 
-def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
+def products_of(compaction: QueueEntry, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
     """Find the directories that a compaction made, among these names; may be empty.
 
     In Hive 4 these names end with the compaction's transaction. In Hive 3 they don't: there it is
@@ -60,7 +60,7 @@ def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirec
 
 
 def products_of_hive_3(
-    compaction: Compaction, names: Iterable[str], compacted_bases: Collection[str]
+    compaction: QueueEntry, names: Iterable[str], compacted_bases: Collection[str]
 ) -> tuple[AcidDirectory, ...]:
     """Find the directories of the latest compaction of its kind, without its highest write id.
 
@@ -156,7 +156,7 @@ def write_id_range(products: Iterable[AcidDirectory]) -> tuple[int, int]:
     return min(product.min_write_id for product in made), last
 
 
-def _is_major(compaction: Compaction) -> bool:
+def _is_major(compaction: QueueEntry) -> bool:
     return compaction.kind is VacuumKind.MAJOR
 
 

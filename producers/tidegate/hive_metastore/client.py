@@ -9,9 +9,17 @@ from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.connection import Connection, interface
-from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
 from tidegate.hive_metastore.settings import MetastoreSettings
-from tidegate.hive_metastore.values import Compaction, Lock, Snapshot, Table, Transactions
+from tidegate.hive_metastore.values import (
+    HeldTables,
+    Holds,
+    Lock,
+    QueueEntry,
+    Snapshot,
+    Table,
+    Transactions,
+    holds_of,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -116,7 +124,7 @@ class MetastoreClient:
 
     def compactions(
         self, database: str | None = None, table: str | None = None
-    ) -> tuple[Compaction, ...]:
+    ) -> tuple[QueueEntry, ...]:
         """The queue of compactions, and the history that the Metastore retains.
 
         Hive 3.1.3 ignores the filter and returns those of all tables.
@@ -125,7 +133,7 @@ class MetastoreClient:
         answer = self._call("show_compact", request)
         return tuple(_compaction(row) for row in _whole(answer.compacts, "the compactions"))
 
-    def queued(self, compaction_id: int) -> Compaction | None:
+    def queued(self, compaction_id: int) -> QueueEntry | None:
         """The current entry of a compaction in the queue or the history, or None."""
         # Hive 3.1.3 does not know the filter, and answers with all of them
         request = interface().ShowCompactRequest(id=compaction_id)
@@ -263,9 +271,9 @@ def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
     )
 
 
-def _compaction(row: Any) -> Compaction:  # noqa: ANN401 - as above
+def _compaction(row: Any) -> QueueEntry:  # noqa: ANN401 - as above
     highest = row.hightestWriteId or row.hightestTxnId or 0
-    return Compaction(
+    return QueueEntry(
         int(row.id or 0),
         _whole(row.dbname, "a compaction's database").lower(),
         _whole(row.tablename, "a compaction's table").lower(),

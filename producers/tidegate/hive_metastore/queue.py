@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegate.events import VacuumKind
 from tidegate.hive_metastore.connection import Connection, load
 from tidegate.hive_metastore.settings import MetastoreSettings
-from tidegate.hive_metastore.values import ABORT_CLEAN_UP, Compaction
+from tidegate.hive_metastore.values import ABORT_CLEAN_UP, QueueEntry
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,7 +43,7 @@ class CompactionQueue:
         """
         self._connection = Connection(settings, _interface().CompactionQueue, called)
 
-    def mark_cleaned(self, compaction: Compaction) -> None:
+    def mark_cleaned(self, compaction: QueueEntry) -> None:
         """The compaction's cleaning is done. Marked twice is marked once."""
         kind = _TYPES[compaction.kind or VacuumKind.MINOR]
         self._mark(

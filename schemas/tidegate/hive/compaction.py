@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from tidegate.errors import TidegateError
-from tidegate.hive.bases import FoundDirectory, is_compacted
 from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
-from tidegate.hive.obsolete import settled_state
+from tidegate.hive.obsolete import FoundDirectory, is_compacted, settled_state
 from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
 
 _MOST_PRODUCTS: Final = 2

@@ -14,7 +14,7 @@ import re
 from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError
-from tidegate.hive.id_lists import shortened
+from tidegate.hive.write_ids import shortened
 
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)
