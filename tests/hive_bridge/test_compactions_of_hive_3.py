@@ -15,10 +15,10 @@ from support.metastore_model import vacuum
 from tidegate.errors import MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
 from tidegate.hive import ValidWriteIds
-from tidegate.hive_bridge.compactions import Compactions, PublishedVacuum
+from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.describing import NotDescribed, NotYet, describe
 from tidegate.hive_bridge.marking import Marking
-from tidegate.hive_bridge.products import Description
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry, Table, Transactions
 from tidegate.storage import Storage
@@ -32,15 +32,15 @@ INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "de
 class Queue:
     """The compactions of a bridge, and what was looked up."""
 
-    answers: dict[int, Description | NotDescribed | ValueError] = field(
-        default_factory=dict[int, Description | NotDescribed | ValueError]
+    answers: dict[int, VacuumFields | NotDescribed | ValueError] = field(
+        default_factory=dict[int, VacuumFields | NotDescribed | ValueError]
     )
     asked: list[int] = field(default_factory=list[int])
 
     def __post_init__(self) -> None:
         self.compactions = Compactions("hive", self._describe, 1)
 
-    def _describe(self, compaction: QueueEntry) -> Description:
+    def _describe(self, compaction: QueueEntry) -> VacuumFields:
         self.asked.append(compaction.compaction_id)
         answer = self.answers[compaction.compaction_id]
         if isinstance(answer, Exception):
@@ -66,9 +66,9 @@ def queue() -> Iterator[Queue]:
     made.compactions.close()
 
 
-def made(highest: int) -> Description:
+def made(highest: int) -> VacuumFields:
     ids = f"sales.orders:{highest}:9223372036854775807::"
-    return Description(
+    return VacuumFields(
         "/wh/orders", (f"delta_0000001_{highest:07}",), 1, highest, ids, VacuumKind.MINOR
     )
 
@@ -162,14 +162,14 @@ class Metastore:
     def compactions(self) -> tuple[QueueEntry, ...]:
         return self.queues.pop(0)
 
-    def describe(self, compaction: QueueEntry = FIRST) -> Description:
+    def describe(self, compaction: QueueEntry = FIRST) -> VacuumFields:
         return describe(compaction, cast("MetastoreClient", self), Storage())
 
 
 def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
     build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
     found = Metastore(tmp_path, [(FIRST,), (FIRST,)]).describe()
-    assert found == Description(
+    assert found == VacuumFields(
         str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::", VacuumKind.MINOR
     )
 
@@ -221,13 +221,13 @@ def test_without_the_call_to_mark_it_is_tried_once_and_said_once(
 ) -> None:
     tried: list[int] = []
 
-    def settle(compaction: QueueEntry, vacuum: PublishedVacuum) -> bool:
+    def settle(compaction: QueueEntry, vacuum: VacuumFields) -> bool:
         del vacuum
         tried.append(compaction.compaction_id)
         raise MissingCallError("the Metastore has no call mark_cleaned")
 
     marking = Marking("hive", settle, 1)
-    wanted = [(replace(FIRST, highest_write_id=3), PublishedVacuum.of(published(3)))]
+    wanted = [(replace(FIRST, highest_write_id=3), VacuumFields.of(published(3)))]
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert marking.look(wanted) == 0

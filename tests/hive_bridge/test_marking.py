@@ -11,8 +11,8 @@ import pytest
 from support.acid import build
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, ValidWriteIds
-from tidegate.hive_bridge.compactions import PublishedVacuum
-from tidegate.hive_bridge.marking import StillNeeded, settle
+from tidegate.hive_bridge.marking import NotYet, settle
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry, Table, Transactions
@@ -49,7 +49,7 @@ class Metastore:
 
 def settled(table: Path) -> list[QueueEntry]:
     metastore = Metastore(table)
-    vacuum = PublishedVacuum(str(table), VacuumKind.MAJOR, (MADE,), 1, 4, IDS, 9)
+    vacuum = VacuumFields(str(table), (MADE,), 1, 4, IDS, VacuumKind.MAJOR, 9)
     client, queue = cast("MetastoreClient", metastore), cast("CompactionQueue", metastore)
     settle(QUEUED, vacuum, client, queue, Storage())
     return metastore.marked
@@ -66,5 +66,5 @@ def test_an_object_stores_markers_of_directories_hinder_no_mark(tmp_path: Path) 
 def test_a_directory_that_is_a_link_is_left_too(tmp_path: Path) -> None:
     table = build(tmp_path / "t", {MADE: 10})
     (table / OLD).symlink_to(build(tmp_path / "elsewhere", {OLD: 10}) / OLD)
-    with pytest.raises(StillNeeded, match=OLD):
+    with pytest.raises(NotYet, match=OLD):
         settled(table)

@@ -32,59 +32,12 @@ from tidegate.hive import (
     NotEnoughHistory,
     RangeResponse,
     ValidWriteIds,
+    aborted_rows,
     content_hash,
     covers,
     shortened,
 )
 from tidegate.tables.refusal import Refused
-
-
-def superseding_directories(
-    compaction: Compaction, entries: Sequence[AcidEntry]
-) -> tuple[str, ...]:
-    """Name the later vacuums' directories that contain the missing products of a vacuum.
-
-    Returns:
-        Their names; empty if no product is missing, or if no later vacuum's directory contains a
-        missing product that was needed.
-
-    Raises:
-        TransientError: a later vacuum's cleaning has removed a product, but not yet all that the
-            product replaced.
-    """
-    complete = [entry for entry in entries if entry.is_complete]
-    present = [entry.acid for entry in complete if compaction.is_product(entry.acid)]
-    later = [entry for entry in complete if _is_later(compaction, entry.acid)]
-    left = [entry for entry in entries if compaction.reaches(entry.acid)]
-    names: set[str] = set()
-    for product in compaction.products:
-        if any(covers(acid, product) for acid in present):
-            continue
-        containing = {entry.name for entry in later if covers(entry.acid, product)}
-        if not containing and any(_is_alike(product, entry.acid) for entry in left):
-            return ()
-        names |= containing
-    if names and left:
-        raise TransientError(
-            f"{compaction.products[0].name} was replaced by {', '.join(sorted(names))} and a later"
-            f" vacuum's cleaning is under way: {left[0].name} still exists; waiting for its end"
-        )
-    return tuple(sorted(names))
-
-
-def _is_later(compaction: Compaction, acid: AcidDirectory) -> bool:
-    """Whether a later compaction (or insert overwrite) wrote it: it reaches further."""
-    if isinstance(acid, Delta):
-        return acid.statement is None and acid.max_write_id > compaction.max_write_id
-    return acid.write_id > compaction.max_write_id or not compaction.is_major
-
-
-def _is_alike(product: AcidDirectory, acid: AcidDirectory) -> bool:
-    """Whether a directory would have been compacted into this product: by its kind of events."""
-    if isinstance(product, Base):
-        return True
-    return isinstance(acid, Delta) and acid.deletes == product.deletes
-
 
 Cleaning = CleaningReleased | AbortedCleaningReleased
 """The commands to clean a directory."""
@@ -309,7 +262,11 @@ def plan_aborted_cleaning(
         raise Refused(
             Reason.BAD_SNAPSHOT, f"the write id {snapshot.min_open} is open and may still commit"
         )
-    remove = [entry.listed for entry in parsed(listing) if _is_aborted(entry, snapshot)]
+    remove = [
+        entry.listed
+        for entry in parsed(listing)
+        if aborted_rows(entry.found, snapshot) is RangeResponse.ALL
+    ]
     check_links(remove)
     if remove and content_of(remove) != command.content:
         raise Refused(
@@ -330,12 +287,48 @@ def content_of(directories: Iterable[ListedDirectory]) -> str:
     )
 
 
-def _is_aborted(entry: AcidEntry, snapshot: ValidWriteIds) -> bool:
-    """Whether every write id of a directory aborted; a compaction's directory has no such rows."""
-    acid = entry.acid
-    if acid.visibility_txn is not None or entry.found.compacted:
-        return False
-    if acid.max_write_id > snapshot.high_water_mark:
-        return False
-    first = acid.write_id if isinstance(acid, Base) else acid.min_write_id
-    return snapshot.aborted_in(first, acid.max_write_id) is RangeResponse.ALL
+def superseding_directories(
+    compaction: Compaction, entries: Sequence[AcidEntry]
+) -> tuple[str, ...]:
+    """Name the later vacuums' directories that contain the missing products of a vacuum.
+
+    Returns:
+        Their names; empty if no product is missing, or if no later vacuum's directory contains a
+        missing product that was needed.
+
+    Raises:
+        TransientError: a later vacuum's cleaning has removed a product, but not yet all that the
+            product replaced.
+    """
+    complete = [entry for entry in entries if entry.is_complete]
+    present = [entry.acid for entry in complete if compaction.is_product(entry.acid)]
+    later = [entry for entry in complete if _is_later(compaction, entry.acid)]
+    left = [entry for entry in entries if compaction.reaches(entry.acid)]
+    names: set[str] = set()
+    for product in compaction.products:
+        if any(covers(acid, product) for acid in present):
+            continue
+        containing = {entry.name for entry in later if covers(entry.acid, product)}
+        if not containing and any(_is_alike(product, entry.acid) for entry in left):
+            return ()
+        names |= containing
+    if names and left:
+        raise TransientError(
+            f"{compaction.products[0].name} was replaced by {', '.join(sorted(names))} and a later"
+            f" vacuum's cleaning is under way: {left[0].name} still exists; waiting for its end"
+        )
+    return tuple(sorted(names))
+
+
+def _is_later(compaction: Compaction, acid: AcidDirectory) -> bool:
+    """Whether a later compaction (or insert overwrite) wrote it: it reaches further."""
+    if isinstance(acid, Delta):
+        return acid.statement is None and acid.max_write_id > compaction.max_write_id
+    return acid.write_id > compaction.max_write_id or not compaction.is_major
+
+
+def _is_alike(product: AcidDirectory, acid: AcidDirectory) -> bool:
+    """Whether a directory would have been compacted into this product: by its kind of events."""
+    if isinstance(product, Base):
+        return True
+    return isinstance(acid, Delta) and acid.deletes == product.deletes

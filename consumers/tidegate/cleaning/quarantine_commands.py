@@ -49,6 +49,9 @@ from tidegate.tables.warehouse import Warehouse
 _NAMED = 5
 
 
+_SOURCE = "cleaner"
+
+
 def plan_undo(
     listing: Sequence[ListedDirectory] | None,
     entries: Sequence[Entry],
@@ -164,9 +167,6 @@ def _deletes(name: str) -> bool:
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-_SOURCE = "cleaner"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,16 +29,15 @@ from tidegate.errors import (
 from tidegate.errors.validation import validation_message
 from tidegate.events import WritesAborted
 from tidegate.hive import (
-    Base,
     FoundDirectory,
     RangeResponse,
     ValidTxns,
     ValidWriteIds,
+    aborted_rows,
     content_hash,
     is_acid_name,
 )
 from tidegate.hive_bridge.describing import acid_names, compacted_bases, has_no_cleanup
-from tidegate.hive_bridge.marking import holds_aborted
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
@@ -55,6 +54,17 @@ from tidegate.storage import NotFound, Storage, is_below, join, normalise
 _TABLES_A_CALL: Final = 200
 _DEEPEST: Final = 100
 """The most levels of partitions. Links can't add levels, because the walk does not follow them."""
+
+
+_TableName = tuple[str, str]
+"""The database, and the table in it."""
+log = logging.getLogger(__name__)
+_KNOWN: Final = (
+    *(MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError),
+    ValueError,  # a name that no event can hold: it has a space, is too long or is not UTF-8
+)
+_AGAIN_SECONDS: Final = 3600.0
+"""Directories that are still there this long after an event about them are published again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,22 +310,10 @@ def judged(
         FormatError: a name is not one of Hive's.
     """
     found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
-    aborted = [directory for directory in found if holds_aborted(directory, write_ids)]
-    alone = tuple(directory.name for directory in aborted if _is_alone(directory, write_ids))
-    mixed = tuple(directory.name for directory in aborted if directory.name not in alone)
+    rows = {directory.name: aborted_rows(directory, write_ids) for directory in found}
+    alone = tuple(name for name in rows if rows[name] is RangeResponse.ALL)
+    mixed = tuple(name for name in rows if rows[name] is RangeResponse.SOME)
     return AbortedPlace(partition, alone, mixed)
-
-
-def _is_alone(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
-    acid = found.acid
-    first = acid.write_id if isinstance(acid, Base) else acid.min_write_id
-    if acid.max_write_id > write_ids.high_water_mark:
-        return False
-    return write_ids.aborted_in(first, acid.max_write_id) is RangeResponse.ALL
-
-
-_TableName = tuple[str, str]
-"""The database, and the table in it."""
 
 
 class Ages:
@@ -361,15 +359,6 @@ class Ages:
         for key in gone:
             del self._seen[key]
         return gone
-
-
-log = logging.getLogger(__name__)
-_KNOWN: Final = (
-    *(MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError),
-    ValueError,  # a name that no event can hold: it has a space, is too long or is not UTF-8
-)
-_AGAIN_SECONDS: Final = 3600.0
-"""Directories that are still there this long after an event about them are published again."""
 
 
 class AbortedSweep:

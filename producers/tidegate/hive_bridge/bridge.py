@@ -29,11 +29,11 @@ from tidegate.events import (
 )
 from tidegate.hive_bridge.aborted import AbortedSweep
 from tidegate.hive_bridge.baseline import Baseline
-from tidegate.hive_bridge.compactions import Cleanings, Compactions, PublishedVacuum
+from tidegate.hive_bridge.compactions import Cleanings, Compactions
 from tidegate.hive_bridge.describing import describe
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.hive_bridge.products import Description
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
 from tidegate.hive_bridge.waiting import Ended, Endings, Expirations, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
@@ -238,11 +238,11 @@ class MetastoreBridge:
         self._asked = None
         return self._queue
 
-    def _described(self, compaction: QueueEntry) -> Description:
+    def _described(self, compaction: QueueEntry) -> VacuumFields:
         with MetastoreClient(self._settings, self._observer.called) as client:
             return describe(compaction, client, self._storage)
 
-    def _settled(self, compaction: QueueEntry, vacuum: PublishedVacuum) -> bool:
+    def _settled(self, compaction: QueueEntry, vacuum: VacuumFields) -> bool:
         called = self._observer.called
         with (
             MetastoreClient(self._settings, called) as client,
@@ -354,7 +354,7 @@ class MetastoreBridge:
     def _vacuum(
         self,
         compaction: QueueEntry,
-        description: Description,
+        description: VacuumFields,
         snapshot: Snapshot,
         held: HeldTables,
     ) -> list[LockReleased | VacuumFinished]:

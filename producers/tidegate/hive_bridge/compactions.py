@@ -19,18 +19,21 @@ from tidegate.events import (
     DirectoriesCleaned,
     Event,
     VacuumFinished,
-    VacuumKind,
     derived_id,
 )
 from tidegate.hive_bridge.describing import NotDescribed, NotYet
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.hive_bridge.products import Description
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str | None, str]
 """Table, partition, and a text that is unique among the table's compactions."""
 _MAX_PUBLISHED: Final = 1_000_000
+
+
+_IN_THE_QUEUE: Final = frozenset({"initiated", "working", READY_FOR_CLEANING})
+"""Every other state belongs to the queue's history."""
 
 
 def key_of(compaction: QueueEntry, catalog: str) -> Key:
@@ -60,7 +63,7 @@ class Compactions:
     def __init__(
         self,
         catalog: str,
-        describe: Callable[[QueueEntry], Description],
+        describe: Callable[[QueueEntry], VacuumFields],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
@@ -74,8 +77,8 @@ class Compactions:
         self._postponed: set[Key] = set()
         self._again: dict[Key, float] = {}
         """When to look up again the compactions that must not be cleaned now."""
-        self._asked: dict[Key, Future[Description]] = {}
-        self._ended: frozenset[Future[Description]] = frozenset()
+        self._asked: dict[Key, Future[VacuumFields]] = {}
+        self._ended: frozenset[Future[VacuumFields]] = frozenset()
         """Lookups that ended before the current poll asked for the locks."""
         self._highest: dict[int, int] = {}
         """The highest write ids that Hive 3 does not report, by compaction id."""
@@ -138,7 +141,7 @@ class Compactions:
             or latest[entry.place, entry.kind] == entry.compaction_id
         )
 
-    def described(self, queue: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, Description]]:
+    def described(self, queue: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, VacuumFields]]:
         """The compactions that can be published now; starts the lookups of the others."""
         visible = {
             key_of(compaction, self._catalog): compaction
@@ -167,7 +170,7 @@ class Compactions:
                 if key_of(made, self._catalog) not in self._published:
                     yield made, found
 
-    def _is_over(self, compaction: QueueEntry, asked: Future[Description]) -> bool:
+    def _is_over(self, compaction: QueueEntry, asked: Future[VacuumFields]) -> bool:
         """Whether this poll may use the result of a lookup.
 
         In Hive 3 the directory may show the result of a compaction that became visible after the
@@ -175,7 +178,7 @@ class Compactions:
         """
         return asked in self._ended if compaction.is_of_hive_3 else asked.done()
 
-    def _completed(self, compaction: QueueEntry, found: Description) -> QueueEntry:
+    def _completed(self, compaction: QueueEntry, found: VacuumFields) -> QueueEntry:
         if not compaction.is_of_hive_3:
             return compaction
         self._highest[compaction.compaction_id] = found.max_write_id
@@ -194,8 +197,8 @@ class Compactions:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(
-        self, key: Key, compaction: QueueEntry, asked: Future[Description]
-    ) -> Description | None:
+        self, key: Key, compaction: QueueEntry, asked: Future[VacuumFields]
+    ) -> VacuumFields | None:
         try:
             return asked.result()
         except (NotDescribed, ValueError) as error:  # for example a name that no event can hold
@@ -217,47 +220,9 @@ def named(compaction: QueueEntry) -> str:
     return f"compaction {compaction.compaction_id} of {table}{where}"
 
 
-_IN_THE_QUEUE: Final = frozenset({"initiated", "working", READY_FOR_CLEANING})
-"""Every other state belongs to the queue's history."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedVacuum:
-    """The fields of a VacuumFinished that a check of the directory needs."""
-
-    location: str
-    kind: VacuumKind
-    directories: tuple[str, ...]
-    min_write_id: int
-    max_write_id: int
-    valid_write_ids: str
-    own_transaction_id: int | None
-
-    @classmethod
-    def of(cls, event: VacuumFinished) -> PublishedVacuum:
-        """Take the fields from an event."""
-        return cls(
-            event.location,
-            event.kind,
-            event.directories,
-            event.min_write_id,
-            event.max_write_id,
-            event.valid_write_ids,
-            event.own_transaction_id,
-        )
-
-    def covers(self, other: PublishedVacuum) -> bool:
-        """Whether this vacuum's cleaning also does the other's: it compacted at least as much."""
-        if self.max_write_id < other.max_write_id:
-            return False
-        if self.kind is VacuumKind.MAJOR:
-            return True
-        return other.kind is VacuumKind.MINOR and self.min_write_id <= other.min_write_id
-
-
 @dataclass(slots=True)
 class _Entry:
-    vacuum: PublishedVacuum
+    vacuum: VacuumFields
     since: int
     """The number of the latest poll of the queue that had begun when the vacuum became known."""
     commands: list[str] = field(default_factory=list[str])
@@ -294,19 +259,16 @@ class Cleanings:
         elif isinstance(event, DirectoriesCleaned):
             self._cleaned(event.caused_by)
 
-    def nothing_to_clean(self, compaction: QueueEntry, found: Description) -> None:
+    def nothing_to_clean(self, compaction: QueueEntry, found: VacuumFields) -> None:
         """Record a compaction that made nothing, and that found nothing obsolete.
 
         It is marked once no row of an aborted write is left: until then it would stay in the queue.
         """
-        last, write_ids = found.max_write_id, found.valid_write_ids
-        place = (found.location, found.kind, found.directories)
-        vacuum = PublishedVacuum(*place, found.min_write_id, last, write_ids, None)
         key = key_of(compaction, self._catalog)
-        self._entries[key] = _Entry(vacuum, self._poll, cleaned=True)
+        self._entries[key] = _Entry(found, self._poll, cleaned=True)
         self._by_place.setdefault(key[:2], set()).add(key)
 
-    def cleaned(self, queue: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, PublishedVacuum]]:
+    def cleaned(self, queue: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, VacuumFields]]:
         """The compactions that were cleaned, by their own vacuum or by a later one."""
         for compaction in queue:
             entry = self._entries.get(key_of(compaction, self._catalog))
@@ -338,10 +300,10 @@ class Cleanings:
         key = published_key(event)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(PublishedVacuum.of(event), self._poll)
+            entry = self._entries[key] = _Entry(VacuumFields.of(event), self._poll)
             self._by_place.setdefault(key[:2], set()).add(key)
         # a vacuum that is published again with other holds has another id; both ids count
-        entry.vacuum = PublishedVacuum.of(event)
+        entry.vacuum = VacuumFields.of(event)
         command = derived_id(CleaningReleased.__name__, event.event_id)
         if command not in self._by_command:
             self._by_command[command] = key

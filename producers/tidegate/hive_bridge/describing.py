@@ -22,7 +22,7 @@ from tidegate.hive import (
     is_of_compaction,
 )
 from tidegate.hive_bridge.products import (
-    Description,
+    VacuumFields,
     present_of,
     products_of,
     products_of_hive_3,
@@ -34,6 +34,17 @@ from tidegate.hive_metastore.values import QueueEntry, Table, write_ids_of_compa
 from tidegate.storage import FileInfo, NotFound, Storage, join, normalise
 
 _PLAIN_BASE: Final = re.compile("base_[0-9]+")
+
+
+_NO_CLEANUP: Final = "no_cleanup"
+_DELAYED: Final = "hive.compactor.delayed.cleanup.enabled"
+_RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"
+_USUAL_RETENTION: Final = "300s"
+_PREFIX: Final = "compactor."
+"""Hive's prefix for a table's property that overrides a setting."""
+_AGAIN_SECONDS: Final = 60.0
+_WORKING: Final = "working"
+_SOON_SECONDS: Final = 2.0
 
 
 def acid_names(entries: Iterable[FileInfo]) -> list[str]:
@@ -65,15 +76,6 @@ def _is_compacted(storage: Storage, base: str) -> bool:
 
 def _is_marker(entry: FileInfo) -> bool:
     return entry.name.endswith(MARKER_SUFFIX) and not entry.is_dir and not entry.is_link
-
-
-_NO_CLEANUP: Final = "no_cleanup"
-_DELAYED: Final = "hive.compactor.delayed.cleanup.enabled"
-_RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"
-_USUAL_RETENTION: Final = "300s"
-_PREFIX: Final = "compactor."
-"""Hive's prefix for a table's property that overrides a setting."""
-_AGAIN_SECONDS: Final = 60.0
 
 
 class NotYet(TidegateError):  # noqa: N818 - expected, not a fault
@@ -143,15 +145,11 @@ def _is_true(text: str | None) -> bool:
     return text is not None and text.strip().lower() == "true"
 
 
-_WORKING: Final = "working"
-_SOON_SECONDS: Final = 2.0
-
-
 class NotDescribed(TidegateError):  # noqa: N818 - expected, not a fault
     """A compaction that can't be published. The catcher logs the reason once and skips it."""
 
 
-def describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) -> Description:
+def describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) -> VacuumFields:
     """Look a compaction up.
 
     Raises:
@@ -172,7 +170,7 @@ def describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) 
         raise NotDescribed(f"{type(error).__name__}: {error}") from error
 
 
-def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) -> Description:
+def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) -> VacuumFields:
     database, name = compaction.database, compaction.table
     table = client.table(database, name)
     if not table.is_acid:
@@ -201,7 +199,7 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
     if compaction.transaction_id is None and snapshot.has_open:
         raise NotDescribed(f"{products[0].name} has open write ids: a writer made it")
     directories = tuple(sorted(product.name for product in products))
-    return Description(location, directories, first, last, str(snapshot), kind)
+    return VacuumFields(location, directories, first, last, str(snapshot), kind)
 
 
 def _present(

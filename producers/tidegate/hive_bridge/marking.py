@@ -24,30 +24,48 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.hive import (
-    Base,
-    Compaction,
     FoundDirectory,
     InconsistentCompaction,
     NotEnoughHistory,
     RangeResponse,
     ValidWriteIds,
+    aborted_rows,
     is_acid_name,
 )
-from tidegate.hive_bridge.compactions import Key, PublishedVacuum, key_of, named
-from tidegate.hive_bridge.describing import NotDescribed, acid_names, compacted_bases, directory_of
+from tidegate.hive_bridge.compactions import Key, key_of, named
+from tidegate.hive_bridge.describing import (
+    NotDescribed,
+    NotYet,
+    acid_names,
+    compacted_bases,
+    directory_of,
+)
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, normalise
 
-
-class StillNeeded(Exception):  # noqa: N818 - a finding, for the caller in this package
-    """The compaction must not be marked; the message has the reason."""
+log = logging.getLogger(__name__)
+_AGAIN_SECONDS: Final = 60.0
+"""The time between two checks of a compaction whose directories are not all removed."""
+_STAY: Final = (
+    "this Metastore, older than Hive 4, has no call to mark cleaned compactions: they stay"
+    ' "ready for cleaning" in its queue. Hive\'s own Cleaner must stay off nevertheless'
+)
+_NOT_NOW: Final = (
+    NotYet,
+    NotDescribed,
+    MetastoreRefusedError,
+    NotFound,
+    FormatError,
+    ConfinementError,
+)
 
 
 def check_nothing_left(
     names: Iterable[str],
-    vacuum: PublishedVacuum,
+    vacuum: VacuumFields,
     write_ids: ValidWriteIds,
     compacted: Collection[str] = (),
 ) -> None:
@@ -60,7 +78,7 @@ def check_nothing_left(
         compacted: The names that `compacted_bases` returned.
 
     Raises:
-        StillNeeded: a directory is left, or the check has too little information.
+        NotYet: a directory is left, or the check has too little information.
         FormatError: a name is not one of Hive's, or the snapshot can't be parsed.
     """
     found = [
@@ -69,78 +87,28 @@ def check_nothing_left(
         if is_acid_name(name)
     ]
     if write_ids.has_open:
-        raise StillNeeded(
+        raise NotYet(
             f"the write id {write_ids.min_open} is open and may abort; it is checked again later"
         )
     try:
-        compaction = Compaction.of(
-            vacuum.directories,
-            major=vacuum.kind.value == "major",
-            min_write_id=vacuum.min_write_id,
-            max_write_id=vacuum.max_write_id,
-            write_ids=ValidWriteIds.parse(vacuum.valid_write_ids),
-            own_txn=vacuum.own_transaction_id,
-        )
+        compaction = vacuum.compaction()
         left = [directory.name for directory in compaction.removable(found).obsolete]
     except (InconsistentCompaction, NotEnoughHistory) as error:
-        raise StillNeeded(str(error)) from error
+        raise NotYet(str(error)) from error
     if left:
-        raise StillNeeded(f"{left[0]} is there, which the compaction made obsolete")
-    aborted = [
-        directory.name for directory in found if holds_aborted(directory, write_ids, compaction)
-    ]
-    if aborted:
-        raise AbortedLeft(aborted)
-
-
-class AbortedLeft(StillNeeded):
-    """Directories contain rows of aborted writes, perhaps together with other rows.
-
-    Attributes:
-        names: The directories' names.
-    """
-
-    def __init__(self, names: Iterable[str]) -> None:
-        """Take the directories' names."""
-        self.names = tuple(names)
-        super().__init__(
-            f"{self.names[0]} is there, with rows of an aborted write, which every reader would see"
-        )
-
-
-def holds_aborted(
-    found: FoundDirectory, write_ids: ValidWriteIds, compaction: Compaction | None = None
-) -> bool:
-    """Whether a directory may contain rows of an aborted write; products of compactions don't."""
-    acid = found.acid
-    if acid.visibility_txn is not None or found.compacted:
-        return False
-    if compaction is not None and compaction.is_product(acid):
-        return False
-    first = acid.write_id if isinstance(acid, Base) else acid.min_write_id
-    return write_ids.aborted_in(first, acid.max_write_id) is not RangeResponse.NONE
-
-
-log = logging.getLogger(__name__)
-_AGAIN_SECONDS: Final = 60.0
-"""The time between two checks of a compaction whose directories are not all removed."""
-_STAY: Final = (
-    "this Metastore, older than Hive 4, has no call to mark cleaned compactions: they stay"
-    ' "ready for cleaning" in its queue. Hive\'s own Cleaner must stay off nevertheless'
-)
-_NOT_NOW: Final = (
-    StillNeeded,
-    NotDescribed,
-    MetastoreRefusedError,
-    NotFound,
-    FormatError,
-    ConfinementError,
-)
+        raise NotYet(f"{left[0]} is there, which the compaction made obsolete")
+    for directory in found:
+        has_aborted = aborted_rows(directory, write_ids) is not RangeResponse.NONE
+        if has_aborted and not compaction.is_product(directory.acid):
+            raise NotYet(
+                f"{directory.name} is there, with rows of an aborted write, which every reader"
+                " would see"
+            )
 
 
 def settle(
     compaction: QueueEntry,
-    vacuum: PublishedVacuum,
+    vacuum: VacuumFields,
     client: MetastoreClient,
     queue: CompactionQueue,
     storage: Storage,
@@ -154,7 +122,7 @@ def settle(
         Whether it was marked; False if the queue no longer lists the compaction.
 
     Raises:
-        StillNeeded: a directory is left, or the check has too little information.
+        NotYet: a directory is left, or the check has too little information.
         NotDescribed: its partition is not in its table's directory.
         MetastoreRefusedError, TransientError: the Metastore refused a call, or did not answer.
         NotFound, FormatError, ConfinementError: the directory can't be listed, or has names that
@@ -172,7 +140,7 @@ def settle(
 
 
 def _check_directory(
-    compaction: QueueEntry, vacuum: PublishedVacuum, client: MetastoreClient, storage: Storage
+    compaction: QueueEntry, vacuum: VacuumFields, client: MetastoreClient, storage: Storage
 ) -> None:
     database, name = compaction.database, compaction.table
     location = normalise(client.table(database, name).location)
@@ -184,8 +152,8 @@ def _check_directory(
     try:
         snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
         check_nothing_left(names, vacuum, snapshot, compacted_bases(storage, where, names))
-    except StillNeeded as error:
-        raise StillNeeded(f"in {where}{moved}: {error}") from error
+    except NotYet as error:
+        raise NotYet(f"in {where}{moved}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -203,7 +171,7 @@ class Marking:
     def __init__(
         self,
         catalog: str,
-        settle: Callable[[QueueEntry, PublishedVacuum], bool],
+        settle: Callable[[QueueEntry, VacuumFields], bool],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -213,7 +181,7 @@ class Marking:
         self._attempts: dict[Key, _Attempt] = {}
         self._has_no_mark = False
 
-    def look(self, wanted: Iterable[tuple[QueueEntry, PublishedVacuum]]) -> int:
+    def look(self, wanted: Iterable[tuple[QueueEntry, VacuumFields]]) -> int:
         """Start the checks that are due; returns how many compactions were marked meanwhile."""
         if self._has_no_mark:
             return 0

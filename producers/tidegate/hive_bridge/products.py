@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 from tidegate.errors import FormatError
-from tidegate.events import VacuumKind
+from tidegate.events import VacuumFinished, VacuumKind
 from tidegate.hive import (
     AcidDirectory,
     Base,
     CleanerWriteIds,
+    Compaction,
     Delta,
     FoundDirectory,
     ValidWriteIds,
@@ -24,7 +26,7 @@ from tidegate.hive_metastore.values import QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class VacuumFields:
     """The fields of a VacuumFinished except its holds. They are final.
 
     Attributes:
@@ -34,6 +36,7 @@ class Description:
         min_write_id: The first write id that it compacted.
         max_write_id: The last write id that it compacted.
         valid_write_ids: Its snapshot, in Hive's text format.
+        own_transaction_id: Its transaction, if it is known and made the directories.
     """
 
     location: str
@@ -42,6 +45,36 @@ class Description:
     max_write_id: int
     valid_write_ids: str
     kind: VacuumKind
+    own_transaction_id: int | None = None
+
+    @classmethod
+    def of(cls, event: VacuumFinished) -> Self:
+        """Take the fields from an event."""
+        return cls(**{field.name: getattr(event, field.name) for field in fields(cls)})
+
+    def covers(self, other: VacuumFields) -> bool:
+        """Whether this vacuum's cleaning also does the other's: it compacted at least as much."""
+        if self.max_write_id < other.max_write_id:
+            return False
+        if self.kind is VacuumKind.MAJOR:
+            return True
+        return other.kind is VacuumKind.MINOR and self.min_write_id <= other.min_write_id
+
+    def compaction(self) -> Compaction:
+        """The same, to find out what it made obsolete.
+
+        Raises:
+            FormatError: the snapshot or a directory's name is not Hive's.
+            InconsistentCompaction: the fields contradict each other.
+        """
+        return Compaction.of(
+            self.directories,
+            major=self.kind is VacuumKind.MAJOR,
+            min_write_id=self.min_write_id,
+            max_write_id=self.max_write_id,
+            write_ids=ValidWriteIds.parse(self.valid_write_ids),
+            own_txn=self.own_transaction_id,
+        )
 
 
 def products_of(compaction: QueueEntry, names: Iterable[str]) -> tuple[AcidDirectory, ...]:

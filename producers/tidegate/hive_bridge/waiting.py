@@ -25,6 +25,11 @@ Expired = int | Lock
 """A transaction, or a lock without a transaction."""
 
 
+_Place = tuple[str, str | None]
+"""A table, and the Metastore, with its state, whose ids its holds are: a Metastore that was
+restored from a backup gives them out again."""
+
+
 class _Beat(NamedTuple):
     value: int
     seen: float
@@ -176,11 +181,6 @@ class Ended(NamedTuple):
     lock_type: LockType | None
     metastore: str | None
     elsewhere: bool = False
-
-
-_Place = tuple[str, str | None]
-"""A table, and the Metastore, with its state, whose ids its holds are: a Metastore that was
-restored from a backup gives them out again."""
 
 
 class _Hold(NamedTuple):

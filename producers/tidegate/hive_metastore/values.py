@@ -22,6 +22,11 @@ READY_FOR_CLEANING = "ready for cleaning"
 """The Metastore's name for the state of a compaction whose result is complete."""
 
 
+MANY_LOCKS: Final = 10_000
+"""From this number on, a vacuum leaves out the locks of transactions that it lists. The limit of an
+event is ten times as high, but every lock costs time at every consumer."""
+
+
 class Lock(NamedTuple):
     """A component of a lock, held or requested. All components of one lock share its id.
 
@@ -171,11 +176,6 @@ def final_write_ids(answer: ValidWriteIds) -> ValidWriteIds:
 def _up_to(ids: IdRanges, highest: int) -> IdRanges:
     kept = [(low, min(high, highest)) for low, high in ids if low <= highest]
     return IdRanges(tuple(low for low, _ in kept), tuple(high for _, high in kept))
-
-
-MANY_LOCKS: Final = 10_000
-"""From this number on, a vacuum leaves out the locks of transactions that it lists. The limit of an
-event is ten times as high, but every lock costs time at every consumer."""
 
 
 @dataclass(frozen=True, slots=True)

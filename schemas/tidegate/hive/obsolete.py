@@ -59,7 +59,7 @@ class FoundDirectory(NamedTuple):
 
 
 @dataclass(slots=True)
-class BaseWalk:
+class _BaseWalk:
     """The result of visiting bases one by one: call `visit` for each, in order.
 
     Attributes:
@@ -119,6 +119,18 @@ def is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
     return write_ids.is_valid(write_id)
 
 
+def aborted_rows(found: FoundDirectory, write_ids: ValidWriteIds) -> RangeResponse:
+    """How many of a directory's write ids aborted; a compaction takes no row of an aborted write.
+
+    ALL only if it has no write id above the high-water mark, of which nothing is known.
+    """
+    if found.acid.visibility_txn is not None or found.compacted:
+        return RangeResponse.NONE
+    response = write_ids.aborted_in(*found.acid.written_by)
+    is_above = found.acid.max_write_id > write_ids.high_water_mark
+    return RangeResponse.SOME if is_above and response is RangeResponse.ALL else response
+
+
 def rank(found: FoundDirectory) -> tuple[int, bool]:
     """Sort key of bases: with equal write ids, a compaction's base is above an overwrite's."""
     return found.acid.max_write_id, is_compacted(found)
@@ -156,7 +168,7 @@ def acid_state(
         NotEnoughHistory: no base is usable, and a compaction wrote the oldest.
     """
     visible, aborted = _visible(found, txns)
-    bases = BaseWalk()
+    bases = _BaseWalk()
     for directory in visible:
         if isinstance(directory.acid, Base):
             bases.visit(directory, write_ids)
@@ -171,13 +183,6 @@ def acid_state(
         obsolete=(*bases.obsolete, *shadowed),
         aborted=(*aborted, *bases.aborted, *aborted_deltas),
     )
-
-
-def always_obsolete(
-    found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
-) -> tuple[str, ...]:
-    """The directories that are obsolete in any order of Hive's visits: see `settled_state`."""
-    return settled_state(found, write_ids, txns).obsolete
 
 
 def settled_state(

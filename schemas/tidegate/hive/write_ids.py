@@ -26,6 +26,10 @@ _MOST_SINGLE: Final = 1000
 _LEAST_FIELDS: Final = 2
 
 
+_WRITE_ID_PARTS: Final = 5
+_TXN_PARTS: Final = 4
+
+
 @dataclass(frozen=True, slots=True)
 class IdRanges:
     """A set of ids as sorted ranges that neither overlap nor touch; both ends are included.
@@ -146,10 +150,6 @@ def _formatted(first: int, last: int) -> str:
     if last - first >= _MOST_SINGLE:
         return f"{first}-{last}"
     return ",".join(map(str, range(first, last + 1)))
-
-
-_WRITE_ID_PARTS: Final = 5
-_TXN_PARTS: Final = 4
 
 
 class RangeResponse(Enum):

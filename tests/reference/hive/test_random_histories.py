@@ -37,7 +37,6 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 FIRST = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))
 HISTORIES = int(os.environ.get("TIDEGATE_HISTORIES", "20"))
 COLUMNS = {"id": "int"}
-NAMES = ("orders", "sold")
 STEPS = ("write",) * 4 + (
     *("delete", "delete", "abort", "open", "settle", "overwrite", "truncate", "rename", "drop"),
     *("minor", "minor", "major", "reader", "reader", "reader", "lock", "end"),
@@ -71,7 +70,8 @@ class World:
 
     engine: HiveEngine
     judge: HiveJudge
-    random: Random
+    db: str
+    seed: int
     writes: dict[int, Write] = field(default_factory=dict)
     """By write id."""
     open: list[int] = field(default_factory=list)
@@ -87,10 +87,12 @@ class World:
     last_row: int = 0
 
     def __post_init__(self) -> None:
+        self.random = Random(self.seed)  # noqa: S311 - the same history every time is the point
         self.at_once = self.random.random() < 0.5
-        self.name, self.db = NAMES[0], self.engine.database()
+        self.names = (f"orders_{self.seed}", f"sold_{self.seed}")
+        self.name, self.other = self.names[0], f"other_{self.seed}"
         self.table = AcidTable(self.engine.table(self.db, self.name), COLUMNS)
-        self.engine.table(self.db, "other")
+        self.engine.table(self.db, self.other)
         self.gate = Rows(restarts=False)
         first = self.bridge(Baseline())
         first.bridge.look()
@@ -132,6 +134,7 @@ class World:
         return sorted(f"{{{row}}}" for row in rows)
 
     def act(self, step: str) -> None:
+        """Do a step, unless it is one that no engine would do now."""
         self.counts[step] += 1
         match step:
             case "write" | "delete" | "abort" | "open":
@@ -144,21 +147,20 @@ class World:
                 self.compact(MINOR if step == "minor" else MAJOR)
             case "reader" if len(self.readers) < 3:
                 self.read()
-            case "lock" if unlocked := [reader for reader in self.readers if not reader.lock]:
-                reader = self.random.choice(unlocked)
-                reader.lock = self.engine.lock(self.db, self.name, txn=reader.txn)
-            case "end" if self.readers:
-                self.end_reader(self.random.choice(self.readers))
-            case "rename" if not self.readers and not self.open:
-                self.rename()
-            case "drop" if not self.readers and not self.open:
-                self.drop()
-            case "poll":
-                self.poll()
-            case "kill":
-                self.kill()
+            case "lock" | "end" if self.readers:
+                self.go_on(self.random.choice(self.readers), step)
+            case "rename" | "drop" if not self.readers and not self.open:
+                (self.rename if step == "rename" else self.drop)()
+            case "poll" | "kill":
+                (self.poll if step == "poll" else self.kill)()
             case _:
                 self.counts[step] -= 1
+
+    def go_on(self, reader: Reader, step: str) -> None:
+        if step == "end":
+            self.end_reader(reader)
+        elif not reader.lock:
+            reader.lock = self.engine.lock(self.db, self.name, txn=reader.txn)
 
     def write(self, step: str) -> None:
         txn = self.engine.open_txn()
@@ -236,7 +238,7 @@ class World:
         if kind == "locks":
             lock = self.engine.lock(self.db, self.name, txn=txn)
         elif kind == "elsewhere":
-            self.engine.lock(self.db, "other", txn=txn)
+            self.engine.lock(self.db, self.other, txn=txn)
             if self.at_once and txn is not None:  # it reads the other table only
                 self.others.append(txn)
                 return
@@ -255,7 +257,7 @@ class World:
         assert found == reader.rows, (reader, found, names_in(self.table.location))
 
     def rename(self) -> None:
-        old, self.name = self.name, next(name for name in NAMES if name != self.name)
+        old, self.name = self.name, next(name for name in self.names if name != self.name)
         self.engine.alter(self.db, old, new_name=self.name)
         self.table = AcidTable(self.table.location.with_name(self.name), COLUMNS)
         assert self.table.location.is_dir() or not self.writes
@@ -282,7 +284,7 @@ class World:
         active.bridge.look()
 
     def deliver(self, events: list[Event]) -> None:
-        events = [event for event in events if f".{self.db}." in event.table]
+        events = [event for event in events if event.table.split(".")[2] in self.names]
         self.events += events
         for watched in self.bridges:
             watched.bridge.take(events)
@@ -316,7 +318,7 @@ class World:
         for _ in range(2):  # the second one has nothing to merge
             assert self.compact(MAJOR), "the queue still has an entry of the table"
             self.poll_often()
-        after, state = self.snapshot(), None
+        after = self.snapshot()
         assert before == self.rows(after) == self.expected(), names_in(self.table.location)
         state = self.state(after, as_cleaner=True)
         assert (state.obsolete, state.aborted) == ((), ()), names_in(self.table.location)
@@ -330,6 +332,8 @@ class World:
     def close(self) -> None:
         for watched in self.bridges:
             watched.bridge.close()
+        for name in (self.name, self.other):  # a sweep asks about every table
+            self.engine.drop_table(self.db, name)
 
 
 @pytest.fixture(scope="module")
@@ -343,12 +347,12 @@ def test_no_reader_reads_other_rows_and_nothing_obsolete_is_left(
     its_own: EmbeddedMetastore, hive: HiveJudge
 ) -> None:
     engine, counts = HiveEngine(its_own), Counter[str]()
+    db = engine.database()
     for seed in range(FIRST, FIRST + HISTORIES):
-        random = Random(seed)  # noqa: S311 - the same history every time is the point
-        world, steps = World(engine, hive, random), list[str]()
+        world, steps = World(engine, hive, db, seed), list[str]()
         try:
-            for _ in range(random.randint(10, 30)):
-                steps.append(random.choice(STEPS))
+            for _ in range(world.random.randint(10, 30)):
+                steps.append(world.random.choice(STEPS))
                 world.act(steps[-1])
             world.end()
         except Exception as error:
