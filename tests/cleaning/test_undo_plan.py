@@ -18,8 +18,8 @@ from support.acid import (
     release,
 )
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
-from tidegate.cleaning.quarantine import Entry, QuarantineRecord
-from tidegate.cleaning.quarantine_commands import UndoPlan, plan_undo
+from tidegate.cleaning.quarantine import Entry, QuarantineRecord, UndoPlan
+from tidegate.cleaning.quarantine_commands import plan_undo
 from tidegate.events import CleaningReleased
 from tidegate.hive import (
     Base,

@@ -7,7 +7,8 @@ import pytest
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidWriteIds
 from tidegate.hive_bridge.aborted import AbortedPlace, judged
-from tidegate.hive_bridge.marking import NotYet, check_nothing_left
+from tidegate.hive_bridge.describing import NotYet
+from tidegate.hive_bridge.marking import check_nothing_left
 from tidegate.hive_bridge.products import VacuumFields
 
 MADE = "delta_0000002_0000004_v0000009"

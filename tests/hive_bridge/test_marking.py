@@ -11,7 +11,8 @@ import pytest
 from support.acid import build
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, ValidWriteIds
-from tidegate.hive_bridge.marking import NotYet, settle
+from tidegate.hive_bridge.describing import NotYet
+from tidegate.hive_bridge.marking import settle
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
