@@ -64,6 +64,13 @@ def test_an_object_stores_markers_of_directories_hinder_no_mark(tmp_path: Path) 
     assert settled(table) == [QUEUED]
 
 
+def test_what_is_not_named_as_an_acid_directory_hinders_no_mark(tmp_path: Path) -> None:
+    table = build(tmp_path / "t", {MADE: 10})
+    for name in ("_tmp", "000000_0", ".hive-staging"):
+        (table / name).mkdir()
+    assert settled(table) == [QUEUED]
+
+
 def test_a_directory_that_is_a_link_is_left_too(tmp_path: Path) -> None:
     table = build(tmp_path / "t", {MADE: 10})
     (table / OLD).symlink_to(build(tmp_path / "elsewhere", {OLD: 10}) / OLD)

@@ -37,7 +37,7 @@ from tidegate.hive import (
     content_hash,
     is_acid_name,
 )
-from tidegate.hive_bridge.describing import acid_names, compacted_bases, has_no_cleanup
+from tidegate.hive_bridge.describing import acid_directories, has_no_cleanup
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
@@ -252,9 +252,8 @@ class _Walk:
                 )
             if entry.is_dir:
                 yield from self.places(inner)
-        names = acid_names(entries)
-        compacted = compacted_bases(self.storage, where, names)
-        place = judged(below or None, names, self.write_ids, compacted)
+        found = acid_directories(self.storage, where, entries)
+        place = judged(below or None, found, self.write_ids)
         if place.alone or place.mixed:
             yield replace(place, content=_content(self.storage, where, place.alone))
 
@@ -293,23 +292,15 @@ def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
 
 
 def judged(
-    partition: str | None,
-    names: Iterable[str],
-    write_ids: ValidWriteIds,
-    compacted: Collection[str] = (),
+    partition: str | None, found: Iterable[FoundDirectory], write_ids: ValidWriteIds
 ) -> AbortedPlace:
     """Find the ACID directories with aborted rows in a table's or partition's directory. Pure.
 
     Args:
         partition: The partition, or None for the table's directory.
-        names: The names in the directory.
+        found: The ACID directories in it.
         write_ids: The table's final write ids.
-        compacted: The names that `compacted_bases` returned.
-
-    Raises:
-        FormatError: a name is not one of Hive's.
     """
-    found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
     rows = {directory.name: aborted_rows(directory, write_ids) for directory in found}
     alone = tuple(name for name in rows if rows[name] is RangeResponse.ALL)
     mixed = tuple(name for name in rows if rows[name] is RangeResponse.SOME)

@@ -47,13 +47,21 @@ _WORKING: Final = "working"
 _SOON_SECONDS: Final = 2.0
 
 
-def acid_names(entries: Iterable[FileInfo]) -> list[str]:
-    """The names that begin like those of ACID directories; links are included.
+def acid_directories(
+    storage: Storage, where: str, entries: Iterable[FileInfo]
+) -> list[FoundDirectory]:
+    """The entries of a directory that are named as ACID directories; links are included.
 
     Object stores' directory markers are left out. They are files next to the directories, carry no
     information of their own, and may remain after a directory is removed.
+
+    Raises:
+        FormatError: a name, or the metadata file in a base, is not Hive's.
+        TransientError, OSError: the store did not answer.
     """
-    return [entry.name for entry in entries if is_acid_name(entry.name) and not _is_marker(entry)]
+    names = [entry.name for entry in entries if is_acid_name(entry.name) and not _is_marker(entry)]
+    compacted = compacted_bases(storage, where, names)
+    return [FoundDirectory.named(name, compacted=name in compacted) for name in names]
 
 
 def compacted_bases(storage: Storage, where: str, names: Iterable[str]) -> frozenset[str]:
@@ -209,10 +217,7 @@ def _present(
     transactions = client.transactions().valid()
     valid = client.write_ids(compaction.database, compaction.table, transactions)
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-    names = acid_names(storage.list(where))
-    compacted = compacted_bases(storage, where, names)
-    found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
-    return present_of(found, snapshot)
+    return present_of(acid_directories(storage, where, storage.list(where)), snapshot)
 
 
 def _products(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,14 +30,12 @@ from tidegate.hive import (
     RangeResponse,
     ValidWriteIds,
     aborted_rows,
-    is_acid_name,
 )
 from tidegate.hive_bridge.compactions import Key, key_of, named
 from tidegate.hive_bridge.describing import (
     NotDescribed,
     NotYet,
-    acid_names,
-    compacted_bases,
+    acid_directories,
     directory_of,
 )
 from tidegate.hive_bridge.products import VacuumFields
@@ -64,28 +62,19 @@ _NOT_NOW: Final = (
 
 
 def check_nothing_left(
-    names: Iterable[str],
-    vacuum: VacuumFields,
-    write_ids: ValidWriteIds,
-    compacted: Collection[str] = (),
+    found: Sequence[FoundDirectory], vacuum: VacuumFields, write_ids: ValidWriteIds
 ) -> None:
     """Check that a compaction may be marked as cleaned.
 
     Args:
-        names: The names that are in the table's or the partition's directory now.
+        found: The ACID directories of the table or partition now.
         vacuum: The published vacuum.
         write_ids: The table's valid write ids now, up to the compaction's highest write id.
-        compacted: The names that `compacted_bases` returned.
 
     Raises:
         NotYet: a directory is left, or the check has too little information.
-        FormatError: a name is not one of Hive's, or the snapshot can't be parsed.
+        FormatError: the vacuum's snapshot can't be parsed.
     """
-    found = [
-        FoundDirectory.named(name, compacted=name in compacted)
-        for name in names
-        if is_acid_name(name)
-    ]
     if write_ids.has_open:
         raise NotYet(
             f"the write id {write_ids.min_open} is open and may abort; it is checked again later"
@@ -147,11 +136,11 @@ def _check_directory(
     where = directory_of(compaction, client, location)
     # before the listing: final write ids stay final
     valid = client.write_ids(database, name, client.transactions().valid())
-    names = acid_names(storage.list(where))
+    found = acid_directories(storage, where, storage.list(where))
     moved = "" if location == vacuum.location else f" (its table was in {vacuum.location} before)"
     try:
         snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-        check_nothing_left(names, vacuum, snapshot, compacted_bases(storage, where, names))
+        check_nothing_left(found, vacuum, snapshot)
     except NotYet as error:
         raise NotYet(f"in {where}{moved}: {error}") from error
 
