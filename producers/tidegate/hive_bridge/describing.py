@@ -187,9 +187,13 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
     partition = _partition(compaction, client)
     check_wanted(compaction, table, partition, client.setting, round(time.time() * 1000))
     where = _directory(compaction, location, partition)
-    products, kind = _products(compaction, where, client, storage), compaction.kind
-    if not products and not compaction.is_of_hive_3:
-        products = _present(compaction, where, client, storage)
+    entries, products = _products(compaction, where, client, storage)
+    # after the listing: in Hive 3 a writer's directory is known by its open write ids
+    valid = client.write_ids(database, name, client.transactions().valid())
+    kind = compaction.kind
+    if not products and not compaction.is_of_hive_3:  # it had nothing to merge
+        snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
+        products = present_of(acid_directories(storage, where, entries), snapshot)
         is_base = any(isinstance(product, Base) for product in products)
         kind = VacuumKind.MAJOR if is_base else VacuumKind.MINOR
     if kind is None or (not products and compaction.is_of_hive_3):
@@ -202,7 +206,6 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
             f"it made {', '.join(product.name for product in products)}, which exceeds its highest"
             f" write id {compaction.highest_write_id}"
         )
-    valid = client.write_ids(database, name, client.transactions().valid())
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
     if compaction.transaction_id is None and snapshot.has_open:
         raise NotDescribed(f"{products[0].name} has open write ids: a writer made it")
@@ -210,33 +213,24 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
     return VacuumFields(location, directories, first, last, str(snapshot), kind)
 
 
-def _present(
-    compaction: QueueEntry, where: str, client: MetastoreClient, storage: Storage
-) -> tuple[AcidDirectory, ...]:
-    """What it found in place of others, where it had nothing to merge."""
-    transactions = client.transactions().valid()
-    valid = client.write_ids(compaction.database, compaction.table, transactions)
-    snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-    return present_of(acid_directories(storage, where, storage.list(where)), snapshot)
-
-
 def _products(
     compaction: QueueEntry, where: str, client: MetastoreClient, storage: Storage
-) -> tuple[AcidDirectory, ...]:
-    """The directories that the compaction made, by their names.
+) -> tuple[list[FileInfo], tuple[AcidDirectory, ...]]:
+    """List the directory, and find the directories that the compaction made, by their names.
 
     Hive 3 renames these directories one by one, and does not report which compaction made them. So
     no other compaction of the same place may be running.
     """
     before = _others(compaction, client) if compaction.is_of_hive_3 else {}
-    names = [entry.name for entry in storage.list(where) if entry.is_dir]
+    entries = storage.list(where)
+    names = [entry.name for entry in entries if entry.is_dir]
     if not compaction.is_of_hive_3:
-        return products_of(compaction, names)
+        return entries, products_of(compaction, names)
     marked = compacted_bases(storage, where, names)
     after = _others(compaction, client)
     if before != after or _WORKING in after.values():
         raise NotYet("another compaction of the same place is running", _SOON_SECONDS)
-    return products_of_hive_3(compaction, names, marked)
+    return entries, products_of_hive_3(compaction, names, marked)
 
 
 def _others(compaction: QueueEntry, client: MetastoreClient) -> dict[int, str]:

@@ -87,7 +87,7 @@ class _BaseWalk:
             self.aborted.append(found.name)
         elif self.best is not None and not self._is_better(found):
             self.obsolete.append(found.name)
-        elif is_usable(found, write_ids):
+        elif _is_usable(found, write_ids):
             if self.best is not None:
                 self.obsolete.append(self.best.name)
             self.best = found
@@ -107,7 +107,7 @@ def _is_aborted_overwrite(found: FoundDirectory, write_ids: ValidWriteIds) -> bo
     return write_ids.is_aborted(found.acid.max_write_id) and not is_compacted(found)
 
 
-def is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
+def _is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
     """Whether a reader with this snapshot can read from a base."""
     write_id = found.acid.max_write_id
     if _is_aborted_overwrite(found, write_ids):
@@ -131,7 +131,7 @@ def aborted_rows(found: FoundDirectory, write_ids: ValidWriteIds) -> RangeRespon
     return RangeResponse.SOME if is_above and response is RangeResponse.ALL else response
 
 
-def rank(found: FoundDirectory) -> tuple[int, bool]:
+def _rank(found: FoundDirectory) -> tuple[int, bool]:
     """Sort key of bases: with equal write ids, a compaction's base is above an overwrite's."""
     return found.acid.max_write_id, is_compacted(found)
 
@@ -203,9 +203,9 @@ def settled_state(
     deltas = [directory for directory in found if not isinstance(directory.acid, Base)]
     state = acid_state([*oldest_first, *deltas], write_ids, txns)
     visible, _ = _visible(bases, txns)
-    usable = [base for base in visible if is_usable(base, write_ids)]
-    best = max(map(rank, usable), default=None)
-    lesser = {base.name for base in usable if rank(base) != best}
+    usable = [base for base in visible if _is_usable(base, write_ids)]
+    best = max(map(_rank, usable), default=None)
+    lesser = {base.name for base in usable if _rank(base) != best}
     shadowed = set(state.obsolete) - {base.name for base in bases}
     return replace(state, obsolete=tuple(sorted(lesser | shadowed)))
 
