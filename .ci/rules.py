@@ -509,6 +509,13 @@ RULES: Final = (
         "tests/hive_bridge/test_leftovers.py::test_rows_of_an_aborted_write_are_left",
     ),
     Rule(
+        "a rename moves a reader's lock, and does not end the reader",
+        "producers/tidegate/hive_bridge/bridge.py",
+        "renamed = {place for place in tables if not self._is_at(*place)}",
+        "renamed = set[object]()",
+        "tests/hive_bridge/test_renames.py::test_a_reader_of_another_table_ends_unless_its_lock_may_have_moved_with_a_rename",
+    ),
+    Rule(
         "another Metastore database stops the bridge",
         "producers/tidegate/hive_bridge/baseline.py",
         "if self.metastore and snapshot.metastore != self.metastore:",
