@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cleaning.quarantine_record import QuarantineRecord
+from tidegate.cleaning.quarantine import QuarantineRecord
 from tidegate.errors import FormatError
 from tidegate.savepoints.further_requests import holder_of
 from tidegate.savepoints.view import KEY, View
