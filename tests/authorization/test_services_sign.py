@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import NOON, commit, events_on, memory_bus, message, release, work_off
 from support.signing import ANA, EVE, cleaning, entry, key_file, new_key, signed
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -25,7 +26,6 @@ from tidegate.events.signature import SIGNATURE_HEADER
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import check_signatures
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import assemble
 from tidegate.service.bridge_assembly import metastore_bridge
 from tidegate.service.settings import Settings

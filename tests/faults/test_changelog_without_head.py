@@ -69,7 +69,7 @@ def test_compaction_alone_never_moves_the_first_offset(
 ) -> None:
     folder = tmp_path_factory.mktemp("compacted")
     with EmbeddedBroker(folder, properties=COMPACTS_AT_ONCE) as broker:
-        create_topic(broker.bootstrap_servers, "rows", **SMALL_SEGMENTS)
+        create_topic(broker.bootstrap_servers, "rows", 1, **SMALL_SEGMENTS)
         bus = KafkaBus({"bootstrap.servers": broker.bootstrap_servers})
         OpenPartition(bus, "rows")  # the first record: its signature, which the next owner erases
         rows = OpenPartition(bus, "rows")

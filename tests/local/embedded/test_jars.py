@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from support.jar_locks import make_lock
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.local.embedded import metastore_home
 from tidegate.local.embedded.jars import cache_dir, resolve
 from tidegate.local.embedded.lock import JarLock, LockedJar
-from tidegate.local.embedded.locking import make_lock
 from tidegate.local.embedded.metastore_home import MetastoreHome, MetastoreVersion
 
 SMALL = (b"the bytes of a small jar", b"the bytes of a greater jar")

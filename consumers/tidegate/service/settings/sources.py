@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import ConfigError
-from tidegate.service.settings.problems import accepted_names, suggestion
+from tidegate.service.settings.problems import suggestion
 from tidegate.service.settings.references import resolve_references
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def from_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
         section, nested, _ = variable.removeprefix(PREFIX).lower().partition(SEPARATOR)
         if not variable.startswith(PREFIX) or not nested:
             continue
-        known = accepted_names(model)
+        known = model.model_fields
         if section not in known:
             raise ConfigError(f"{variable}: unknown section{suggestion(section, known)}")
         found = found or _variables(model)
@@ -75,17 +75,11 @@ def _variables(model: type[BaseModel]) -> dict[str, Any]:
         raise ConfigError(f"environment: {error}") from None  # its cause quotes the value
 
 
-def merged(
-    below: Mapping[str, Any], above: Mapping[str, Any], model: type[BaseModel] | None
-) -> dict[str, Any]:
-    """Both together; where a setting is in both, also under another of its names, `above` wins."""
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; where a setting is in both, `above` wins."""
     result = dict(below)
     for name, value in above.items():
-        names = accepted_names(model).get(name) if model else None
-        inner = names.section if names else None
-        for other in names.names if names else (name,):
-            before = result.pop(other, None)
-            if isinstance(before, Mapping) and isinstance(value, Mapping):
-                value = merged(before, value, inner)  # noqa: PLW2901 - the same setting, completed
-        result[name] = value
+        before = result.get(name)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        result[name] = merged(before, value) if both else value
     return result

@@ -1,4 +1,4 @@
-"""The bus in memory, under the same rules: for tests and for trying out a policy."""
+"""The bus in memory, under the same rules (tests/runtime/test_bus_conformance.py)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Write a jar lock: for the maintainer who moves to a new version.
 
-python -m tidegate.local.embedded.locking kafka.json org.apache.kafka:kafka_2.13:4.3.1
+PYTHONPATH=tests python -m support.jar_locks kafka.json org.apache.kafka:kafka_2.13:4.3.1
 """
 
 from __future__ import annotations
