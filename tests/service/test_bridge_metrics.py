@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidegate.hive_bridge.observer import UNOBSERVED, Observer
+from tidegate.hive_bridge.observer import Observer
 from tidegate.monitoring.catalog import BRIDGE_METRICS, Kind
 from tidegate.monitoring.process import ProcessMonitoring
-from tidegate.service.bridge_metrics import BridgeMetrics
+from tidegate.service.bridge_assembly import BridgeMetrics
 
 
 def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
@@ -36,10 +36,3 @@ def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
 def test_every_metric_of_a_bridge_has_a_name_of_its_kind() -> None:
     for metric in BRIDGE_METRICS:
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-
-
-def test_a_bridge_without_metrics_works_too() -> None:
-    UNOBSERVED.called("x")
-    UNOBSERVED.looked(0, 0, 0)
-    UNOBSERVED.marked(1)
-    UNOBSERVED.is_active(active=True)

@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.local.embedded.ivy import fetch
-from tidegate.local.embedded.lock import JarLock, LockedJar, tree_digest, unpack
+from tidegate.local.embedded.jars import JarLock, LockedJar, fetch, tree_digest, unpack
 
 
 def make_lock(

@@ -80,6 +80,8 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     result = dict(below)
     for name, value in above.items():
         before = result.get(name)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        result[name] = merged(before, value) if both else value
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[name] = merged(before, value)
+        else:
+            result[name] = value
     return result
