@@ -19,9 +19,10 @@ from tidegate.runtime.bus import (
     Partition,
     RebalanceListener,
     Record,
+    TopicIdentity,
     Watermarks,
+    require_same_topic,
 )
-from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 
 class MemoryChangelog:

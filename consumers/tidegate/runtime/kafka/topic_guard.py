@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.errors import StopService, TransientError
+from tidegate.runtime.bus import TopicIdentity, require_same_topic
 from tidegate.runtime.kafka.metadata import KafkaMetadata, PendingIdentities
-from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN: Final = 0.25
