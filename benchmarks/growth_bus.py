@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -32,7 +33,7 @@ from tidegate.events.keys import partition_of
 from tidegate.events.parts import split_by_names
 from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.events.wire import Wire
-from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE
+from tidegate.local.embedded.broker import SERVERS_VARIABLE
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.changelogs import check_state
 from tidegate.ops.event_log import EventLog
@@ -41,7 +42,6 @@ from tidegate.publisher import Publisher
 from tidegate.publisher.arrived import arrived
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.records import BATCH

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from support.memory_bus import MemoryBus, MemorySubscription
 from support.samples import (
     Recorder,
     commit,
@@ -40,7 +41,6 @@ from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Reco
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.offset_tracker import Limits
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
-from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from support.memory_bus import MemoryBus
 from support.samples import (
     Recorder,
     memory_bus,
@@ -20,7 +21,6 @@ from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 if TYPE_CHECKING:

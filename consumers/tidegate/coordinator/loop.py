@@ -19,9 +19,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -64,7 +64,7 @@ from tidegate.events.topics import (
 )
 from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
-from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
+from tidegate.runtime.authorization import Authorization, Unauthorized, is_unproven
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, Watermarks, require_copartitioned
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
@@ -72,6 +72,7 @@ from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
+from tidegate.signatures.signer import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 2.0
@@ -92,8 +93,6 @@ NAME: Final = str(Role.COORDINATOR)
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
-_FOR_WORKERS: Final = frozenset(FOR_WORKERS)
-Sign = Callable[[Event, Message], Message]
 
 
 class CoordinatorLoop:
@@ -112,12 +111,12 @@ class CoordinatorLoop:
         retries: RetryPolicy = BROKER_RETRIES,
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
-        sign: Sign | None = None,
+        sign: Sign = unsigned,
         clock: BrokerTime | None = None,
         tick_seconds: float = TICK_SECONDS,
         authorization: Authorization | None = None,
     ) -> None:
-        """Join the group. `sign` signs the commands; by default they are not signed.
+        """Join the group. `sign` signs its messages; by default they are not signed.
 
         `clock` is the broker's time; due rows are decided every `tick_seconds`. `authorization`
         decides whose events are applied; by default all that the topic's access rights permit.
@@ -128,7 +127,7 @@ class CoordinatorLoop:
         """
         subject = Subjects(subject, Requests())
         self._subject, self._bus, self._prefix = subject, bus, prefix
-        self._retries, self._wire, self._sign = retries, wire or Wire(), sign or _unsigned
+        self._retries, self._wire, self._sign = retries, wire or Wire(), sign
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
@@ -138,10 +137,12 @@ class CoordinatorLoop:
         topics = [*self._inputs, own, *outputs]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
-        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
-        signed = SIGNED if self._authorization.checks_facts else Command
-        self._checked = {kind for kind in subject.consumes if issubclass(kind, signed)}
-        self._tasks = Tasks(self._signed, prefix)
+        self._authorization, self._refusals = authorization or Authorization(), RefusalLimit()
+        self._requests = {kind for kind in subject.consumes if issubclass(kind, Command)}
+        signed = SIGNED if self._authorization.checks_signatures else ()
+        others = set(subject.consumes) - self._requests
+        self._signed_kinds = {kind for kind in others if issubclass(kind, signed)}
+        self._tasks = Tasks(self._wire.serialize, prefix)
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
@@ -292,12 +293,12 @@ class CoordinatorLoop:
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
         kind, store = type(event), owned.store
-        if kind in self._checked:
+        if kind in OF_TASKS and (is_unproven(event) or Tasks.carried(event, store) is None):
+            return []  # late, replayed or forged
+        if kind in self._signed_kinds:
+            self._authorization.require(event, record)
+        if kind in self._requests and isinstance(event, Command):
             effects = self._authorized(owned, event, record, at)
-        elif kind in OF_TASKS:
-            if Tasks.carried(event, store) is None:
-                return []  # late, replayed or forged
-            effects = self._subject.handle(event, store, at)
         elif isinstance(event, TaskEnded):
             if (carried := Tasks.ended(event, store)) is not None:
                 Requests.ended(event.table, carried, store)
@@ -307,40 +308,30 @@ class CoordinatorLoop:
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
-        if effects.commands or kind in MAY_FREE or kind in _FOR_WORKERS:
+        if effects.commands or kind in MAY_FREE or kind in FOR_WORKERS:
             messages += self._tasks.issue(event.table, store, at)
         return messages
 
     def _authorized(
-        self, owned: OwnedPartition, event: Event, record: Record, at: datetime
+        self, owned: OwnedPartition, event: Command, record: Record, at: datetime
     ) -> Effects:
-        """Apply an event only if its signature permits it.
-
-        Otherwise the outcome of a command is a refusal, and a fact is dead-lettered.
-
-        Raises:
-            PermanentError: a fact does not count.
-        """
+        """Apply a request only if its signature permits it; otherwise the outcome is a refusal."""
         try:
             signed_by = self._authorization.check(event, record)
-            if isinstance(event, Command) and self._is_used(event, owned.store, at):
+            if self._is_used(event, owned.store, at):
                 log.info("the request %s was used before", event.event_id)
                 return Effects()
         except Unauthorized as refused:
-            if not isinstance(event, Command):
-                raise PermanentError(f"{refused.reason}: {refused.message}") from refused
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
         if isinstance(event, FOR_WORKERS):
             message = Message(record.partition.topic, record.key, record.value, record.headers)
-            self._require_carried(message)
+            self._require_accepted(message._replace(topic=self._task_topic), _TASK_BYTES)
             original = original_of(message, at)
             effects = Requests.requested(event, original, owned.store, at)
         else:
             effects = self._subject.handle(event, owned.store, at)
-        if not isinstance(event, Command):
-            return effects
         effects.outcomes = [
             outcome.to(event, signed_by.name if signed_by else None)
             if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
@@ -428,16 +419,13 @@ class CoordinatorLoop:
             messages = self._retries.call(lambda: self._serialized(effects))
         count = len(effects.commands)
         for message in messages[:count]:
-            self._require_carried(message)
+            self._require_accepted(message, _TASK_BYTES)
         for message in messages[count:]:
             self._require_accepted(message)
+        made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(effects.commands, messages, strict=False):
-            Tasks.queue(command, original_of(message, at), store)
+            Tasks.queue(command, original_of(message, made), store)
         return messages[count:]
-
-    def _require_carried(self, message: Message) -> None:
-        """Check that a task can carry the message."""
-        self._require_accepted(message._replace(topic=self._task_topic), _TASK_BYTES)
 
     def _require_accepted(self, message: Message, more: int = 0) -> None:
         if len(message.value or b"") <= ALWAYS_ACCEPTED_BYTES:  # most are
@@ -452,16 +440,17 @@ class CoordinatorLoop:
             )
 
     def _serialized(self, effects: Effects) -> list[Message]:
-        """The messages of the commands, then those of the outcomes."""
-        messages = [
-            self._signed(command, topic_of(type(command)).name(self._prefix))
-            for command in effects.commands
-        ]
-        serialize, outcomes = self._wire.serialize, self._outcome_topic
-        return messages + [serialize(outcome, outcomes) for outcome in effects.outcomes]
+        """The messages of the commands, signed for tasks, then those of the outcomes."""
+        serialize, tasks = self._wire.serialize, self._task_topic
+        messages = [self._sign(it, serialize(it, tasks)) for it in effects.commands]
+        return messages + [serialize(it, self._outcome_topic) for it in effects.outcomes]
 
-    def _signed(self, event: Event, topic: str) -> Message:
-        return self._sign(event, self._wire.serialize(event, topic))
+    def _signed(self, message: Message) -> Message:
+        """Sign at each publication: a message may have waited for longer than a signature lasts."""
+        if self._sign is unsigned:
+            return message
+        event = self._wire.deserialize(message.key, message.value, message.headers)
+        return self._sign(event, message)
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""
@@ -491,7 +480,7 @@ class CoordinatorLoop:
         if not messages:
             return
         try:
-            self._retries.call(lambda: self._bus.send(messages))
+            self._retries.call(lambda: self._bus.send([*map(self._signed, messages)]))
         except MessageTooLargeError as error:
             raise StopService(
                 f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes, or was"
@@ -499,7 +488,3 @@ class CoordinatorLoop:
             ) from error
         for store in stores:
             store.sent()
-
-
-def _unsigned(_: Event, message: Message) -> Message:
-    return message

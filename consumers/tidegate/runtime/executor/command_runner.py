@@ -26,14 +26,20 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
+from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
-from tidegate.events.topics import OUTCOME_TOPIC
+from tidegate.events.topics import OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import AclAlone, Authorization, SignedBy, Unauthorized
+from tidegate.runtime.authorization import (
+    Authorization,
+    SignedBy,
+    Unauthorized,
+)
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor, Published
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.signatures.signer import Sign, unsigned
 from tidegate.tables.claim import AlreadyDone, NumberTaken, Task
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import Overtaken
@@ -72,9 +78,10 @@ class CommandRunner:
     prefix: str
     wire: Wire
     retries: RetryPolicy
-    authorization: Authorization = field(default_factory=AclAlone)
+    authorization: Authorization = field(default_factory=Authorization)
     deployment: str = ""
     """The id of the cluster and the prefix of the topics."""
+    sign: Sign = unsigned
     refusals: RefusalLimit = field(default_factory=RefusalLimit)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """The running commands, by the id of their thread."""
@@ -146,9 +153,9 @@ class CommandRunner:
             return
         try:
             # of the message that the person or the coordinator signed
-            signed_by = self.authorization.check(command, _original(issued.command, record))
+            signed_by = self._signed_by(command, issued.command, record)
             grounds = [Published(command, issued.command.appended_at, signed_by)]
-            grounds += [self._verified(ground, record) for ground in issued.grounds]
+            grounds += [self._ground(ground, record) for ground in issued.grounds]
             claim = self.executor.claim(command, task)
             for outcome in self.executor.execute(command, claim, grounds):
                 answer = _with_asker(outcome, command, signed_by)
@@ -171,13 +178,24 @@ class CommandRunner:
         for outcome in outcomes:
             self._publish(outcome)
 
-    def publish_redriven(self, issued: TaskIssued) -> None:
+    def publish_redriven(self, issued: TaskIssued, record: Record) -> None:
         """Publish that a task is to be issued again, above the numbers that are on the table."""
-        self._publish(self.ended(issued, end=TaskEnd.REDRIVEN))
+        if self._is_issued(issued, record):
+            self._publish(self.ended(issued, end=TaskEnd.REDRIVEN))
 
-    def publish_end(self, issued: TaskIssued, error: Exception) -> None:
+    def publish_end(self, issued: TaskIssued, record: Record, error: Exception) -> None:
         """Publish that a task is among the dead letters: the next of its table may be issued."""
-        self._publish(self.ended(issued, end=TaskEnd.DEAD_LETTERED, message=str(error) or "failed"))
+        if self._is_issued(issued, record):
+            how = {"end": TaskEnd.DEAD_LETTERED, "message": str(error) or "failed"}
+            self._publish(self.ended(issued, **how))
+
+    def _is_issued(self, issued: TaskIssued, record: Record) -> bool:
+        """Whether the coordinator signed a task, also if that is long ago: it is redriven."""
+        try:
+            self.authorization.check(issued, record)
+        except Unauthorized as refused:
+            return refused.reason is Reason.SIGNATURE_EXPIRED
+        return True
 
     def ended(self, issued: TaskIssued, **how: Any) -> TaskEnded:  # noqa: ANN401 - checked by the model
         """The last word on a task."""
@@ -188,34 +206,46 @@ class CommandRunner:
         at = datetime.now(UTC)
         return refusal(command, refused.reason, refused.message, self.executor.name, at)
 
-    def _verified(self, ground: OriginalMessage, record: Record) -> Published:
-        """A message that the task rests on.
+    def _ground(self, message: OriginalMessage, record: Record) -> Published:
+        """A message that the task rests on besides its command.
 
         Raises:
             Unauthorized: it does not count.
             FormatError: it is not a command.
         """
-        original = _original(ground, record)
-        event = self.wire.deserialize(original.key, original.value, original.headers)
+        headers = [(header.name, header.value) for header in message.headers]
+        event = self.wire.deserialize(record.key, message.value, headers)
         if not isinstance(event, Command):
             raise FormatError(f"a task rests on a {type(event).__name__}, not on a command")
-        return Published(event, ground.appended_at, self.authorization.check(event, original))
+        signed_by = self._signed_by(event, message, record)
+        return Published(event, message.appended_at, signed_by)
+
+    def _signed_by(
+        self, command: Command, message: OriginalMessage, record: Record
+    ) -> SignedBy | None:
+        """The signer of a message that a task carries.
+
+        The coordinator signs what it requests for tasks, a person for requests. Both topics are
+        this deployment's, whatever the task says.
+
+        Raises:
+            Unauthorized: it does not count.
+        """
+        topics = {record.partition.topic, topic_of(type(command)).name(self.prefix)}
+        topic = message.topic if message.topic in topics else record.partition.topic
+        original = record._replace(
+            partition=record.partition._replace(topic=topic),
+            value=message.value,
+            headers=tuple((header.name, header.value) for header in message.headers),
+            timestamp_ms=int(message.appended_at.timestamp() * 1000),
+        )
+        return self.authorization.check(command, original)
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
         hint = _hint(outcome)
         log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
-        self.bus.send([self.wire.serialize(outcome, topic)])
-
-
-def _original(message: OriginalMessage, record: Record) -> Record:
-    """The record of a message that a task carries: its signature is of that one."""
-    return record._replace(
-        partition=record.partition._replace(topic=message.topic),
-        value=message.value,
-        headers=tuple((header.name, header.value) for header in message.headers),
-        timestamp_ms=int(message.appended_at.timestamp() * 1000),
-    )
+        self.bus.send([self.sign(outcome, self.wire.serialize(outcome, topic))])
 
 
 def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:

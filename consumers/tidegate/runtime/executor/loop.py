@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from tidegate.errors import FormatError, StopService
-from tidegate.events import Command, TaskIssued
+from tidegate.events import Command, Event, TaskIssued
+from tidegate.events.catalogue import CARRIED
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.events.wire import Wire, command_of
-from tidegate.runtime.authorization import AclAlone, Authorization
+from tidegate.runtime.authorization import Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
@@ -23,6 +24,7 @@ from tidegate.runtime.input.dead_letters import REDRIVEN_FROM, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
+from tidegate.signatures.signer import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH = 100
@@ -70,6 +72,7 @@ class ExecutorLoop:
         wire: Wire | None = None,
         stop_seconds: float = STOP_SECONDS,
         authorization: Authorization | None = None,
+        sign: Sign = unsigned,
     ) -> None:
         """Join the group.
 
@@ -84,6 +87,7 @@ class ExecutorLoop:
             wire: How events are encoded.
             stop_seconds: How long `close` waits for running commands.
             authorization: Who may have commands executed; by default every publisher of commands.
+            sign: Signs the outcomes; by default they are not signed.
 
         Raises:
             ConfigError: a topic does not exist.
@@ -96,8 +100,9 @@ class ExecutorLoop:
             prefix,
             wire,
             retries,
-            authorization or AclAlone(),
+            authorization or Authorization(),
             f"{bus.cluster_id()}/{prefix}",
+            sign,
         )
         # the poll thread decodes and dead-letters: its retries must end before the poll is due
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
@@ -115,7 +120,8 @@ class ExecutorLoop:
         topic = TASK_TOPIC.name(prefix)
         count = require_copartitioned(bus, [topic, OUTCOME_TOPIC.name(prefix)])
         self._consumes = executor.consumes
-        self._decoder = Decoder((TaskIssued,), prefix, count, poll_retries, wire)
+        kinds = (TaskIssued, *CARRIED)
+        self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", [topic], self)
 
     def run(self, stop: threading.Event) -> None:
@@ -247,19 +253,19 @@ class ExecutorLoop:
         issued = None
         try:
             issued = self._decoder.decode(record)
-            if not isinstance(issued, TaskIssued):
+            if issued is None:
                 return None
-            command = command_of(issued, self._wire)
+            command = command_of(_task(issued), self._wire)
         except FormatError as error:
             self._dead_letters.send(record, error)
             if isinstance(issued, TaskIssued):
                 ended, fault = issued, error
-                self._poll_retries.call(lambda: self._runner.publish_end(ended, fault))
+                self._poll_retries.call(lambda: self._runner.publish_end(ended, record, fault))
             return None
-        if not isinstance(command, self._consumes):
+        if not isinstance(issued, TaskIssued) or not isinstance(command, self._consumes):
             return None
         if any(name == REDRIVEN_FROM for name, _ in record.headers):
-            self._poll_retries.call(lambda: self._runner.publish_redriven(issued))
+            self._poll_retries.call(lambda: self._runner.publish_redriven(issued, record))
             return None
         return issued, command
 
@@ -343,12 +349,18 @@ class ExecutorLoop:
             return error  # the next owner starts its attempts anew
         try:
             self._dead_letters.send(task.record, error)
-            self._runner.publish_end(task.attempts.issued, error)
+            self._runner.publish_end(task.attempts.issued, task.record, error)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault
             return fault if isinstance(fault, StopService) else stop
         return None
+
+
+def _task(event: Event) -> TaskIssued:
+    if not isinstance(event, TaskIssued):
+        raise FormatError(f"a {type(event).__name__} counts only within a TaskIssued")
+    return event
 
 
 def _is_lost(task: _Task) -> bool:
