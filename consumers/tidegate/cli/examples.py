@@ -118,6 +118,16 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"tidegate plan restore {_TABLE} --savepoint 20261121041551845",
         f"tidegate plan restore {_TABLE} --savepoint latest~1 --out plan.json",
     ),
+    "plan retention": (
+        "tidegate plan retention -t lake.sales.orders -c changed.toml",
+        "tidegate plan retention -t lake.sales.orders --json | jq -r .savepoint",
+    ),
+    "savepoints remove": (
+        (
+            "tidegate savepoints remove -t lake.sales.orders --policy orders"
+            " --reason 'the policy was renamed' --wait"
+        ),
+    ),
     "plan savepoint-removal": (
         "tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845",
     ),

@@ -133,7 +133,7 @@ class Reason(StrEnum):
     )
     SAVEPOINT_ARCHIVED = (
         "savepoint-archived",
-        "The savepointed commit is no longer on the active timeline.",
+        "The savepointed commit, or one with files of the savepoint, is no longer on the timeline.",
         "Choose a newer savepoint.",
     )
     GREATER_SAVEPOINT = (
