@@ -17,7 +17,7 @@ from support.samples import (
     task_message,
     work_off,
 )
-from support.signing import Obeying, entry, restore, settings, signed
+from support.signing import Obeying, entry, restore, settings, signed, work
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import CleaningHoldRequested, Command
@@ -36,6 +36,10 @@ def hold(number: int, table: str) -> Command:
     )
 
 
+def forged_task(number: int, table: str) -> Message:
+    return task_message(savepoint_request(number, table))
+
+
 def executor(bus: MemoryBus) -> None:
     loop = ExecutorLoop(Obeying(), bus, authorization=authorization(settings(entry()), "memory"))
     work_off(loop)
@@ -52,10 +56,10 @@ def coordinator(bus: MemoryBus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "request_"),
+    ("run", "sent"),
     [
-        pytest.param(executor, savepoint_request, id="of an executor"),
-        pytest.param(coordinator, hold, id="of the coordinator"),
+        pytest.param(executor, forged_task, id="of an executor"),
+        pytest.param(coordinator, lambda *of: message(hold(*of)), id="of the coordinator"),
     ],
 )
 @pytest.mark.parametrize(
@@ -67,12 +71,12 @@ def coordinator(bus: MemoryBus) -> None:
 )
 def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
     run: Callable[[MemoryBus], None],
-    request_: Callable[[int, str], Command],
+    sent: Callable[[int, str], Message],
     table: str,
     limit: int,
 ) -> None:
     bus = memory_bus(partitions=1)
-    bus.send([message(request_(number, table.format(number))) for number in range(FLOOD)])
+    bus.send([sent(number, table.format(number)) for number in range(FLOOD)])
 
     run(bus)
 
@@ -87,10 +91,8 @@ def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
 
 def test_a_signed_command_behind_the_flood_is_carried_out() -> None:
     bus, obeying = memory_bus(partitions=1), Obeying()
-    flood: Sequence[Message] = [task_message(savepoint_request(n)) for n in range(FLOOD)]
+    flood: Sequence[Message] = [forged_task(n, "lake.sales.orders") for n in range(FLOOD)]
     bus.send([*flood, signed(restore())])
-    loop = ExecutorLoop(obeying, bus, authorization=authorization(settings(entry()), "memory"))
-    work_off(loop)
-    loop.close()
+    work(settings(entry()), bus, obeying)
 
     assert obeying.obeyed == [restore().event_id]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import INSERTS, build, tree
-from support.deployment_events import released
+from support.deployment_events import approved, awaiting, released, restore_request
 from support.memory_bus import MemoryBus
 from support.samples import (
     NOON,
@@ -43,6 +43,8 @@ from tidegate.events import (
 )
 from tidegate.events.deferral import deferred
 from tidegate.events.message import Message
+from tidegate.events.reasons import Reason
+from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNATURE_HEADER
 from tidegate.events.wire import Wire
 from tidegate.ops.doctor.finding import Check
@@ -57,6 +59,7 @@ from tidegate.service.settings import Settings
 from tidegate.signatures import Signer, SigningKey
 
 BEN = new_key()
+NOW = datetime.now(UTC)
 
 
 def with_signature_of(event: Event, other: Event) -> Message:
@@ -76,7 +79,7 @@ def deployment(
         "keys": [
             entry(ANA, "coordinator", roles=["coordinator", "worker"]),
             entry(BEN, "bridge", roles=["writer"], tables=["lake.sales.*"], locations=locations),
-            entry(EVE, "eve", roles=["requester"]),
+            entry(EVE, "eve", roles=["requester", "approver"]),
         ],
     }
     return Settings.model_validate({"security": security, "warehouse": {"roots": [str(folder)]}})
@@ -278,6 +281,29 @@ def test_a_worker_signs_no_end_of_a_task_that_the_coordinator_did_not_issue(
     assert len(tasks_on(bus)) == 1
 
 
+def test_a_worker_s_refusal_of_a_stranger_s_copy_makes_no_room_for_a_second_approval(
+    tmp_path: Path,
+) -> None:
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
+    request = restore_request()
+    approval = approved(request)
+    refused = refusal(approval, Reason.NOT_SIGNED, "not signed", "restorer", NOON)
+
+    def next_task(*sent: Event, key: SigningKey = ANA) -> TaskIssued:
+        bus.send([signed(event, key) for event in sent])
+        run_gate(settings, bus)
+        return tasks_on(bus)[-1]
+
+    planned = next_task(request, key=EVE)
+    next_task(awaiting(request, NOW + timedelta(days=1)), ended(planned))
+    restore = next_task(approval, key=EVE)
+    assert restore != planned
+    next_task(refused, ended(restore))
+    again = approval.model_copy(update={"event_id": "approval-2"})
+
+    assert next_task(again, key=EVE) == restore
+
+
 def test_a_link_in_a_location_of_a_key_leads_to_no_other_table(tmp_path: Path) -> None:
     payroll, mine = tmp_path / "payroll", tmp_path / "mine"
     build(payroll, {**dict.fromkeys(INSERTS, 9), "delta_0000001_0000003": 27})
@@ -365,9 +391,11 @@ def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
     assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
-    (request,) = bus.records("tidegate.commands")
+    (task,) = bus.records("tidegate.tasks")
+    (issued,) = tasks_on(bus)
 
-    assert SIGNATURE_HEADER in dict(request.headers)
+    assert SIGNATURE_HEADER in dict(task.headers)
+    assert SIGNATURE_HEADER in {header.name for header in issued.command.headers}
 
 
 def test_a_coordinator_without_a_key_does_not_start_where_signatures_are_required(

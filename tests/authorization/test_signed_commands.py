@@ -15,7 +15,7 @@ import pytest
 from joserfc import jwt
 from pydantic import ValidationError
 
-from support.samples import NOON, memory_bus, message, savepoint_request, work_off
+from support.samples import NOON, memory_bus, message, savepoint_request
 from support.signing import (
     ANA,
     EVE,
@@ -28,6 +28,7 @@ from support.signing import (
     restore,
     settings,
     signed,
+    work,
 )
 from tidegate.events import (
     CleaningHoldRemovalRequested,
@@ -36,7 +37,7 @@ from tidegate.events import (
     RestoreFailed,
     RestoreRejected,
 )
-from tidegate.events.catalogue import COMMANDS, EVENT_TYPES
+from tidegate.events.catalogue import EVENT_TYPES, REQUESTS
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import MAY_SIGN, SIGNATURE_HEADER, SIGNED, TOKEN_TYPE, signed_claims
@@ -44,7 +45,6 @@ from tidegate.ops.dead_letters.dead_letter import DeadLetter, redriven_message
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorization
 from tidegate.service.catalogue import CONSUMED_EVENTS
 
@@ -222,12 +222,11 @@ def test_a_command_published_twice_is_carried_out_once() -> None:
 
 
 def test_a_refused_copy_does_not_keep_the_real_command_from_being_carried_out() -> None:
-    bus, deployment = memory_bus(), authorization(settings(entry()), "memory")
+    bus, obeying = memory_bus(), Obeying()
     bus.send([message(restore())])
-    work_off(ExecutorLoop(Obeying(), bus, authorization=deployment))
+    work(settings(entry()), bus, obeying)
     bus.send([signed(restore())])
-    obeying = Obeying()
-    work_off(ExecutorLoop(obeying, bus, authorization=deployment))
+    work(settings(entry()), bus, obeying)
 
     assert obeying.obeyed == [restore().event_id]
 
@@ -381,7 +380,7 @@ def test_every_kind_of_signed_event_is_of_a_role() -> None:
     assert outcomes <= signed_kinds  # that the coordinator acts on
 
 
-@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
 def test_every_kind_of_command_has_an_outcome_that_refuses_it(kind: type[Command]) -> None:
     from importlib.resources import files  # noqa: PLC0415
 

@@ -16,16 +16,22 @@ from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names
 from support.deployment import Deployment
 from support.quarantined import visible
 from support.samples import work_off
-from support.signing import Obeying, entry, key_file, new_key, restore, settings, signed
+from support.signing import Obeying, entry, key_file, new_key, restore, services, settings, signed
 from support.waiting import wait_for
 from tidegate.bridges.facts import FactsReader
 from tidegate.cli import app
-from tidegate.events import Answer, LockHold, LockReleased, VacuumFinished, VacuumKind
+from tidegate.events import (
+    Answer,
+    LockHold,
+    LockReleased,
+    RestoreFailed,
+    VacuumFinished,
+    VacuumKind,
+)
 from tidegate.events.wire import Wire
 from tidegate.publisher import Publisher
 from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
@@ -62,21 +68,24 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
 
         bus, obeying = KafkaBus(place.connection), Obeying()
         bus.send([signed(restore(), prefix=topic_prefix, cluster="staging")])
-        trusting = authorization(settings(entry()), bus.cluster_id())
-        loop = ExecutorLoop(obeying, bus, topic_prefix, authorization=trusting)
+        coordinator, executor = services(settings(entry()), bus, obeying, topic_prefix)
 
         def three_outcomes() -> list[Answer] | None:
-            loop.step(0.1)
+            coordinator.step(0.1)
+            executor.step(0.1)
             log = bus.log(Partition(f"{topic_prefix}.outcomes", 0))
             found = [Wire().deserialize(record.key, record.value, record.headers) for record in log]
             answers = [event for event in found if isinstance(event, Answer)]
             return answers if len(answers) == 3 else None
 
-        obeyed, unsigned, of_staging = wait_for("three outcomes", three_outcomes)
-        work_off(loop)
-        loop.close()
+        answers = wait_for("three outcomes", three_outcomes)
+        work_off(executor)
+        executor.close()
+        coordinator.close()
         bus.close()
 
+    [obeyed] = [answer for answer in answers if isinstance(answer, RestoreFailed)]
+    unsigned, of_staging = [answer for answer in answers if answer is not obeyed]
     assert (obeyed.signed_by, obeyed.requested_by, obeyed.why) == ("ana", "mallory", "a bad load")
     assert getattr(unsigned, "reason", None) == "not-signed"
     assert getattr(of_staging, "reason", None) == "bad-signature"
@@ -88,7 +97,7 @@ def test_the_time_of_a_publisher_revives_no_expired_signature(
     bootstrap_servers: str, topic_prefix: str
 ) -> None:
     signed_at = datetime.now(UTC) - timedelta(days=3)
-    topic = f"{topic_prefix}.commands"
+    topic = f"{topic_prefix}.requests"
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     times = {"message.timestamp.type": "CreateTime"}
     for made in admin.create_topics([NewTopic(topic, 1, 1, config=times)]).values():

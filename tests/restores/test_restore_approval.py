@@ -87,7 +87,7 @@ class Place:
         coordinator = CoordinatorLoop(
             ReaderGate(), self.bus, authorization=trusting, sign=self.sign
         )
-        worker = ExecutorLoop(restorer, self.bus, authorization=trusting)
+        worker = ExecutorLoop(restorer, self.bus, authorization=trusting, sign=self.sign)
         try:
             for _ in range(4):
                 while coordinator.step(0):
@@ -450,12 +450,12 @@ class Signing(Place):
 
     def __init__(self, root: Path, *keys: dict[str, Any]) -> None:
         super().__init__(root)
-        coordinator = entry(COORDINATOR, "coordinator", roles=["coordinator", "worker"])
+        coordinator = entry(COORDINATOR, "services", roles=["coordinator", "worker"])
         security = {"require_signatures": True, "keys": [*keys, coordinator]}
         self.settings = Settings.model_validate({"security": security})
 
     def sign(self, _: Event, message: Message) -> Message:
-        return Signer(COORDINATOR).sign(_, message)
+        return Signer(COORDINATOR, lambda: "memory", lambda: NOW).sign(_, message)
 
 
 def both(key: Any, name: str) -> dict[str, Any]:  # noqa: ANN401

@@ -10,6 +10,7 @@ import pytest
 from support.hudi_tables import warehouse_over
 from support.samples import (
     NOON,
+    Tableless,
     commit,
     memory_bus,
     outcomes_on,
@@ -25,7 +26,7 @@ from tidegate.service.settings import Settings
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 
-class Reached(Restorer):
+class Reached(Tableless, Restorer):
     """A restorer that does nothing but publish that it was reached."""
 
     def __init__(self) -> None:

@@ -10,7 +10,10 @@ from typing import Any, ClassVar
 
 from joserfc.jwk import OKPKey
 
+from support.memory_bus import MemoryBus
 from support.samples import NOON, Tableless, events_on, memory_bus, message, task_of, work_off
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     Answer,
     CleaningReleased,
@@ -23,15 +26,16 @@ from tidegate.events import (
     VacuumKind,
 )
 from tidegate.events.catalogue import CARRIED
+from tidegate.events.signature import KeyRole
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
+from tidegate.runtime.authorization import Authorization, TrustedKey
+from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.service.assembly import authorization
+from tidegate.service.assembly import trusted_keys
 from tidegate.service.settings import Settings
-from tidegate.signatures import Signer, SigningKey
+from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
-
-COMMANDS = "tidegate.commands"
 
 
 def new_key() -> SigningKey:
@@ -39,6 +43,9 @@ def new_key() -> SigningKey:
 
 
 ANA, EVE, COORDINATOR = new_key(), new_key(), new_key()
+SERVICES = TrustedKey(
+    "services", PublicKey(COORDINATOR.public_pem), (KeyRole.COORDINATOR, KeyRole.WORKER)
+)
 
 
 def entry(key: SigningKey = ANA, name: str = "ana", **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -104,7 +111,7 @@ def signed(
 def tasked(command: Command, inner: Message, prefix: str = "tidegate") -> Message:
     """The message of the coordinator's task that carries a command as it was published."""
     task = task_of(command, inner=inner, at=datetime.now(UTC))
-    return Signer(COORDINATOR).sign(task, message(task, prefix))
+    return Signer(COORDINATOR, lambda: "memory").sign(task, message(task, prefix))
 
 
 @dataclass
@@ -137,14 +144,39 @@ class Obeying(Tableless):
 
 
 def outcomes(deployment: Settings, *messages: Message) -> list[Answer]:
-    """The answers, in the order of the messages of a table."""
+    """The answers to messages, of the coordinator and of an executor that obeys every command."""
     bus = memory_bus()
     bus.send(list(messages))
-    loop = ExecutorLoop(Obeying(), bus, authorization=authorization(deployment, "memory"))
-    work_off(loop)
-    loop.close()
+    work(deployment, bus)
     assert bus.records("tidegate.dead-letters") == []
     return [event for event in events_on(bus, "tidegate.outcomes") if isinstance(event, Answer)]
+
+
+def work(deployment: Settings, bus: MemoryBus, obeying: Obeying | None = None) -> None:
+    """Let a coordinator and an executor work off what there is."""
+    coordinator, executor = services(deployment, bus, obeying or Obeying())
+    while coordinator.step(0):
+        pass
+    coordinator.close()
+    work_off(executor)
+    executor.close()
+
+
+def services(
+    deployment: Settings, bus: Bus, obeying: Obeying, prefix: str = "tidegate"
+) -> tuple[CoordinatorLoop, ExecutorLoop]:
+    """A coordinator and an executor, with a key that they trust besides those of the settings."""
+    cluster, required = bus.cluster_id(), deployment.security.require_signatures
+    keys = trusted_keys(deployment)
+    trusting = Authorization(
+        [*keys, SERVICES] if required or keys else (),
+        cluster,
+        required=required,
+        restores_by=deployment.restores.requested_by,
+    )
+    sign = Signer(COORDINATOR, lambda: cluster).sign
+    coordinator = CoordinatorLoop(ReaderGate(), bus, prefix, authorization=trusting, sign=sign)
+    return coordinator, ExecutorLoop(obeying, bus, prefix, authorization=trusting, sign=sign)
 
 
 def reason_of(deployment: Settings, *messages: Message) -> str:
