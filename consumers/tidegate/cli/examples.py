@@ -55,7 +55,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "config diff": ("tidegate config diff", "tidegate config diff --at worker-1:9464"),
     "config show": ("tidegate config show --json | jq .services",),
     "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml",),
-    "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana --role requester",),
+    "keys show": ("tidegate keys show /etc/tidegate/ana.pem",),
     "skip": (
         (
             "tidegate skip --service restorer --topic commands --partition 0 --offset 7"

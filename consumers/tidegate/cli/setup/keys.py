@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -67,28 +68,18 @@ def new(
 
 
 @keys.command()
-def show(
-    file: PrivateKey,
-    role: Roles,
-    tables: Tables = EVERY_TABLE,
-    locations: Locations = EVERYWHERE,
-    name: Name = "NAME",
-    as_json: AsJson = False,
-) -> None:
-    """Show the public half of a key, as the settings of the services want it."""
-    _show(
-        SigningKey.read(file),
-        {"name": name, "roles": role, "tables": tables, "locations": locations},
-        as_json=as_json,
-    )
+def show(file: PrivateKey, as_json: AsJson = False) -> None:
+    """Show the public half of a key, for its entry in the settings."""
+    _show(SigningKey.read(file), {}, as_json=as_json)
 
 
-def _show(key: SigningKey, entry: dict[str, object], *, as_json: bool) -> None:
+def _show(key: SigningKey, entry: Mapping[str, object], *, as_json: bool) -> None:
     if as_json:
         write_json({"key_id": key.key_id, "public_key": key.public_pem, **entry})
         return
     write(f"# key {key.key_id}")
-    write("[[security.keys]]")
+    if entry:
+        write("[[security.keys]]")
     for setting, value in entry.items():
         write(f"{setting} = {json.dumps(value)}")
     for line in ('public_key = """', *key.public_pem.splitlines(), '"""'):
