@@ -23,7 +23,7 @@ from tidegate.hudi import (
     replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
-from tidegate.savepoints.overlaps import overlaps
+from tidegate.savepoints.derivation import overlaps
 from tidegate.savepoints.view import View
 from tidegate.tables.refusal import Refused
 
