@@ -1,27 +1,28 @@
-"""A bridge's measurements."""
+"""The interface for a bridge's measurements."""
 
 from __future__ import annotations
 
-from typing import Final
-
 
 class Observer:
-    """Receives a bridge's measurements, and ignores them. Calls come from any thread."""
+    """Receives a bridge's measurements, and ignores them; a subclass records them.
+
+    Calls come from any thread and must not block.
+    """
 
     def called(self, name: str) -> None:
-        """A call to the Metastore's method `name`."""
+        """Count a call to the Metastore's method `name`."""
 
     def looked(self, seconds: float, holds: int, unmarked: int) -> None:
-        """A successful poll: duration, outstanding holds and unmarked compactions."""
+        """Record a successful poll: duration, outstanding holds and unmarked compactions."""
 
     def marked(self, count: int) -> None:
-        """Compactions that were marked as cleaned."""
+        """Count compactions that were marked as cleaned."""
 
     def refused(self) -> None:
-        """A table, compaction or event that was skipped; the reason was just logged."""
+        """Count a table, compaction or event that was skipped; the reason was just logged."""
 
     def is_active(self, *, active: bool) -> None:
-        """Whether this bridge is the active one."""
+        """Record whether this bridge is the active one."""
 
 
-UNOBSERVED: Final = Observer()
+UNOBSERVED = Observer()
