@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient  # noqa: TC002 - next to its siblings
+from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import TidegateError
 from tidegate.runtime.bus import Partition
@@ -55,6 +55,12 @@ class Groups:
     admin: AdminClient
     metadata: KafkaMetadata
     retries: RetryPolicy = _RETRIES
+
+    @classmethod
+    def of(cls, connection: Mapping[str, Any]) -> Self:
+        """Those of the cluster that librdkafka's settings name."""
+        admin = AdminClient({**connection, "log_level": 0})
+        return cls(admin, KafkaMetadata(dict(connection)))
 
     def check_unused(self, group: str) -> None:
         """Refuse a group with members; a group that does not exist has no members.

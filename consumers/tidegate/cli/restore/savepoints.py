@@ -10,7 +10,7 @@ import typer
 from tidegate.cli.deployment import located
 from tidegate.cli.look.waiting import age_of
 from tidegate.cli.options import AsJsonLines, ConfigFile, table_of
-from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.output import write_rows
 from tidegate.savepoints.listing import savepoints_of
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
@@ -75,10 +75,4 @@ def list_savepoints(
         for listed in savepoints_of(warehouse, location, parallel_map if pins else None)
         for expires in (listed.expires_at(rule),)
     ]
-    if as_json:
-        for row in rows:
-            write_json(row)
-        return
-    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
-    if not rows:
-        write(f"{location} has no savepoint")
+    write_rows(rows, f"{location} has no savepoint", as_json=as_json)

@@ -11,22 +11,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
-from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
-from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, OUTCOME_TOPIC
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.ops.dead_letters.dead_letter import SOURCE
 from tidegate.ops.groups import Groups
+from tidegate.ops.replay.cluster import changed_position, input_topics
 from tidegate.publisher import Message
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, inputs_of
+from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 
 _UNKNOWN: Final = "unknown"
@@ -56,16 +53,9 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
         TidegateError: the service would resume at another offset.
     """
     prefix = settings.topics.prefix
-    if service not in CONSUMED_EVENTS:
-        raise ConfigError(
-            f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
-        )
-    topics = [found.suffix for found in inputs_of(service)]
-    suffix = topic.removeprefix(f"{prefix}.")
-    if suffix not in topics:
-        raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")
-    partition = Partition(f"{prefix}.{suffix}", number)
-    groups = _groups(settings)
+    [name] = input_topics(service, topic, prefix)
+    partition = Partition(name, number)
+    groups = Groups.of(settings.connection())
     group = f"{prefix}.{service}"
     groups.check_unused(group)
     bus = KafkaBus(settings.connection())
@@ -95,30 +85,20 @@ def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: da
     """
     prefix = settings.topics.prefix
     bus = KafkaBus(settings.connection())
-    groups = _groups(settings)
+    groups = Groups.of(settings.connection())
     try:
         groups.check_unused(f"{prefix}.{skip.service}")
         outcomes = OUTCOME_TOPIC.name(prefix)
         audit = wire_for(settings.registry).serialize(_audit_event(skip, by, because, at), outcomes)
         bus.send([_dead_letter(skip, because, DEAD_LETTERS.name(prefix)), audit])
         if skip.service == COORDINATOR:
-            _advance_changelog(bus, CHANGELOG.name(prefix), skip)
+            # before its group's offset: behind it, the coordinator refuses to start
+            with changed_position(bus, prefix, skip.partition.number) as position:
+                applied = position.offsets.get(skip.partition.topic, 0)
+                position.offsets[skip.partition.topic] = max(applied, skip.offset + 1)
         groups.set_offsets(f"{prefix}.{skip.service}", {skip.partition: skip.offset + 1})
     finally:
         bus.close()
-
-
-def _advance_changelog(bus: KafkaBus, topic: str, skip: Skip) -> None:
-    """The coordinator's position is moved first: behind its group's, it refuses to start."""
-    log, number = bus.changelog(topic), skip.partition.number
-    try:
-        store = Store(())
-        store.restore(record for _, records in log.acquire([number]) for record in records)
-        if store.applied_to(skip.partition.topic) <= skip.offset:
-            store.advance(skip.partition.topic, skip.offset)
-            log.write({number: store.batch()})
-    finally:
-        log.close()
 
 
 def _dead_letter(skip: Skip, because: str, topic: str) -> Message:
@@ -156,8 +136,3 @@ def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterD
         requested_by=by,
         reason=because,
     )
-
-
-def _groups(settings: Settings) -> Groups:
-    connection = settings.connection()
-    return Groups(AdminClient({**connection, "log_level": 0}), KafkaMetadata(connection))

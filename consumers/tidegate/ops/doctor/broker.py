@@ -14,6 +14,7 @@ from tidegate.events.topics import ALL_TOPICS, DEAD_LETTERS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
 from tidegate.ops.topics import deployment, describe_topics, differences
+from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings, TopicSettings
 
@@ -45,7 +46,13 @@ class Broker:
             self.admin = AdminClient(config)
         except KafkaException as error:
             raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-        self.groups = Groups(self.admin, KafkaMetadata(self.connection))
+        self.metadata = KafkaMetadata(self.connection, wait_seconds=REQUEST_TIMEOUT)
+        self.groups = Groups(self.admin, self.metadata)
+
+    def spans(self, topics: Sequence[str]) -> dict[Partition, range]:
+        """The available offsets of every partition; topics that do not exist are left out."""
+        there = describe_topics(self.admin, topics, REQUEST_TIMEOUT)
+        return {part: span for name in there for part, span in self.metadata.spans(name).items()}
 
     def reached(self) -> Finding:
         """Whether a broker responds, and the number of brokers."""

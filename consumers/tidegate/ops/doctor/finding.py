@@ -78,7 +78,3 @@ class Check:
     def failed(self, seen: str, advice: str) -> Finding:
         """A failure of this check."""
         return Finding(self.name, Status.FAIL, seen, advice)
-
-    def skipped(self, why: str) -> Finding:
-        """This check could not be run."""
-        return Finding(self.name, Status.SKIPPED, why)
