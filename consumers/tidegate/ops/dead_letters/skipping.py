@@ -16,8 +16,7 @@ from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.ops.dead_letters.dead_letter import SOURCE
-from tidegate.ops.groups import Groups
-from tidegate.ops.replay.cluster import changed_position, input_topics
+from tidegate.ops.groups import Groups, changed_position, input_topics
 from tidegate.publisher import Message
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition

@@ -87,10 +87,11 @@ def _of_event(
     with DeadLetterBox(settings) as box:
         wanted = DeadLetterFilter(table=table)
         dead_letters = [
-            replace(listed, dead_letter=replace(found, record=without_value(found.record)))
+            replace(listed, dead_letter=replace(original, record=without_value(original.record)))
             for batch in box.batches(wanted, include_resolved=True)
             for listed in batch
-            if (event := (found := listed.dead_letter).event(box.wire)) and event.event_id in chain
+            if (event := (original := listed.dead_letter).event(box.wire))
+            and event.event_id in chain
         ]
     in_chain = OldestVacuums(limit, lambda vacuum: vacuum.waiting.event_id in chain)
     waiting = _waiting(settings, table, in_chain)

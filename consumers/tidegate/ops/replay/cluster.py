@@ -18,19 +18,18 @@ the offsets: the coordinator refuses to start until the replay is run again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final, Self
 
-from tidegate.coordinator.store import POSITION_KEY, Position, Store
+from tidegate.coordinator.store import POSITION_KEY, Position
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG, TOPICS
 from tidegate.events.wire import Wire
-from tidegate.ops.groups import GroupInUseError, Groups
+from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics
 from tidegate.ops.replay.events import (
     EventReplay,
     SelectedEvent,
@@ -46,7 +45,7 @@ from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_reader import TopicReader
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, inputs_of
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 
 _BATCH: Final = 500
@@ -189,28 +188,6 @@ class Replays:
         return found
 
 
-def input_topics(service: str, topic: str | None, prefix: str) -> list[str]:
-    """The full names of a service's input topics.
-
-    Args:
-        service: Its name.
-        topic: Only this input topic, with or without the prefix; None: all of them.
-        prefix: The prefix of the deployment's topics.
-
-    Raises:
-        ConfigError: there is no such service, or it does not consume the topic.
-    """
-    if service not in CONSUMED_EVENTS:
-        raise ConfigError(
-            f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
-        )
-    topics = sorted(found.suffix for found in inputs_of(service))
-    wanted = topics if topic is None else [topic.removeprefix(f"{prefix}.")]
-    if not set(wanted) <= set(topics):
-        raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")
-    return [f"{prefix}.{suffix}" for suffix in wanted]
-
-
 def _within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
     found = {part: span for part, span in spans.items() if number in (None, part.number)}
     if not found:
@@ -271,21 +248,3 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
                     )
                 position.offsets[topic] = reset.to_offset
                 position.topic_ids[topic] = marks[reset.partition].topic_id
-
-
-@contextmanager
-def changed_position(bus: Bus, prefix: str, number: int) -> Generator[Position]:
-    """Fence the coordinator, and write its changed position on a partition back after the block.
-
-    Raises:
-        FencedError: the service was started meanwhile; nothing was written.
-        FormatError: the changelog cannot be decoded.
-    """
-    log = bus.changelog(CHANGELOG.name(prefix))
-    try:
-        store = Store(())
-        store.restore(record for _, records in log.acquire([number]) for record in records)
-        yield store.position
-        log.write({number: store.batch()})
-    finally:
-        log.close()
