@@ -22,7 +22,7 @@ def undo(
         str,
         typer.Argument(
             metavar="TABLE | EVENT_ID",
-            help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its outcome.",
+            help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its start.",
         ),
     ],
     reason: Reason,
