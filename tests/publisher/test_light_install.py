@@ -59,7 +59,7 @@ def test_the_publish_command_works_where_the_extras_are_not_installed(command: s
         pytest.param("tidegate.ops.event_log, tidegate.cli.look.events", id="outcomes"),
         pytest.param("tidegate.ops.replay", id="replay"),
         pytest.param("tidegate.ops.dead_letters.skipping", id="dead letters"),
-        pytest.param("tidegate.ops.topics.acls, tidegate.ops.topics", id="topics"),
+        pytest.param("tidegate.ops.acls, tidegate.ops.topics", id="topics"),
     ],
 )
 def test_commands_that_touch_no_table_work_where_the_extras_are_not_installed(modules: str) -> None:

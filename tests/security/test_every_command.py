@@ -30,7 +30,7 @@ from tidegate.events.wire import Wire
 from tidegate.local.embedded.metastore import EmbeddedMetastore
 from tidegate.local.embedded.node import free_ports
 from tidegate.local.embedded.process import Child
-from tidegate.ops.topics.acls import Acl
+from tidegate.ops.acls import Acl
 from tidegate.ops.waiting import waiting_vacuums
 from tidegate.publisher import Message
 from tidegate.runtime.input.dead_letters import ID_HEADER

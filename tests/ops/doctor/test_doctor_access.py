@@ -10,9 +10,9 @@ from support.secure_kafka import SecureKafka, secure_kafka
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, TransientError
 from tidegate.ops import topics
+from tidegate.ops.acls import Acl, acls
 from tidegate.ops.doctor import Extras, Finding, Status, examine
-from tidegate.ops.topics.acls import Acl, acls
-from tidegate.ops.topics.creating import connect
+from tidegate.ops.topics import connect
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]

@@ -14,6 +14,7 @@ from support.s3 import S3Server
 from tidegate.coordinator.store import Position, Store
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
+from tidegate.ops.acls import Acl
 from tidegate.ops.doctor import Extras, Finding, Status, examine, state
 from tidegate.ops.doctor.access import compare_rights
 from tidegate.ops.doctor.broker import copartitioning
@@ -29,7 +30,6 @@ from tidegate.ops.doctor.offsets import compare_offsets, compare_retention
 from tidegate.ops.doctor.placement import compare_placement
 from tidegate.ops.doctor.roots import PROBE, check_root
 from tidegate.ops.doctor.state import read_state
-from tidegate.ops.topics.acls import Acl
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.service.assembly import SERVICES
@@ -57,16 +57,16 @@ def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
 
 def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
     def broken() -> Finding:
-        raise TransientError("the store does not answer")
+        raise FormatError("the store's answer is no JSON")
 
     found = Check("root", broken).run()
 
     assert (found.check, found.state) == ("root", Status.FAIL)
-    assert found.seen == "TransientError: the store does not answer"
+    assert found.seen == "FormatError: the store's answer is no JSON"
 
 
 def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
-    faults = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
+    faults = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)), TransientError("no leader")]
 
     def settle() -> Finding:
         if faults:

@@ -13,10 +13,12 @@ from tidegate.errors.commands import command_line
 from tidegate.events.topics import ALL_TOPICS, DEAD_LETTERS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
-from tidegate.ops.topics import deployment, describe_topics, differences
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings, TopicSettings
+from tidegate.service.topics.cluster import describe_topics
+from tidegate.service.topics.declaration import deployment
+from tidegate.service.topics.difference import differences
 
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for a request."""
@@ -51,8 +53,13 @@ class Broker:
 
     def spans(self, topics: Sequence[str]) -> dict[Partition, range]:
         """The available offsets of every partition; topics that do not exist are left out."""
-        there = describe_topics(self.admin, topics, REQUEST_TIMEOUT)
-        return {part: span for name in there for part, span in self.metadata.spans(name).items()}
+        parts = [
+            Partition(name, number)
+            for name, found in describe_topics(self.admin, topics, REQUEST_TIMEOUT).items()
+            for number in range(found.partitions)
+        ]
+        marks = self.metadata.watermarks(parts) if parts else {}
+        return {part: range(mark.first, mark.end) for part, mark in marks.items()}
 
     def reached(self) -> Finding:
         """Whether a broker responds, and the number of brokers."""
