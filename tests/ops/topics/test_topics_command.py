@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from support.json_lines import json_lines
 from support.kafka import create_topic
+from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError, TransientError
 from tidegate.ops.topics import connect, create_topics
@@ -127,6 +128,9 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
         retention_ms="60000",
         cleanup_policy="compact",
     )
+    admin = connect({"bootstrap.servers": bootstrap_servers})
+    made = [f"{topic_prefix}.locks", f"{topic_prefix}.vacuums"]
+    wait_for("the topics", lambda: describe_topics(admin, made).keys() == set(made))
 
     answer = topics(bootstrap_servers, "check", "--json")
 
