@@ -252,7 +252,7 @@ def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
     assert any(line.startswith("cleaner") and "it is not running" in line for line in lines)
     assert "2 vacuums wait; the oldest:" in shown
     assert f"{ORDERS}  RestoreStarted  to 20261121041551845" in shown
-    assert "1 savepoints made, 0 removed" in shown
+    assert "1 savepoint made, 0 removed" in shown
 
 
 def test_status_watches_until_it_is_stopped(place: Place) -> None:

@@ -94,7 +94,7 @@ CASES = (
     Case("operators", "dead-letters redrive", ("{dead_letter}", "--execute")),
     Case("people", "dead-letters discard", ("{other}", "--reason", "x", "--execute")),
     Case("monitoring", "outcomes", prints=ASIDE, times=3),
-    Case("monitoring", "status", (), 1, "1 open dead letters", times=3),
+    Case("monitoring", "status", (), 1, "1 open dead letter", times=3),
     Case("monitoring", "waiting", prints=ORDERS, times=3),
     Case("monitoring", "hold list", times=3),
     Case("monitoring", "dead-letters list", prints="commits", times=3),

@@ -60,7 +60,7 @@ def explain(
     if story.left_out:
         write(f"  ... {story.left_out} older events; see --limit")
     for event in story.events:
-        write(f"  {line_of(event)}")
+        write(f"  {line_of(event, of_table=story.subject)}")
     _show_state(story)
     if policy is not None:
         write(f"savepoint policy: {policy}")

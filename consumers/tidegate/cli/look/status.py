@@ -21,7 +21,7 @@ from tidegate.cli.output import (
 )
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.summary import line_of
+from tidegate.ops.event_log.summary import counted, line_of
 from tidegate.ops.moments import duration
 from tidegate.ops.status import Snapshot, read_snapshot
 from tidegate.service.settings import Settings
@@ -88,8 +88,8 @@ def _show(snapshot: Snapshot) -> None:
     made, removed = snapshot.savepoints_made, snapshot.savepoints_removed
     refused, failed = snapshot.refused, snapshot.failed
     write(
-        f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {made} savepoints made, {removed} removed;"
-        f" {refused} requests refused, {failed} failed"
+        f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {counted(made, 'savepoint')} made, {removed}"
+        f" removed; {counted(refused, 'request')} refused, {failed} failed"
     )
 
 

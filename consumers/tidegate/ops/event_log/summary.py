@@ -84,13 +84,17 @@ def reason_of(event: Event) -> str | None:
     return None if reason is None else str(reason)
 
 
-def line_of(logged: LoggedEvent) -> str:
-    """An event in one line: the broker's time, table, kind, content, requester and duration."""
+def line_of(logged: LoggedEvent, *, of_table: str | None = None) -> str:
+    """An event in one line: the broker's time, table, kind, content, requester and duration.
+
+    The table is left out where it is `of_table`.
+    """
     at = f"{logged.at:%Y-%m-%dT%H:%M:%SZ}"
     event = logged.event
     if event is None:
         return f"{at}  unreadable record at {logged.place}: {logged.problem}"
-    return f"{at}  {event.table}  {type(event).__name__}  {sentence(event)}"
+    table = "" if event.table == of_table else f"{event.table}  "
+    return f"{at}  {table}{type(event).__name__}  {sentence(event)}"
 
 
 def sentence(event: Event) -> str:

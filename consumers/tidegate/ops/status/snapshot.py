@@ -35,7 +35,7 @@ class ServiceStatus:
         """The problem that a person should solve; empty if there is none."""
         if not self.members:
             return "it is not running"
-        return f"{self.dead_letters} open dead letters" if self.dead_letters else ""
+        return counted(self.dead_letters, "open dead letter") if self.dead_letters else ""
 
 
 @dataclass(frozen=True, slots=True)
