@@ -57,12 +57,12 @@ def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
 
 def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
     def broken() -> Finding:
-        raise FormatError("the store's answer is no JSON")
+        raise FormatError("the store's answer is not JSON")
 
     found = Check("root", broken).run()
 
     assert (found.check, found.state) == ("root", Status.FAIL)
-    assert found.seen == "FormatError: the store's answer is no JSON"
+    assert found.seen == "FormatError: the store's answer is not JSON"
 
 
 def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
