@@ -30,7 +30,7 @@ from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.settings import Settings
 
 _Location = tuple[Partition, int]
-BATCH: Final = 50
+BATCH: Final = 100
 """Dead letters in memory together; the value of each has up to a megabyte, and so its original."""
 
 
