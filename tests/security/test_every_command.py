@@ -27,8 +27,8 @@ from tidegate.errors import FormatError
 from tidegate.events import CleaningMode, CleaningStarted, Event, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire
+from tidegate.local.embedded.broker import free_ports
 from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.node import free_ports
 from tidegate.local.embedded.process import Child
 from tidegate.ops.acls import Acl
 from tidegate.ops.waiting import waiting_vacuums
@@ -172,6 +172,7 @@ WITHOUT_KAFKA = {
     "keys show",
     "plan clean",
     "plan restore",
+    "plan retention",
     "plan savepoint-removal",
     "savepoints list",
     "schemas example",
@@ -182,10 +183,13 @@ WITHOUT_KAFKA = {
 }
 """They ask no broker, or one that they start themselves."""
 
+OF_A_TABLE = {"savepoints remove"}
+"""They read a table, then they request as `publish savepoint-removal`."""
+
 
 def test_every_command_is_here() -> None:
     assert set(commands(typer.main.get_command(cli.app))) == (
-        {case.command for case in CASES} | PROCESSES | WITHOUT_KAFKA
+        {case.command for case in CASES} | PROCESSES | WITHOUT_KAFKA | OF_A_TABLE
     )
 
 

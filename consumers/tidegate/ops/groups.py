@@ -100,8 +100,13 @@ class Groups:
             group: Its name, with the prefix.
             partitions: The partitions.
         """
-        found = self.retries.call(lambda: self.metadata.committed(group, partitions))
-        return {part: position.offset for part, position in found.items()}
+        return {part: at.offset for part, at in self.positions(group, partitions).items()}
+
+    def positions(
+        self, group: str, partitions: Collection[Partition]
+    ) -> dict[Partition, TopicPartition]:
+        """The same, with the metadata that the group committed."""
+        return self.retries.call(lambda: self.metadata.committed(group, partitions))
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets for the group.

@@ -17,14 +17,16 @@ from typing import Any, Final
 from tidegate.coordinator.holds import hold_on, holds
 from tidegate.coordinator.quarantines import quarantines
 from tidegate.coordinator.readers import KINDS
-from tidegate.coordinator.store import POSITION_KEY, Store
+from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
+from tidegate.errors import StopService
+from tidegate.errors.commands import command_line
 from tidegate.events import OutstandingReader
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG
-from tidegate.runtime.bus import ChangelogRecord
+from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import as_record
@@ -182,7 +184,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     Raises:
         ConfigError: the changelog does not exist.
         TransientError: no broker answers.
-        StopService, FormatError: the changelog can't be read.
+        StopService, FormatError: the changelog can't be read, or is not complete.
     """
     connection = settings.connection()
     topic = CHANGELOG.name(settings.topics.prefix)
@@ -191,6 +193,10 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     count = _RETRIES.call(lambda: metadata.partitions(topic))
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
+    parts = [Partition(topic, number) for number in numbers]
+    for part, marks in _RETRIES.call(lambda: metadata.watermarks(parts)).items():
+        if lost := lost_head(part, marks.first):
+            raise StopService(f"{lost}. See: {command_line('doctor')}")
     for number in numbers:
         store = _RETRIES.call(partial(_store, settings, topic, number, table))
         yield store

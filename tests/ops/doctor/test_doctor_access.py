@@ -14,7 +14,7 @@ from tidegate.ops.acls import Acl, acls
 from tidegate.ops.doctor import Extras, Finding, Status, examine
 from tidegate.ops.topics import connect
 from tidegate.service.settings import Settings
-from tidegate.service.topics.cluster import describe_topics
+from tidegate.service.topics import describe_topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 RIGHTS = acls("lake")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.policies import checked_after, every_commit
 from support.samples import commit, events_on, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -12,7 +13,6 @@ from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.cluster import reset_state, with_applied
 from tidegate.ops.replay.plan import GroupPosition, GroupReplay, OffsetReset, plan_group
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import SavepointPolicy
 
 COMMITS = Partition("tidegate.commits", 0)

@@ -8,8 +8,13 @@ import pytest
 
 from tidegate.events.topics import CHANGELOG, LOCKS
 from tidegate.service.settings import TopicSettings
-from tidegate.service.topics.declaration import DeclaredTopic, deployment
-from tidegate.service.topics.difference import ActualTopic, TopicDifference, differences
+from tidegate.service.topics import (
+    ActualTopic,
+    DeclaredTopic,
+    TopicDifference,
+    deployment,
+    differences,
+)
 
 DAY_MS = 24 * 60 * 60 * 1000
 WANTED = DeclaredTopic(LOCKS, "lake.locks", partitions=6, replication=2)

@@ -13,7 +13,7 @@ from tidegate.cli.output import write, write_json, write_json_lines, write_table
 from tidegate.ops.acls import acls
 from tidegate.ops.topics import check_topics, create_topics
 from tidegate.service.settings import Settings
-from tidegate.service.topics.declaration import DeclaredTopic, deployment
+from tidegate.service.topics import DeclaredTopic, deployment
 
 topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
 

@@ -16,9 +16,7 @@ from tidegate.ops.groups import Groups
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings, TopicSettings
-from tidegate.service.topics.cluster import describe_topics
-from tidegate.service.topics.declaration import deployment
-from tidegate.service.topics.difference import differences
+from tidegate.service.topics import deployment, describe_topics, differences
 
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for a request."""

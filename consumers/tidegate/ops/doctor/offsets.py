@@ -15,7 +15,7 @@ from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.runtime.bus import Partition
 from tidegate.service.catalogue import inputs_of
-from tidegate.service.topics.cluster import describe_topics
+from tidegate.service.topics import describe_topics
 
 _RETENTION: Final = "offset retention"
 _SETTING: Final = "offsets.retention.minutes"

@@ -44,6 +44,7 @@ from tidegate.ops.replay.plan import GroupPosition, GroupReplay, Target, plan_gr
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.topic_guard import watched_ids
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
@@ -163,16 +164,29 @@ class Replays:
         self, service: str, spans: Mapping[Partition, range], target: Target
     ) -> dict[Partition, GroupPosition]:
         """The service's position in these partitions, without changing or fencing anything."""
-        committed = self._groups.committed(f"{self._prefix}.{service}", list(spans))
+        group = f"{self._prefix}.{service}"
+        committed = self._groups.positions(group, list(spans))
         at: dict[Partition, int] = {}
         if not isinstance(target, int):
             for topic in {part.topic for part in spans}:
                 at |= self._log.offsets_at(topic, target)
         found = {
-            part: GroupPosition(span, committed.get(part), at.get(part))
+            part: GroupPosition(
+                span, committed[part].offset if part in committed else None, at.get(part)
+            )
             for part, span in spans.items()
         }
-        return with_applied(self._bus, self._prefix, found) if service == COORDINATOR else found
+        if service != COORDINATOR:
+            return found
+        changelog = Partition(CHANGELOG.name(self._prefix), 0)
+        now = self._bus.watermarks([changelog])[changelog].topic_id
+        ids = {part: watched_ids(position.metadata) for part, position in committed.items()}
+        earlier = {part for part, known in ids.items() if known and now not in known}
+        found = {
+            part: replace(position, changelog_recreated=part in earlier)
+            for part, position in found.items()
+        }
+        return with_applied(self._bus, self._prefix, found)
 
     def _restores(self, plan: GroupReplay) -> int:
         """Count the restore requests among the records that the group would read again."""

@@ -24,6 +24,7 @@ class GroupPosition:
         applied: The next offset to apply, by the coordinator's changelog; None for a worker, and
             where the changelog has none.
         topic_recreated: Whether the topic was deleted and created again since.
+        changelog_recreated: Whether the offset was committed with an earlier changelog.
     """
 
     available: range
@@ -31,6 +32,7 @@ class GroupPosition:
     at_moment: int | None = None
     applied: int | None = None
     topic_recreated: bool = False
+    changelog_recreated: bool = False
 
     @property
     def next_offsets(self) -> tuple[int, ...]:
@@ -42,6 +44,8 @@ class GroupPosition:
         """Why the service would refuse to start from here; empty if it would start."""
         if self.topic_recreated:
             return "the topic was recreated"
+        if self.changelog_recreated:
+            return "its changelog was recreated"
         at = self.next_offsets
         if any(not self.available.start <= offset <= self.available.stop for offset in at):
             return "its offset is no longer in the topic"

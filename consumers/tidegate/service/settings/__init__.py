@@ -2,8 +2,7 @@
 
 Any text may contain `${NAME}`, the value of an environment variable, and `${file:/path}`, the
 content of a file, so that no secret is in the settings; `$${` stands for a plain `${`. A variable
-TIDEGATE_<section>__<name> wins over the file. Renamed settings are still accepted under their old
-names: `most` (max_failures), `of` (window), `from_items` (min_items).
+TIDEGATE_<section>__<name> wins over the file.
 
 [kafka]                                  # librdkafka's own settings
 "bootstrap.servers" = "broker:9092"      # KAFKA_BOOTSTRAP_SERVERS wins over it
@@ -73,7 +72,7 @@ overdue_after = "6h"                     # a vacuum waits longer for its readers
 unknown_after = "2d"                     # releases, and no vacuum: UnknownTableReleased
 
 [security]                               # else access rights are the only guard
-require_signatures = true                # of commands, vacuums, releases and aborted writes
+require_signatures = true                # of all that services act on, but for commits
 sign_with = "/etc/tidegate/gate.pem"     # this process's own key; people: `publish --sign-with`
 [[security.keys]]                        # `tidegate keys new` makes a key and prints such an entry
 name = "ana"                             # stands in outcomes, and is compared with requested_by
@@ -81,7 +80,7 @@ public_key = '''
 -----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEAi1rhVPwDoukAMfi8GYWRskRLvUMaVZCi2hh0gLJf950=
 -----END PUBLIC KEY-----'''
-commands = ["Restore*"]                  # shell patterns of what the key may sign
+roles = ["requester", "approver"]        # what the key is for: see keys new
 tables = ["lake.sales.*"]
 locations = ["s3://lake/sales"]          # the directories of these tables are in it
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
@@ -131,7 +130,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pydantic import (
-    AliasChoices,
     Field,
     SecretStr,
     ValidationError,
@@ -141,6 +139,7 @@ from pydantic import (
 
 from tidegate.errors import ConfigError
 from tidegate.events.names import Name
+from tidegate.events.signature import KeyRole
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
@@ -252,9 +251,7 @@ class WarehouseSettings(Section, frozen=True):
 class SparkSettings(Section, frozen=True):
     """The Spark session for table work, started when first needed."""
 
-    min_items: int = Field(
-        default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
-    )
+    min_items: int = Field(default=256, ge=1)
     """Table work with at least this many items runs on Spark; less is done in place."""
     job_seconds: int = Field(default=3600, ge=1)
     """A job that takes longer is cancelled, and the command is tried again later."""
@@ -312,18 +309,14 @@ class Settings(Section, frozen=True):
     def _approvals_can_be_signed(self) -> Self:
         if not self.security.require_signatures:
             return self
-        signers = [
-            key.name
-            for key in self.security.keys
-            if any(fnmatchcase("RestoreApproved", command) for command in key.commands)
-        ]
+        signers = [key.name for key in self.security.keys if KeyRole.APPROVER in key.roles]
         for rule in self.restores.rules:
             if rule.approval and not any(
                 fnmatchcase(name, pattern) for name in signers for pattern in rule.approved_by
             ):
                 raise ValueError(
                     f"restores.rules for {rule.about}: an approval is impossible: no key in"
-                    " [[security.keys]] of a name in approved_by may sign a RestoreApproved"
+                    " [[security.keys]] of a name in approved_by has the role approver"
                 )
         return self
 
@@ -349,7 +342,7 @@ class Settings(Section, frozen=True):
         content = from_file(named, os.environ) if named else {}
         above = from_environment(cls, os.environ)
         try:
-            return cls.model_validate(merged(content, above, cls))
+            return cls.model_validate(merged(content, above))
         except ValidationError as error:
             where = f"{named}" if named else "environment"
             raise InvalidSettingsError(where, problems(error, cls)) from None  # it has the values

@@ -1,0 +1,139 @@
+"""Further requests: what else an existing savepoint was requested for.
+
+Hudi has at most one savepoint per commit, and its mark never changes. A person may ask for one that
+a policy made, or that has a lifetime; and a policy may need its own for another tier. So the
+request is recorded next to the timeline, one file per request. A check keeps what they name.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.bounded_json import MAX_SMALL, parse_json
+from tidegate.errors import FormatError, TransientError
+from tidegate.events import SavepointMark, SavepointRequested
+from tidegate.hudi import SavepointMetadata
+from tidegate.hudi.instant_time import CLOCK_TOLERANCE
+from tidegate.savepoints.retention import end_of
+from tidegate.storage import NotFound, Storage, join
+from tidegate.tables.hudi import OutcomeStore
+from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
+
+_FOLDER: Final = "further-requests"
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherRequest:
+    """Who wants a savepoint kept, and until when."""
+
+    by: str
+    until: datetime | None
+    """None: until a person removes it."""
+    tiers: tuple[str, ...] = ()
+    """The tiers of the savepoint's own policy that it serves, too; empty: a person's request."""
+
+    def holds(self, now: datetime) -> bool:
+        """Whether a person's request still applies, with the tolerated difference of two clocks."""
+        return not self.tiers and (self.until is None or now < end_of(self.until, CLOCK_TOLERANCE))
+
+
+def is_wish(command: SavepointRequested, there: SavepointMetadata) -> bool:
+    """Whether an existing savepoint is needed for longer than its mark shows."""
+    mark, _ = SavepointMark.parse(there.comment)
+    if mark is None:
+        return False
+    if command.policy is not None:
+        return bool(set(command.tiers) - set(mark.tiers))
+    return mark != command.mark  # an equal mark: an earlier attempt of this request made it
+
+
+def record_further_request(
+    warehouse: Warehouse, location: str, command: SavepointRequested, instant: str
+) -> None:
+    """Record what this savepoint is needed for. Idempotent."""
+    mark = command.mark
+    lifetime = mark.lifetime if mark else None
+    until = None if lifetime is None else end_of(command.occurred_at, lifetime)
+    content = {
+        "by": command.requested_by,
+        "until": until and until.isoformat(),
+        "tiers": list(command.tiers),
+    }
+    path = OutcomeStore(warehouse, location, join(_FOLDER, instant)).path_of(command.event_id)
+    try:
+        warehouse.create(path, json.dumps(content).encode())
+    except AlreadyExists:
+        return
+
+
+def further_requests_on(storage: Storage, location: str, instant: str) -> list[FurtherRequest]:
+    """The further requests for a savepoint.
+
+    Raises:
+        FormatError: a request can't be read, so it may still apply.
+        TransientError: a request was removed during the read.
+    """
+    try:
+        files = storage.list(_folder(location, instant))
+    except NotFound:
+        return []
+    return [_read(storage, file.path) for file in files if file.name.endswith(".json")]
+
+
+def holder_of(
+    storage: Storage, location: str, instant: str, now: datetime
+) -> FurtherRequest | None:
+    """A request that keeps a savepoint, preferably one without an end; None: there is none.
+
+    Raises: as `further_requests_on`.
+    """
+    held = [found for found in further_requests_on(storage, location, instant) if found.holds(now)]
+    return min(held, key=lambda found: found.until is not None, default=None)
+
+
+def all_further_requests(storage: Storage, location: str) -> dict[str, list[FurtherRequest]]:
+    """All further requests for the savepoints of a table, by instant.
+
+    Raises: as `further_requests_on`.
+    """
+    try:
+        folders = storage.list(join(location, FOLDER, _FOLDER))
+    except NotFound:
+        return {}
+    return {folder.name: further_requests_on(storage, location, folder.name) for folder in folders}
+
+
+def forget_further_requests(warehouse: Warehouse, location: str, instant: str) -> None:
+    """Delete those for a removed savepoint: they don't apply to a later one of its commit."""
+    try:
+        warehouse.list(_folder(location, instant))
+    except NotFound:
+        return
+    warehouse.remove_tree(_folder(location, instant))
+
+
+def _folder(location: str, instant: str) -> str:
+    return join(location, FOLDER, _FOLDER, instant)
+
+
+def _read(storage: Storage, path: str) -> FurtherRequest:
+    try:
+        read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
+        until = read["until"]
+        tiers = tuple(map(str, read.get("tiers") or ()))
+        return FurtherRequest(str(read["by"]), None if until is None else _moment(until), tiers)
+    except NotFound as error:
+        raise TransientError(f"{path} was removed while it was being read") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError(f"the request {path} can't be read: {error}") from error
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return moment
