@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ from tidegate.cli.options import (
 from tidegate.cli.output import write_rows
 from tidegate.cli.sending import Requesting, request
 from tidegate.errors import ConfigError
-from tidegate.publisher import Publisher
+from tidegate.publisher import Publisher, Receipt
 from tidegate.savepoints.listing import savepoints_of
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
@@ -118,15 +117,17 @@ def remove(
         raise ConfigError(f"{where} has no savepoint of {policy}, or a rule of {name} owns it")
     codes = list[int]()
     for instant in found:
-        ask = partial(
-            Publisher.request_savepoint_removal,
-            table=name,
-            location=where,
-            instant=instant,
-            reason=reason,
-            requested_by=asking.person,
-            request_id=asking.request_id and f"{asking.request_id}-{instant}",
-        )
+
+        def ask(publisher: Publisher, instant: str = instant) -> Receipt:
+            return publisher.request_savepoint_removal(
+                table=name,
+                location=where,
+                instant=instant,
+                reason=reason,
+                requested_by=asking.person,
+                request_id=asking.request_id and f"{asking.request_id}-{instant}",
+            )
+
         try:
             request(config, asking, name, ask)
         except typer.Exit as answered:
