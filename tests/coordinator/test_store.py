@@ -18,7 +18,6 @@ from support.samples import NOON, release
 from tidegate.coordinator.readers import KINDS, ReaderGate
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.coordinator.store import (
-    AHEAD,
     OUTBOX,
     POSITION_KEY,
     Kind,
@@ -121,7 +120,7 @@ EVENTS: list[Event] = [
 
 
 def all_rows(store: Store) -> dict[str, list[str]]:
-    kinds = (*KINDS, OUTBOX, AHEAD)
+    kinds = (*KINDS, OUTBOX)
     return {k.name: [*sorted(map(str, store.all(f"select * from {k.name}")))] for k in kinds}  # noqa: S608
 
 
