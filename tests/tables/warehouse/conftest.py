@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.descriptors import nothing_left_open
+from support.hdfs import Cluster
 from support.s3 import BUCKET, S3Server, s3_server
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -33,6 +34,7 @@ class Place:
         "path",
         "URI",
         "moto",
+        "hdfs",
         pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
         pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
     ]
@@ -41,6 +43,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
     name = str(request.param)
     if name in {"path", "URI"}:
         yield _local(tmp_path, name)
+        return
+    if name == "hdfs":
+        yield _on_hdfs(request.getfixturevalue("hdfs").lake)
         return
     with s3_server(name) as server:
         yield _on_s3(server, name)
@@ -70,3 +75,13 @@ def _on_s3(server: S3Server, name: str) -> Place:
         server.put(f"{above}{path}")
 
     return Place(server.warehouse(), f"s3://{BUCKET}/wh/t", put, files, name)
+
+
+def _on_hdfs(cluster: Cluster) -> Place:
+    def put(path: str) -> None:
+        cluster.put(f"/wh/t/{path}")
+
+    def files() -> list[str]:
+        return cluster.all_files("/wh/t")
+
+    return Place(cluster.warehouse(), f"{cluster.address}/wh/t", put, files, "hdfs")
