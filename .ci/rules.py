@@ -218,7 +218,7 @@ RULES: Final = (
         "producers/tidegate/storage/hdfs.py",
         "if not _AUTHORITY.fullmatch(authority):",
         "if not authority:",
-        "tests/tables/warehouse/test_hdfs.py::test_an_authority_that_a_url_parser_would_read_as_another_is_refused",
+        "tests/tables/warehouse/test_hdfs_away.py::test_an_authority_that_a_url_parser_would_read_as_another_is_refused",
     ),
     Rule(
         "a file on HDFS that took a listed name stays",

@@ -95,7 +95,7 @@ class HdfsStore(Store):
         return client_of(self.authority)
 
     def path(self, location: str) -> str:
-        """The path of a location. It is no URL: the client takes every character as it is."""
+        """The path of a location. The client takes every character as it is."""
         return location[len(self._place) :] or "/"
 
     def call(self, location: str, call: Callable[[], R]) -> R:

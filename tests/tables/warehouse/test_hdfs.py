@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from socket import create_server
 
 import hdfs_native
 import pytest
 
 from support.hdfs import Cluster, Hdfs
-from tidegate.errors import ConfigError, ConfinementError, PermanentError, TransientError
-from tidegate.storage import FileInfo, NotFound, Storage, normalise
+from tables.warehouse.conftest import Configure
+from tidegate.errors import ConfinementError, TransientError
+from tidegate.storage import FileInfo, NotFound
 from tidegate.storage import hdfs as hdfs_storage
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
 
-Configure = Callable[..., None]
-
-
-@pytest.fixture
-def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
-    """Writes Hadoop's configuration files, where clients find them."""
-
-    def write(file: str = "core-site.xml", **settings: str) -> None:
-        folder = tmp_path / f"conf-{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        rows = "".join(
-            f"<property><name>{name}</name><value>{value}</value></property>"
-            for name, value in settings.items()
-        )
-        (folder / file).write_text(f"<configuration>{rows}</configuration>")
-        monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
-        hdfs_storage.client_of.cache_clear()
-
-    return write
+pytestmark = pytest.mark.full  # the names and deadlines in test_hdfs_away.py need no cluster
 
 
 # the cluster
@@ -77,13 +58,6 @@ def test_without_an_authority_the_default_cluster_is_meant(
         assert Warehouse(WarehouseRoots.of("hdfs:/wh")).names(location) == ["f"]
 
 
-def test_without_a_default_a_cluster_must_be_named(configure: Configure) -> None:
-    for settings in ({}, {"fs.defaultFS": "s3a://lake"}):
-        configure(**settings)
-        with pytest.raises(ConfigError, match=r"no fs\.defaultFS"):
-            Storage().names("hdfs:///wh")
-
-
 def test_a_name_service_is_found_in_the_configuration_and_its_dead_namenode_passed_over(
     hdfs: Hdfs, configure: Configure
 ) -> None:
@@ -102,41 +76,7 @@ def test_a_name_service_is_found_in_the_configuration_and_its_dead_namenode_pass
     assert hdfs.lake.all_files() == []
 
 
-def test_the_default_port_may_be_written() -> None:
-    assert normalise("hdfs://nn:8020/wh/") == normalise("HDFS://nn/wh") == "hdfs://nn/wh"
-    assert normalise("hdfs://nn:9000/wh") == "hdfs://nn:9000/wh"
-
-
-@pytest.mark.parametrize("authority", ["a#b", "a?b", "user@a", "a b", "a:b", "[a"])
-def test_an_authority_that_a_url_parser_would_read_as_another_is_refused(authority: str) -> None:
-    for storage in (Storage(), Warehouse(WarehouseRoots.of(f"hdfs://{authority}/wh"))):
-        with pytest.raises(ConfigError, match="not the name of a cluster"):
-            storage.names(f"hdfs://{authority}/wh/t")
-
-
 # faults
-
-
-def test_a_namenode_that_refuses_connections_is_soon_a_fault_that_may_pass() -> None:
-    with create_server(("127.0.0.1", 0)) as closed:
-        address = f"hdfs://127.0.0.1:{closed.getsockname()[1]}"
-    warehouse = Warehouse(WarehouseRoots.of(f"{address}/wh"))
-    began = time.monotonic()
-    for act in (warehouse.names, warehouse.read, warehouse.remove_tree):
-        with pytest.raises(TransientError, match="refused"):
-            act(f"{address}/wh/t")
-    assert time.monotonic() - began < 30
-
-
-def test_a_namenode_that_does_not_answer_is_waited_for_up_to_the_deadline() -> None:
-    with create_server(("127.0.0.1", 0)) as silent:
-        place = f"hdfs://127.0.0.1:{silent.getsockname()[1]}"
-        warehouse = Warehouse(WarehouseRoots.of(f"{place}/wh"), {place: {"timeout": 0.3}})
-        for act in (warehouse.names, warehouse.read, warehouse.remove_tree):
-            with pytest.raises(TransientError, match=r"did not answer within 0\.3 s"):
-                act(f"{place}/wh/t")
-        with pytest.raises(TransientError, match="did not answer"):
-            warehouse.create(f"{place}/wh/t/f", b"")
 
 
 def test_a_namenode_in_safe_mode_is_a_fault_that_may_pass(hdfs: Hdfs) -> None:
@@ -148,16 +88,6 @@ def test_a_namenode_in_safe_mode_is_a_fault_that_may_pass(hdfs: Hdfs) -> None:
     finally:
         hdfs.lake.safe_mode(on=False)
     assert hdfs.lake.all_files() == ["t/f"]
-
-
-def test_a_host_without_an_address_is_a_fault_and_no_cluster_at_all_is_not(
-    configure: Configure,
-) -> None:
-    configure("hdfs-site.xml", **{"dfs.ha.namenodes.empty": "one"})
-    with pytest.raises(TransientError):
-        Storage().names("hdfs://no-such-host.invalid/wh")
-    with pytest.raises(PermanentError, match=r"hdfs://empty: .*No NameNode"):
-        Storage().names("hdfs://empty/wh")
 
 
 def test_what_is_denied_is_named_and_stays(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:

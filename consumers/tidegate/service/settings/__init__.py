@@ -242,7 +242,7 @@ class WarehouseSettings(Section, frozen=True):
 
     @field_validator("storage")
     @classmethod
-    def _is_no_store(cls, storage: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _are_protocols(cls, storage: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         if {"s3", "s3a", "s3n", "hdfs"} & storage.keys():
             raise ValueError('the options of S3 and HDFS are in [warehouse.stores."s3://bucket"]')
         return storage

@@ -161,7 +161,7 @@ class HdfsChanges(HdfsStore, RemoteChanges):
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """Two directories. The one that was checked is told from another by its modification time."""
+    """Two directories. An exchanged or changed one is recognised by its modification time."""
 
     store: HdfsChanges
     source: str

@@ -20,7 +20,7 @@ class RemoteChanges(Changes):
         """Everything below a directory: files, and directories (on S3, their markers)."""
 
     def remove_listed(self, location: str, found: Sequence[FileInfo]) -> Sequence[FileInfo]:
-        """Remove what was found below a directory right before; return what is there now.
+        """Remove entries that were listed right before; return all that is there now.
 
         Raises:
             TransientError: something that was found is there still.

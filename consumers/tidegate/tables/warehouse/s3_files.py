@@ -112,9 +112,18 @@ class S3Changes(S3Store, RemoteChanges):
 
     def limits(self) -> Sequence[str]:
         """See `Changes`."""
-        if self.conditions.many:
-            return ()
-        return ["this server ignores ETags in bulk removals: a replaced file is removed as listed"]
+        found: list[str] = []
+        if not self.conditions.many:
+            found.append(
+                "this server ignores ETags in bulk removals: a replaced file is removed as listed"
+            )
+        with store_errors(self.root):
+            if "Status" in self.clients.boto.get_bucket_versioning(Bucket=self.bucket):
+                found.append(
+                    "the bucket has versions: a removal frees no space until a lifecycle rule"
+                    " removes the noncurrent versions"
+                )
+        return found
 
     def _existing(self, folder: str, names: Sequence[str]) -> list[FileInfo]:
         if len(names) <= _FEW:
