@@ -44,7 +44,9 @@ def make_table(client: hdfs_native.Client, path: str, deltas: int) -> None:
 
     def make(name: str) -> None:
         for file in ("_orc_acid_version", "bucket_00000"):
-            client.create(f"{path}/{name}/{file}").close()
+            with client.create(f"{path}/{name}/{file}") as created:
+                if name == product(deltas):
+                    created.write(b"x")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(make, [product(deltas), *inserts(deltas)]))
