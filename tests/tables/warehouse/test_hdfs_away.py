@@ -25,6 +25,14 @@ def test_the_default_port_may_be_written() -> None:
     assert normalise("hdfs://nn:9000/wh") == "hdfs://nn:9000/wh"
 
 
+@pytest.mark.parametrize("root", ["hdfs://nn", "hdfs://nn:8020/", "hdfs:/", "hdfs:///"])
+def test_a_complete_cluster_is_refused_as_a_root(root: str, configure: Configure) -> None:
+    for settings in ({}, {"fs.defaultFS": "hdfs://nn"}):
+        configure(**settings)
+        with pytest.raises(ConfigError, match="entire file system"):
+            WarehouseRoots.of(root)
+
+
 @pytest.mark.parametrize("authority", ["a#b", "a?b", "user@a", "a b", "a:b", "[a"])
 def test_an_authority_that_a_url_parser_would_read_as_another_is_refused(authority: str) -> None:
     for storage in (Storage(), Warehouse(WarehouseRoots.of(f"hdfs://{authority}/wh"))):
