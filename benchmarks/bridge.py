@@ -7,7 +7,8 @@
 (b) from an unlock or a commit to the release's publication, while the bridge looks at an interval:
 what comes on top of the interval; (c) how many calls a minute the Metastore gets meanwhile;
 (d) with --removals: from an unlock or a commit to the first directory that is gone, through bridge,
-gate and cleaner as processes, on an embedded Kafka.
+gate and cleaner as processes, on an embedded Kafka; the Metastore confirms each removal;
+(e) the cleaner's check with the Metastore before a removal: calls and milliseconds.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ from report import Line, line, show
 from support.acid import build
 from support.deployment import Deployment
 from support.metastore import SHARED_READ, HiveEngine, own_metastore
-from support.metastore_model import vacuum
+from support.metastore_model import NOON, vacuum
+from tidegate.cleaning import plan_cleaning, read_acid_directories
+from tidegate.cleaning.second_source import MetastoreSource, Quarantine
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import command_for
 from tidegate.events import Event, LockReleased
+from tidegate.hive import NOTHING_OPEN
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.settings import BridgeSettings
@@ -43,8 +49,10 @@ PARTITION_LEVEL = 3
 SELECT = 1
 TOO_LONG = 60.0
 SLOWEST_MS = 200
-ADDED_MS = 100
-"""Wanted from an end to the first removal, on top of the interval."""
+ADDED_MS = 150
+"""Wanted from an end to the first removal, on top of the interval: 50 are for the confirmation."""
+CONFIRMATION_CALLS, CONFIRMATION_MS = 6, 50
+CONFIRMATIONS = 100
 
 
 def take_locks(engine: HiveEngine, database: str, rows: int) -> list[int]:
@@ -221,6 +229,38 @@ def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number
     return time.perf_counter() - began
 
 
+def confirmations(engine: HiveEngine) -> Iterator[Line]:
+    """(e): of a partition's compaction, each on a connection of its own, as the cleaner asks."""
+    database = engine.database()
+    location = engine.table(database, partitioned_by=["day"])
+    engine.partition(database, "orders", "day=1")
+    ids = [engine.write(database, "orders") for _ in range(3)]
+    txn = engine.compact(database, "orders", ids[-1], "day=1")
+    made = f"delta_{ids[0]:07}_{ids[-1]:07}_v{txn:07}"
+    deltas = [f"delta_{id_:07}_{id_:07}_0000" for id_ in ids]
+    build(location / "day=1", dict.fromkeys((*deltas, made), 10))
+    event = vacuum(
+        table=f"hive.{database}.orders",
+        location=str(location),
+        partition="day=1",
+        directories=(made,),
+        valid_write_ids=f"{database}.orders:{ids[-1]}:{NOTHING_OPEN}::",
+        own_transaction_id=txn,
+    )
+    command = command_for(event, NOON)
+    where = str(location / "day=1")
+    plan = plan_cleaning(read_acid_directories(Storage(), where, ThreadMap(1)), command)
+    source = MetastoreSource(engine.settings, Quarantine(), readers_lock_at_once=False)
+    source.confirm(command, plan)
+    with Calls() as calls:
+        checks = (seconds(lambda: source.confirm(command, plan)) for _ in range(CONFIRMATIONS))
+        took = sorted(1000 * check for check in checks)
+    per_check = calls.count / CONFIRMATIONS
+    yield line("calls of the Metastore before a removal", per_check, CONFIRMATION_CALLS)
+    yield line("the Metastore's confirmation, p50 ms", statistics.median(took), CONFIRMATION_MS)
+    yield line("the Metastore's confirmation, p99 ms", took[int(0.99 * len(took))])
+
+
 def measured(args: argparse.Namespace) -> Iterator[Line]:
     """All that was asked for."""
     with tempfile.TemporaryDirectory() as name, own_metastore(Path(name) / "ms") as metastore:
@@ -231,6 +271,7 @@ def measured(args: argparse.Namespace) -> Iterator[Line]:
         with Calls() as calls:
             yield from latencies(engine, settings, database, args.rounds)
         yield line("calls of the Metastore a minute", calls.a_minute)
+        yield from confirmations(engine)
         if args.removals:
             yield from removals(engine, Path(name), args.removals, args.interval_ms)
         locks = take_locks(engine, database, args.locks)

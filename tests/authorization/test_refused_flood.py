@@ -24,7 +24,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 
 FLOOD = 300
 
@@ -36,13 +36,15 @@ def hold(number: int, table: str) -> Command:
 
 
 def executor(bus: MemoryBus) -> None:
-    loop = ExecutorLoop(Obeying(), bus, authorization=authorizer(settings(entry())))
+    loop = ExecutorLoop(Obeying(), bus, authorization=authorization(settings(entry()), "memory"))
     work_off(loop)
     loop.close()
 
 
 def coordinator(bus: MemoryBus) -> None:
-    loop = CoordinatorLoop(ReaderGate(), bus, authorization=authorizer(settings(entry())))
+    loop = CoordinatorLoop(
+        ReaderGate(), bus, authorization=authorization(settings(entry()), "memory")
+    )
     while loop.step(0):
         pass
     loop.close()
@@ -86,7 +88,7 @@ def test_a_signed_command_behind_the_flood_is_carried_out() -> None:
     bus, obeying = memory_bus(partitions=1), Obeying()
     flood: Sequence[Message] = [message(savepoint_request(n)) for n in range(FLOOD)]
     bus.send([*flood, signed(restore())])
-    loop = ExecutorLoop(obeying, bus, authorization=authorizer(settings(entry())))
+    loop = ExecutorLoop(obeying, bus, authorization=authorization(settings(entry()), "memory"))
     work_off(loop)
     loop.close()
 

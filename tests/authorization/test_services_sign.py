@@ -2,50 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support.samples import NOON, commit, events_on, memory_bus, message, release, work_off
+from support.acid import INSERTS, build, tree
+from support.deployment_events import released
+from support.samples import (
+    NOON,
+    commit,
+    ended,
+    events_on,
+    memory_bus,
+    message,
+    release,
+    tasks_on,
+    work_off,
+)
 from support.signing import ANA, EVE, cleaning, entry, key_file, new_key, signed
 from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import ConfigError
 from tidegate.events import (
+    CleaningDeferred,
+    CleaningHoldRequested,
     CleaningRefused,
     Event,
     LockHold,
+    TaskEnded,
+    TaskIssued,
     VacuumFinished,
     VacuumKind,
     WritesAborted,
 )
+from tidegate.events.deferral import deferred
 from tidegate.events.message import Message
 from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.events.wire import Wire
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import check_signatures
+from tidegate.runtime.authorization import Unauthorized
+from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.input.dead_letters import REDRIVEN_FROM
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.service.assembly import assemble
+from tidegate.service.assembly import assemble, authorization
 from tidegate.service.bridge_assembly import metastore_bridge
 from tidegate.service.settings import Settings
+from tidegate.signatures import Signer, SigningKey
 
 BEN = new_key()
-FACTS = ["VacuumFinished", "LockReleased", "WritesAborted"]
 
 
 def with_signature_of(event: Event, other: Event) -> Message:
     return message(event)._replace(headers=signed(other, BEN).headers)
 
 
-def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Settings:
+def deployment(
+    folder: Path,
+    *,
+    key: Path | None,
+    required: bool = True,
+    locations: Sequence[str] = ("/lake",),
+) -> Settings:
     security = {
         "require_signatures": required,
         "sign_with": key,
         "keys": [
-            entry(ANA, "coordinator", commands=["TaskIssued", "CleaningReleased"]),
-            entry(BEN, "bridge", commands=FACTS, tables=["lake.sales.*"], locations=["/lake"]),
-            entry(EVE, "eve", commands=["Restore*"]),
+            entry(ANA, "coordinator", roles=["coordinator", "worker"]),
+            entry(BEN, "bridge", roles=["writer"], tables=["lake.sales.*"], locations=locations),
+            entry(EVE, "eve", roles=["requester"]),
         ],
     }
     return Settings.model_validate({"security": security, "warehouse": {"roots": [str(folder)]}})
@@ -168,6 +198,161 @@ def test_aborted_writes_need_a_signature_too(tmp_path: Path) -> None:
     assert len(bus.records("tidegate.tasks")) == 1
 
 
+def deferral() -> CleaningDeferred:
+    hold = CleaningHoldRequested(
+        event_id="hold-1",
+        table="lake.sales.orders",
+        occurred_at=NOON,
+        source="cli",
+        requested_by="eve",
+        reason="x",
+    )
+    return deferred(released(vacuum()), hold, NOON)
+
+
+def under_way(settings: Settings, bus: MemoryBus) -> TaskIssued:
+    """The task of a released vacuum."""
+    bus.send([signed(vacuum(), BEN), signed(release(7), BEN)])
+    run_gate(settings, bus)
+    (issued,) = tasks_on(bus)
+    return issued
+
+
+@pytest.mark.parametrize(
+    ("of_task", "signer", "reason"),
+    [
+        pytest.param(lambda _: deferral(), None, "not-signed", id="unsigned deferral"),
+        pytest.param(ended, None, "not-signed", id="unsigned end"),
+        pytest.param(ended, new_key(), "bad-signature", id="a stranger's end"),
+        pytest.param(ended, BEN, "key-not-allowed", id="a writer's end"),
+    ],
+)
+def test_the_coordinator_acts_on_no_outcome_that_no_worker_signed(
+    of_task: Callable[[TaskIssued], Event],
+    signer: SigningKey | None,
+    reason: str,
+    tmp_path: Path,
+) -> None:
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
+    outcome = of_task(under_way(settings, bus))
+    bus.send([signed(vacuum("/lake/orders/next"), BEN)])  # waits for its turn
+    known = len(tasks_on(bus))
+
+    bus.send([message(outcome) if signer is None else signed(outcome, signer)])
+    run_gate(settings, bus)
+    [refused] = bus.records("tidegate.dead-letters")
+    assert reason in str(dict(refused.headers))
+    assert len(tasks_on(bus)) == known
+
+    bus.send([signed(ended(tasks_on(bus)[0]), ANA)])
+    run_gate(settings, bus)
+    assert len(tasks_on(bus)) == known + 1
+
+
+def forged(issued: TaskIssued, **changes: object) -> TaskIssued:
+    return TaskIssued.model_validate(issued.model_dump() | changes)
+
+
+def test_a_worker_signs_no_end_of_a_task_that_the_coordinator_did_not_issue(
+    tmp_path: Path,
+) -> None:
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
+    issued = under_way(settings, bus)
+    undecodable = issued.command.model_copy(update={"value": b"x"})
+    stranger = memory_bus()
+    stranger.send(
+        [
+            message(forged(issued, command=undecodable.model_dump())),
+            redriven(message(issued)),
+            *(message(issued) for _ in range(30)),  # more than are answered
+        ]
+    )
+    cleaned(settings, stranger)
+
+    found = events_on(stranger, "tidegate.outcomes")
+    assert not [event for event in found if isinstance(event, TaskEnded)]
+    # what it answers about the copies of the command is not an outcome of the real task
+    bus.send([record_as_message(r) for r in stranger.records("tidegate.outcomes")])
+    run_gate(settings, bus)
+    assert len(tasks_on(bus)) == 1
+
+
+def test_a_link_in_a_location_of_a_key_leads_to_no_other_table(tmp_path: Path) -> None:
+    payroll, mine = tmp_path / "payroll", tmp_path / "mine"
+    build(payroll, {**dict.fromkeys(INSERTS, 9), "delta_0000001_0000003": 27})
+    mine.mkdir()
+    (mine / "orders").symlink_to(payroll)
+    settings = deployment(tmp_path, key=key_file(tmp_path), locations=["/lake", str(mine)])
+    bus = memory_bus()
+    bus.send([signed(vacuum(f"{mine}/orders"), BEN), signed(release(7), BEN)])
+    before = tree(payroll)
+
+    run_gate(settings, bus)
+    [refused] = cleaned(settings, bus)
+
+    assert refused.reason == "link-inside"
+    assert tree(payroll) == before
+
+
+def test_a_command_that_no_task_carries_becomes_a_dead_letter(tmp_path: Path) -> None:
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
+    bus.send([Signer(ANA, lambda: "memory").sign(cleaning(), bare(cleaning()))])
+    cleaned(settings, bus)
+
+    [refused] = bus.records("tidegate.dead-letters")
+    assert "counts only within a TaskIssued" in str(dict(refused.headers))
+
+
+def test_a_task_that_waits_for_days_is_published_again_with_a_new_signature(
+    tmp_path: Path,
+) -> None:
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
+    issued = under_way(settings, bus)
+    bus.now_ms = lambda: round((datetime.now(UTC) + timedelta(days=2)).timestamp() * 1000)
+    later = Signer(ANA, lambda: "memory", lambda: datetime.now(UTC) + timedelta(days=2))
+    loop = CoordinatorLoop(
+        ReaderGate(), bus, sign=later.sign, authorization=authorization(settings, "memory")
+    )
+    loop.step(0.01)
+    loop.close()
+
+    trusting = authorization(settings, "memory")
+    first, repeated = bus.records("tidegate.tasks")
+    assert [trusting.check(issued, it) for it in (first, repeated)] == [
+        ("coordinator", ANA.key_id)
+    ] * 2
+    with pytest.raises(Unauthorized, match="expired"):
+        trusting.check(issued, first._replace(timestamp_ms=repeated.timestamp_ms))
+
+
+def test_a_copy_of_the_command_in_a_task_counts_on_no_other_topic(tmp_path: Path) -> None:
+    bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
+    carried = under_way(settings, bus).command
+    event = Wire().deserialize(
+        b"lake.sales.orders", carried.value, [(h.name, h.value) for h in carried.headers]
+    )
+    headers = tuple((header.name, header.value) for header in carried.headers)
+    now = round(carried.appended_at.timestamp() * 1000)
+    trusting = authorization(settings, "memory")
+
+    for topic, counts in (("tidegate.tasks", True), ("tidegate.requests", False)):
+        record = Record(Partition(topic, 0), 0, b"", carried.value, headers, now)
+        with nullcontext() if counts else pytest.raises(Unauthorized, match="its aud differs"):
+            trusting.check(event, record)
+
+
+def bare(event: Event) -> Message:
+    return Wire().serialize(event, "tidegate.tasks")
+
+
+def redriven(sent: Message) -> Message:
+    return sent._replace(headers=(*sent.headers, (REDRIVEN_FROM, b"1")))
+
+
+def record_as_message(record: Record) -> Message:
+    return Message(record.partition.topic, record.key, record.value, record.headers)
+
+
 def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
     bus = memory_bus()
     values = {
@@ -200,6 +385,23 @@ def test_a_bridge_without_a_key_does_not_start_where_signatures_are_required(
 
     with pytest.raises(ConfigError, match="this service has no key"):
         metastore_bridge(Settings.model_validate(values), memory_bus())
+
+
+@pytest.mark.parametrize("service", ["cleaner", "restorer", "savepoint-writer"])
+def test_a_worker_without_a_key_does_not_start_where_signatures_are_required(
+    service: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match='with roles = \\["worker"\\]'):
+        assemble(service, deployment(tmp_path, key=None), memory_bus())
+
+
+def test_a_service_whose_key_may_not_sign_what_it_publishes_does_not_start(tmp_path: Path) -> None:
+    settings = deployment(tmp_path, key=key_file(tmp_path, EVE))
+
+    with pytest.raises(ConfigError, match='add "coordinator" to the roles of eve'):
+        assemble("coordinator", settings, memory_bus())
+    with pytest.raises(ConfigError, match='add "worker" to the roles of eve'):
+        assemble("cleaner", settings, memory_bus())
 
 
 def test_a_coordinator_whose_key_is_not_trusted_does_not_start(tmp_path: Path) -> None:

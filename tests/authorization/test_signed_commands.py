@@ -6,13 +6,16 @@ import base64
 import hmac
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 import pytest
+from joserfc import jwt
+from pydantic import ValidationError
 
-from support.samples import memory_bus, message, savepoint_request, work_off
+from support.samples import NOON, memory_bus, message, savepoint_request, work_off
 from support.signing import (
     ANA,
     EVE,
@@ -26,16 +29,24 @@ from support.signing import (
     settings,
     signed,
 )
-from tidegate.events import Command, RestoreFailed, RestoreRejected
+from tidegate.events import (
+    CleaningHoldRemovalRequested,
+    Command,
+    Outcome,
+    RestoreFailed,
+    RestoreRejected,
+)
 from tidegate.events.catalogue import COMMANDS, EVENT_TYPES
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
-from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.events.signature import MAY_SIGN, SIGNATURE_HEADER, SIGNED, TOKEN_TYPE, signed_claims
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, redriven_message
 from tidegate.publisher import Message
+from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
+from tidegate.service.catalogue import CONSUMED_EVENTS
 
 DAY = timedelta(days=1)
 NOW = datetime.now(UTC)
@@ -69,6 +80,18 @@ def with_header(**header: str) -> Message:
     return with_signature(message(restore()), start + b"." + signature)
 
 
+def with_times(signed_at: datetime | None, expires: datetime) -> Message:
+    """Ana's restore, signed with these times."""
+    sent = message(restore())
+    times = {"exp": int(expires.timestamp())}
+    if signed_at is not None:
+        times["iat"] = int(signed_at.timestamp())
+    header = {"alg": "Ed25519", "typ": TOKEN_TYPE, "kid": ANA.key_id}
+    claims = signed_claims(restore(), sent.topic, "memory") | times
+    token = jwt.encode(header, claims, ANA.jwk, algorithms=["Ed25519"])
+    return with_signature(sent, token.encode())
+
+
 def test_a_signed_command_is_carried_out_and_its_outcome_names_the_key_s_owner() -> None:
     (outcome,) = outcomes(settings(entry()), signed(restore(requested_by="mallory")))
 
@@ -100,6 +123,9 @@ def test_an_unsigned_command_is_refused_with_its_reason() -> None:
             ),
             id="another deployment's topic",
         ),
+        pytest.param(signed(restore(), cluster="staging"), id="another cluster"),
+        pytest.param(with_times(NOW, NOW + DAY + timedelta(seconds=2)), id="longer than a day"),
+        pytest.param(with_times(None, NOW + DAY), id="no time of its making"),
         pytest.param(signed(restore(), EVE), id="a key that is not trusted"),
         pytest.param(with_signature(message(restore()), b"x"), id="no token"),
         pytest.param(with_signature(message(restore()), b"a.b.c"), id="dots"),
@@ -131,8 +157,6 @@ def test_the_signature_of_another_with_the_key_id_of_a_trusted_one_is_refused() 
 
 
 def test_a_token_of_the_same_key_for_something_else_is_refused() -> None:
-    from joserfc import jwt  # noqa: PLC0415
-
     header = {"alg": "Ed25519", "kid": ANA.key_id, "typ": "JWT"}
     other = jwt.encode(header, {"sub": "ana"}, ANA.jwk, algorithms=["Ed25519"]).encode()
 
@@ -148,12 +172,35 @@ def test_a_command_published_after_its_signature_expired_is_refused_with_both_ti
     assert "expired at" in outcome.message
 
 
+def test_a_signature_made_in_the_future_does_not_count_before() -> None:
+    (outcome,) = outcomes(settings(entry()), signed(restore(), ago=-2 * timedelta(hours=1)))
+
+    assert isinstance(outcome, RestoreRejected)
+    assert outcome.reason == "signature-expired"
+    assert "correct the signer's clock" in outcome.message
+    assert reason_of(settings(entry()), signed(restore(), ago=-timedelta(minutes=50))) == ""
+
+
+def test_no_signature_counts_where_the_time_of_a_message_is_its_publisher_s() -> None:
+    sent = signed(restore())
+    now = int(NOW.timestamp() * 1000)
+    record = Record(Partition(sent.topic, 0), 0, sent.key, sent.value, sent.headers, now)
+    trusting = authorization(settings(entry()), "memory")
+
+    trusting.check(restore(), record)
+    with pytest.raises(Unauthorized, match="LogAppendTime on tidegate"):
+        trusting.check(restore(), record._replace(is_brokers_time=False))
+
+
 def test_a_command_published_in_time_stays_good_however_long_it_waits() -> None:
     sent = signed(restore(), ago=100 * DAY)
     appended = int((NOW - 100 * DAY).timestamp() * 1000)
     record = Record(Partition(sent.topic, 0), 0, sent.key, sent.value, sent.headers, appended)
 
-    assert authorizer(settings(entry())).check(restore(), record) == ("ana", ANA.key_id)
+    assert authorization(settings(entry()), "memory").check(restore(), record) == (
+        "ana",
+        ANA.key_id,
+    )
 
 
 def test_a_redriven_command_keeps_its_signature_and_an_expired_one_says_so() -> None:
@@ -175,7 +222,7 @@ def test_a_command_published_twice_is_carried_out_once() -> None:
 
 
 def test_a_refused_copy_does_not_keep_the_real_command_from_being_carried_out() -> None:
-    bus, deployment = memory_bus(), authorizer(settings(entry()))
+    bus, deployment = memory_bus(), authorization(settings(entry()), "memory")
     bus.send([message(restore())])
     work_off(ExecutorLoop(Obeying(), bus, authorization=deployment))
     bus.send([signed(restore())])
@@ -188,9 +235,11 @@ def test_a_refused_copy_does_not_keep_the_real_command_from_being_carried_out() 
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        ({"commands": ["SavepointRequested"]}, "may not sign a RestoreRequested"),
-        ({"tables": ["lake.hr.*"]}, "may not sign for the table lake.sales.orders"),
-        ({"not_before": NOW + DAY}, "is trusted from"),
+        ({"roles": ["holder", "approver"]}, "may not sign a RestoreRequested"),
+        (
+            {"tables": ["lake.hr.*"], "locations": ["/lake"]},
+            "may not sign for the table lake.sales.orders",
+        ),
         ({"not_after": NOW - DAY}, "was trusted until"),
     ],
 )
@@ -205,9 +254,9 @@ def test_a_key_counts_only_for_what_its_entry_says(limits: dict[str, Any], sente
 
 def test_patterns_and_times_of_a_key_that_cover_the_command_let_it_pass() -> None:
     key = entry(
-        commands=["Restore*"],
+        roles=["holder", "requester"],
         tables=["Lake.Sales.*"],
-        not_before=NOW - DAY,
+        locations=["/lake"],
         not_after=NOW + DAY,
     )
     assert reason_of(settings(key), signed(restore())) == ""
@@ -250,8 +299,86 @@ def test_every_kind_of_command_needs_a_signature_and_is_refused_without(
     make: Callable[[], Command],
 ) -> None:
     assert reason_of(settings(entry()), message(make())) == "not-signed"
-    everything = settings(entry(commands=["*"]))
+    everything = settings(entry(roles=["requester", "coordinator"]))
     assert reason_of(everything, signed(make())) == ""
+
+
+def places(table: str, location: str) -> str:
+    """The reason for which a key for the tables of lake.sales in its directories is refused."""
+    key = entry(tables=["lake.sales.*"], locations=["/lake/sales", "s3a://lake/sales/"])
+    return reason_of(settings(key), signed(restore(table, location=location)))
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        pytest.param("/lake/sales/orders", "", id="below"),
+        pytest.param("/lake/sales/orders/", "", id="a slash at the end"),
+        pytest.param("file:///lake//sales/./orders", "", id="another spelling"),
+        pytest.param("s3://lake/sales/orders", "", id="s3"),
+        pytest.param("S3N://lake/sales/orders", "", id="s3n"),
+        pytest.param("/lake/sales/../payroll", "key-not-allowed", id="dots"),
+        pytest.param("/lake/sales/%2e%2e/../payroll", "key-not-allowed", id="escaped dots"),
+        pytest.param("/lake/sales2/orders", "key-not-allowed", id="the same beginning"),
+        pytest.param("/lake/payroll", "key-not-allowed", id="another directory"),
+        pytest.param("/lake", "key-not-allowed", id="above"),
+        pytest.param("s3://lake2/sales/orders", "key-not-allowed", id="another bucket"),
+        pytest.param("s3://LAKE/sales/orders", "key-not-allowed", id="a bucket in capitals"),
+        pytest.param("hdfs://lake/sales/orders", "key-not-allowed", id="another store"),
+    ],
+)
+def test_a_key_counts_for_its_locations_in_every_spelling(location: str, reason: str) -> None:
+    assert places("lake.sales.orders", location) == reason
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param("lake.payroll.salaries", id="another name"),
+        pytest.param("lake.\uff53ales.orders", id="full width"),
+        pytest.param("lake.sal\u0435s.orders", id="a Cyrillic character"),
+        pytest.param("lake.sales2.orders", id="the same beginning"),
+    ],
+)
+def test_a_key_does_not_count_for_another_name_of_a_table_at_its_location(table: str) -> None:
+    assert places(table, "/lake/sales/orders") == "key-not-allowed"
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"), [("lake.sales.orders", ""), ("lake.hr.staff", "key-not-allowed")]
+)
+def test_a_hold_is_on_a_name_so_its_key_needs_no_locations(table: str, reason: str) -> None:
+    key = settings(entry(roles=["holder"], tables=["lake.sales.*"]))
+    hold = CleaningHoldRemovalRequested.about(
+        restore(table), event_id="h-1", requested_by="ana", reason="x", source="c", occurred_at=NOON
+    )
+    sent = signed(hold)
+    now = int(NOW.timestamp() * 1000)
+    record = Record(Partition(sent.topic, 0), 0, sent.key, sent.value, sent.headers, now)
+    trusting = authorization(key, "memory")
+
+    with pytest.raises(Unauthorized, match="for the table") if reason else nullcontext():
+        trusting.check(hold, record)
+
+
+def test_a_key_has_tables_and_locations_or_neither_because_a_signer_chooses_both() -> None:
+    with pytest.raises(ValidationError, match="add the names"):
+        settings(entry(roles=["writer"], locations=["/lake/sales"]))
+    with pytest.raises(ValidationError, match="add the names"):
+        settings(entry(roles=["holder"], locations=["/lake/sales"]))
+    with pytest.raises(ValidationError, match="add the directories"):
+        settings(entry(tables=["lake.sales.*"]))
+    with pytest.raises(ValidationError, match="add the directories"):
+        settings(entry(roles=["holder", "requester"], tables=["lake.sales.*"]))
+
+
+def test_every_kind_of_signed_event_is_of_a_role() -> None:
+    signed_kinds = {kind for kind in EVENT_TYPES.values() if issubclass(kind, SIGNED)}
+    of_roles = tuple(kind for kinds in MAY_SIGN.values() for kind in kinds)
+
+    assert {kind for kind in EVENT_TYPES.values() if issubclass(kind, of_roles)} == signed_kinds
+    outcomes = {kind for kind in CONSUMED_EVENTS["coordinator"] if issubclass(kind, Outcome)}
+    assert outcomes <= signed_kinds  # that the coordinator acts on
 
 
 @pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names_in
 from support.deployment import Deployment
 from support.quarantined import visible
 from support.samples import work_off
-from support.signing import Obeying, entry, key_file, new_key, settings
+from support.signing import Obeying, entry, key_file, new_key, restore, settings, signed
 from support.waiting import wait_for
 from tidegate.bridges.facts import FactsReader
 from tidegate.cli import app
 from tidegate.events import Answer, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.wire import Wire
 from tidegate.publisher import Publisher
+from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -55,24 +61,54 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
             assert done.exit_code == 0, done.output
 
         bus, obeying = KafkaBus(place.connection), Obeying()
-        trusting = authorizer(settings(entry()))
+        bus.send([signed(restore(), prefix=topic_prefix, cluster="staging")])
+        trusting = authorization(settings(entry()), bus.cluster_id())
         loop = ExecutorLoop(obeying, bus, topic_prefix, authorization=trusting)
 
-        def two_outcomes() -> list[Answer] | None:
+        def three_outcomes() -> list[Answer] | None:
             loop.step(0.1)
             log = bus.log(Partition(f"{topic_prefix}.outcomes", 0))
             found = [Wire().deserialize(record.key, record.value, record.headers) for record in log]
             answers = [event for event in found if isinstance(event, Answer)]
-            return answers if len(answers) == 2 else None
+            return answers if len(answers) == 3 else None
 
-        signed, unsigned = wait_for("two outcomes", two_outcomes)
+        obeyed, unsigned, of_staging = wait_for("three outcomes", three_outcomes)
         work_off(loop)
         loop.close()
         bus.close()
 
-    assert (signed.signed_by, signed.requested_by, signed.why) == ("ana", "mallory", "a bad load")
+    assert (obeyed.signed_by, obeyed.requested_by, obeyed.why) == ("ana", "mallory", "a bad load")
     assert getattr(unsigned, "reason", None) == "not-signed"
+    assert getattr(of_staging, "reason", None) == "bad-signature"
+    assert "its cluster differs" in getattr(of_staging, "message", "")
     assert len(obeying.obeyed) == 1
+
+
+def test_the_time_of_a_publisher_revives_no_expired_signature(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    signed_at = datetime.now(UTC) - timedelta(days=3)
+    topic = f"{topic_prefix}.commands"
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    times = {"message.timestamp.type": "CreateTime"}
+    for made in admin.create_topics([NewTopic(topic, 1, 1, config=times)]).values():
+        made.result(30)
+    sent = signed(restore(), ago=timedelta(days=3), prefix=topic_prefix)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce(
+        topic,
+        sent.value,
+        sent.key,
+        headers=list(sent.headers),
+        timestamp=int(signed_at.timestamp() * 1000),
+    )
+    assert producer.flush(30) == 0
+
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    [record] = bus.log(Partition(topic, 0))
+    with pytest.raises(Unauthorized, match="LogAppendTime"):
+        authorization(settings(entry()), "memory").check(restore(), record)
+    bus.close()
 
 
 def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_is_removed(
@@ -89,13 +125,14 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
         (tmp_path / name).mkdir()
         files[name] = key_file(tmp_path / name, key)
     lines.append(f'sign_with = "{files["gate"]}"')
-    kinds_of = {
-        "gate": ["TaskIssued", "CleaningReleased"],
-        "bridge": ["VacuumFinished", "Lock*"],
-    }
-    for name, kinds in kinds_of.items():
-        lines += ["[[security.keys]]", f'name = "{name}"', f"commands = {kinds}"]
-        lines += [f'locations = ["{location}"]', f"public_key = '''{keys[name].public_pem}'''"]
+    roles_of = {"gate": ["coordinator", "worker"], "bridge": ["writer"]}
+    for name, roles in roles_of.items():
+        lines += ["[[security.keys]]", f'name = "{name}"', f"roles = {roles}"]
+        lines += [
+            f'tables = ["{TABLE}"]',
+            f'locations = ["{location}"]',
+            f"public_key = '''{keys[name].public_pem}'''",
+        ]
     more = "\n".join(lines)
 
     with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=more) as place:
@@ -129,7 +166,10 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
 
         publish(end, "bridge")
         wait_for("the removal", lambda: visible(location) == [MINOR_3])
-        trusting = authorizer(Settings.load(place.settings_file("bridge", {})))
+        owner = json.loads((location / ".tidegate" / "owner").read_text())
+        cluster = KafkaBus(place.connection).cluster_id()
+        assert owner == {"deployment": f"{cluster}/{topic_prefix}", "table": TABLE}
+        trusting = authorization(Settings.load(place.settings_file("bridge", {})), cluster)
         topics = {f"{topic_prefix}.locks": None}
         read = FactsReader(place.connection, topics, "bridge", authorization=trusting).read()
         assert [event for batch in read for event in batch] == [end]  # a bridge believes no other

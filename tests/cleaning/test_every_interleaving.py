@@ -14,8 +14,7 @@ from tidegate.cleaning import CleaningPlan, ListedDirectory, plan_cleaning
 from tidegate.events import CleaningReleased
 from tidegate.hive import Delta, FoundDirectory, ValidWriteIds, acid_state
 from tidegate.hive.write_ids import CleanerWriteIds
-from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
-from tidegate.hive_metastore.values import Transactions
+from tidegate.hive_metastore.values import HeldTables, Holds, Transactions, holds_of
 
 SMALL = (
     Scenario(4, ("minor", "major"), ("table",), faults=1),

@@ -28,7 +28,7 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import SignedBy, Unauthorized
+from tidegate.runtime.authorization import Authorization, SignedBy, Unauthorized
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -37,16 +37,12 @@ AFTER_MINOR = FIVE_LISTINGS[1].directories
 MINUTE = 60_000
 
 
-class Signed:
+class Signed(Authorization):
     """Requests of `eve` prove nothing."""
 
-    @property
-    def checks_facts(self) -> bool:
-        return True
-
-    def check(self, command: Event, record: Record) -> SignedBy | None:
+    def check(self, event: Event, record: Record) -> SignedBy | None:
         del record
-        if isinstance(command, Command) and command.asked_by == "eve":
+        if isinstance(event, Command) and event.asked_by == "eve":
             raise Unauthorized(Reason.NOT_SIGNED, "not signed")
         return None
 

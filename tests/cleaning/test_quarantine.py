@@ -39,7 +39,7 @@ from support.quarantined import (
     visible,
 )
 from support.stepwise import Killed, killed_at
-from tidegate.cleaning.quarantine_record import FOLDER, LEAVING, RECORD, UNDONE
+from tidegate.cleaning.quarantine import FOLDER, LEAVING, RECORD, UNDONE
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
 from tidegate.errors import ConfinementError, TransientError
 from tidegate.events import (

@@ -13,7 +13,7 @@ from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build
 from support.deployment import Deployment
 from support.quarantined import in_quarantine, visible
 from support.waiting import wait_for
-from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cli import app
 from tidegate.events import (
     CleaningReleased,

@@ -23,11 +23,10 @@ from support.acid import (
     release,
 )
 from tidegate.cleaning import Cleaner, CleaningPlan
-from tidegate.cleaning.aborted import content_of
-from tidegate.cleaning.confirmation import Proof, Verdict
+from tidegate.cleaning.confirmation import NotConfirmed, Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.plan import Cleaning
-from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.plan import Cleaning, content_of
+from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
 from tidegate.compute.parallel_map import ThreadMap
@@ -45,19 +44,22 @@ from tidegate.events.deferral import released_again
 from tidegate.events.reasons import Reason
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
-NO = Verdict(Proof.CONTRADICTED, "every reader has ended", "the Metastore has 7 as open")
+NO = NotConfirmed(Reason.NOT_CONFIRMED, "the Metastore has 7 as open")
 
 
 class Answering:
     """A source that gives these answers, one after the other, and then the last one again."""
 
-    def __init__(self, *verdicts: Verdict) -> None:
-        self.left = list(verdicts)
+    def __init__(self, *answers: Proof | NotConfirmed) -> None:
+        self.left = list(answers)
 
-    def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:
+    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
         assert plan.remove
         assert command.table
-        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        answer = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(answer, NotConfirmed):
+            raise answer
+        return answer
 
 
 def cleaner(root: Path, second: SecondSource) -> Cleaner:
@@ -103,11 +105,11 @@ def test_a_contradiction_removes_nothing_and_the_vacuum_goes_on_waiting(tmp_path
 
     assert isinstance(outcome, CleaningDeferred)
     assert outcome.reason == Reason.NOT_CONFIRMED
-    assert outcome.message == ("the event says every reader has ended; the Metastore has 7 as open")
+    assert outcome.message == "the Metastore has 7 as open"
     assert set(INSERTS) <= set(names_in(tmp_path / "t"))
     again = released_again(outcome, NOON, command.source)
     assert again == command
-    confirmed = clean(tmp_path, Answering(Verdict(Proof.CONFIRMED)), again)
+    confirmed = clean(tmp_path, Answering(Proof.CONFIRMED), again)
     assert isinstance(confirmed, DirectoriesCleaned)
     assert names_in(tmp_path / "t") == [MINOR_3]
 
@@ -295,7 +297,7 @@ def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
         valid_write_ids=f"default.table_txn_001:250:{NOTHING_OPEN}::",
     )
     warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
-    second = Answering(Verdict(Proof.CONFIRMED), Verdict(Proof.CONFIRMED), NO)
+    second = Answering(Proof.CONFIRMED, Proof.CONFIRMED, NO)
     rules, often = CleaningRules(mode=mode), timedelta(0)
     long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, rules, second=second, confirm_every=often)
 

@@ -18,8 +18,8 @@ from support.acid import (
     release,
 )
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
-from tidegate.cleaning.quarantine_record import Entry, QuarantineRecord
-from tidegate.cleaning.undo_plan import UndoPlan, plan_undo
+from tidegate.cleaning.quarantine import Entry, QuarantineRecord, UndoPlan
+from tidegate.cleaning.quarantine_commands import plan_undo
 from tidegate.events import CleaningReleased
 from tidegate.hive import (
     Base,
@@ -32,7 +32,7 @@ from tidegate.hive import (
     hides,
     parse_name,
 )
-from tidegate.hive.id_lists import NOTHING_OPEN
+from tidegate.hive.write_ids import NOTHING_OPEN
 from tidegate.tables.refusal import Refused
 
 ALL = ValidTxns(10_000, 10_001)

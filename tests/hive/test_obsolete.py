@@ -15,7 +15,7 @@ from tidegate.hive import (
     NotEnoughHistory,
     ValidTxns,
     acid_state,
-    always_obsolete,
+    settled_state,
 )
 
 IDS_TO_5 = f"t:5:{NOTHING_OPEN}::"
@@ -24,7 +24,9 @@ IDS_TO_5 = f"t:5:{NOTHING_OPEN}::"
 @pytest.mark.parametrize("case", FIVE_LISTINGS, ids=lambda case: case.title)
 def test_each_of_the_five_listings_has_its_obsolete_directories(case: Case) -> None:
     directories = found(*sorted(case.directories))
-    assert always_obsolete(directories, cleaner(case.write_ids)) == tuple(sorted(case.obsolete))
+    assert settled_state(directories, cleaner(case.write_ids)).obsolete == tuple(
+        sorted(case.obsolete)
+    )
     assert sorted(acid_state(directories, reader(case.write_ids)).obsolete) == sorted(case.obsolete)
 
 
@@ -95,8 +97,8 @@ def test_the_delta_of_a_later_vacuum_shadows_nothing_for_an_earlier_vacuums_clea
     """HIVE-27526: with a reader's list, delta_1_3 would go under those who still read it."""
     directories = found("delta_1_1_0", "delta_1_3", "delta_1_5", "delta_4_4_0", "delta_5_5_0")
     ids = f"t:3:{NOTHING_OPEN}::"
-    assert always_obsolete(directories, cleaner(ids)) == ("delta_1_1_0",)
-    assert "delta_1_3" in always_obsolete(directories, reader(ids))
+    assert settled_state(directories, cleaner(ids)).obsolete == ("delta_1_1_0",)
+    assert "delta_1_3" in settled_state(directories, reader(ids)).obsolete
 
 
 def test_a_directory_that_is_obsolete_in_one_order_only_is_kept() -> None:
@@ -104,7 +106,7 @@ def test_a_directory_that_is_obsolete_in_one_order_only_is_kept() -> None:
     unusable_first = found("base_6", "base_7_v9", "base_9")
     assert acid_state(unusable_first, ids).obsolete == ("base_6",)
     assert acid_state(unusable_first[::-1], ids).obsolete == ("base_7_v9", "base_6")
-    assert always_obsolete(unusable_first, ids) == ("base_6",)
+    assert settled_state(unusable_first, ids).obsolete == ("base_6",)
 
 
 def test_of_two_compacted_bases_of_one_write_id_neither_is_surely_obsolete() -> None:
@@ -112,7 +114,7 @@ def test_of_two_compacted_bases_of_one_write_id_neither_is_surely_obsolete() -> 
     twins = found("base_3_v7", "base_3_v8")
     assert acid_state(twins, cleaner(IDS_TO_5)).obsolete == ("base_3_v7",)
     assert acid_state(twins[::-1], cleaner(IDS_TO_5)).obsolete == ("base_3_v8",)
-    assert always_obsolete(twins, cleaner(IDS_TO_5)) == ()
+    assert settled_state(twins, cleaner(IDS_TO_5)).obsolete == ()
 
 
 WRITE_ID = st.integers(1, 6)
@@ -141,7 +143,7 @@ ANY_IDS = st.builds(
     text=ANY_IDS,
     as_cleaner=st.booleans(),
 )
-def test_always_obsolete_is_what_every_order_of_the_listing_calls_obsolete(
+def test_surely_obsolete_is_what_every_order_of_the_listing_calls_obsolete(
     bases: list[Base], deltas: list[Delta], text: str, *, as_cleaner: bool
 ) -> None:
     ids = cleaner(text) if as_cleaner else reader(text)
@@ -153,6 +155,6 @@ def test_always_obsolete_is_what_every_order_of_the_listing_calls_obsolete(
         answers = [set(acid_state(order, ids).obsolete) for order in orders]
     except NotEnoughHistory:
         with pytest.raises(NotEnoughHistory):
-            always_obsolete(directories, ids)
+            settled_state(directories, ids)
         return
-    assert set(always_obsolete(directories, ids)) == set.intersection(*answers)
+    assert set(settled_state(directories, ids).obsolete) == set.intersection(*answers)

@@ -20,9 +20,9 @@ from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import WritesAborted
-from tidegate.hive_bridge.observer import Unobserved
+from tidegate.hive_bridge.aborted import AbortedSweep
+from tidegate.hive_bridge.observer import Observer
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.hive_bridge.sweeping import AbortedSweep
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 GRACE = 100.0
 
 
-class Sweep(Unobserved):
+class Sweep(Observer):
     """A sweep with a clock of its own, which counts its calls."""
 
     def __init__(self, engine: HiveEngine) -> None:

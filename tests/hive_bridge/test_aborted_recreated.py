@@ -9,12 +9,11 @@ from typing import cast
 import pytest
 
 from support.acid import build
-from tidegate.cleaning.aborted import content_of
 from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.plan import content_of
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.hive import NOTHING_OPEN, ValidWriteIds
-from tidegate.hive_bridge.aborted import AbortedTable, look_at_table
-from tidegate.hive_bridge.ages import Ages
+from tidegate.hive_bridge.aborted import AbortedTable, Ages, look_at_table
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import Table, Transactions
 from tidegate.storage import Storage

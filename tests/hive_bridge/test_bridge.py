@@ -25,7 +25,7 @@ from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.storage import Storage
+from tidegate.storage import Storage, normalise
 
 pytestmark = pytest.mark.slow
 
@@ -377,6 +377,32 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
         engine.drop_table(db, "orders")
         with pytest.raises(NotDescribed, match="get_table_req"):
             describe(queued, client, Storage())
+
+
+@on_both_versions
+def test_a_reader_whose_lock_moved_with_a_rename_holds_the_old_names_vacuum(
+    engine: HiveEngine, tmp_path: Path
+) -> None:
+    """Its lock is now on another name, but it still reads the directory of the vacuum."""
+    watched = Watched(engine, readers_lock_at_once=True)
+    db, _ = acid_table(engine)
+    location = tmp_path / "elsewhere"
+    engine.alter(db, location=location)  # a rename does not move such a directory
+    reader = engine.open_txn()
+    lock = engine.lock(db, "orders", txn=reader)
+    compact(engine, db, location)
+    [event] = watched.vacuums(db)
+    engine.alter(db, new_name="sold")
+    with MetastoreClient(engine.settings) as client:
+        [(name, lock_id)] = [(e.table, e.lock_id) for e in client.locks(db)]
+        assert normalise(client.table(db, "sold").location) == event.location
+    assert (name, lock_id) == ("sold", lock)
+
+    assert watched.releases(db) == []
+    engine.commit(reader)
+    ended = {(release.table, release.lock_id) for release in watched.releases(db)}
+    assert ended >= {(event.table, None), (event.table, lock)}
+    watched.bridge.close()
 
 
 def test_a_metastore_that_restarts_releases_nothing_that_is_still_held(tmp_path: Path) -> None:

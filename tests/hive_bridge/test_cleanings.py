@@ -7,8 +7,8 @@ from typing import Any
 from support.metastore_model import NOON, vacuum
 from tidegate.coordinator.readers import command_for
 from tidegate.events import CleaningRefused, DirectoriesCleaned, Outcome, VacuumFinished, VacuumKind
-from tidegate.hive_bridge.cleanings import Cleanings
-from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
+from tidegate.hive_bridge.compactions import Cleanings
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry
 
 
 def outcome(event: VacuumFinished, kind: type[Outcome] = DirectoriesCleaned) -> Outcome:
@@ -22,11 +22,11 @@ def outcome(event: VacuumFinished, kind: type[Outcome] = DirectoriesCleaned) -> 
     return kind.about(command, **fields)
 
 
-def entry(txn: int, state: str = READY_FOR_CLEANING) -> Compaction:
-    return Compaction(txn, "sales", "orders", None, VacuumKind.MINOR, state, 3, txn, txn)
+def entry(txn: int, state: str = READY_FOR_CLEANING) -> QueueEntry:
+    return QueueEntry(txn, "sales", "orders", None, VacuumKind.MINOR, state, 3, txn, txn)
 
 
-def cleaned(cleanings: Cleanings, *queue: Compaction) -> list[int | None]:
+def cleaned(cleanings: Cleanings, *queue: QueueEntry) -> list[int | None]:
     return [cleaning.transaction_id for cleaning, _ in cleanings.cleaned(queue)]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from tidegate.events import VacuumKind
-from tidegate.hive_bridge.cleanup_properties import NotYet, check_wanted
-from tidegate.hive_metastore.values import Compaction, Table
+from tidegate.hive_bridge.describing import NotYet, check_wanted
+from tidegate.hive_metastore.values import QueueEntry, Table
 
 COMMITTED = 1_000_000
 DELAYED = "hive.compactor.delayed.cleanup.enabled"
@@ -23,7 +23,7 @@ def check(
     after_ms: int = 0,
     committed: int = COMMITTED,
 ) -> None:
-    compaction = Compaction(
+    compaction = QueueEntry(
         1, "sales", "orders", None, VacuumKind.MINOR, "", 3, committed_ms=committed
     )
     table = Table("sales", "orders", "/wh/orders", properties)

@@ -15,17 +15,15 @@ from support.metastore_model import vacuum
 from tidegate.errors import MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
 from tidegate.hive import ValidWriteIds
-from tidegate.hive_bridge.cleanings import PublishedVacuum
-from tidegate.hive_bridge.cleanup_properties import NotYet
 from tidegate.hive_bridge.compactions import Compactions
-from tidegate.hive_bridge.describing import NotDescribed, describe
+from tidegate.hive_bridge.describing import NotDescribed, NotYet, describe
 from tidegate.hive_bridge.marking import Marking
-from tidegate.hive_bridge.products import Description
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction, Table, Transactions
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry, Table, Transactions
 from tidegate.storage import Storage
 
-FIRST = Compaction(7, "sales", "orders", None, VacuumKind.MINOR, READY_FOR_CLEANING, 0)
+FIRST = QueueEntry(7, "sales", "orders", None, VacuumKind.MINOR, READY_FOR_CLEANING, 0)
 SECOND = replace(FIRST, compaction_id=9)
 INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "delta_0000001_0000003"
 
@@ -34,25 +32,25 @@ INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "de
 class Queue:
     """The compactions of a bridge, and what was looked up."""
 
-    answers: dict[int, Description | NotDescribed | ValueError] = field(
-        default_factory=dict[int, Description | NotDescribed | ValueError]
+    answers: dict[int, VacuumFields | NotDescribed | ValueError] = field(
+        default_factory=dict[int, VacuumFields | NotDescribed | ValueError]
     )
     asked: list[int] = field(default_factory=list[int])
 
     def __post_init__(self) -> None:
         self.compactions = Compactions("hive", self._describe, 1)
 
-    def _describe(self, compaction: Compaction) -> Description:
+    def _describe(self, compaction: QueueEntry) -> VacuumFields:
         self.asked.append(compaction.compaction_id)
         answer = self.answers[compaction.compaction_id]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def look(self, *queue: Compaction) -> list[Compaction]:
+    def look(self, *queue: QueueEntry) -> list[QueueEntry]:
         """The entries to be published."""
 
-        def due() -> list[Compaction]:
+        def due() -> list[QueueEntry]:
             entries = self.compactions.completed(queue)
             return [event for event, _ in self.compactions.described(entries)]
 
@@ -68,9 +66,9 @@ def queue() -> Iterator[Queue]:
     made.compactions.close()
 
 
-def made(highest: int) -> Description:
+def made(highest: int) -> VacuumFields:
     ids = f"sales.orders:{highest}:9223372036854775807::"
-    return Description(
+    return VacuumFields(
         "/wh/orders", (f"delta_0000001_{highest:07}",), 1, highest, ids, VacuumKind.MINOR
     )
 
@@ -146,7 +144,7 @@ class Metastore:
     """Has one table; its queue is given look by look."""
 
     location: Path
-    queues: list[tuple[Compaction, ...]]
+    queues: list[tuple[QueueEntry, ...]]
     ids: str = "sales.orders:5:9223372036854775807::"
 
     def table(self, database: str, name: str) -> Table:
@@ -161,17 +159,17 @@ class Metastore:
     def write_ids(self, *_: object) -> ValidWriteIds:
         return ValidWriteIds.parse(self.ids)
 
-    def compactions(self) -> tuple[Compaction, ...]:
+    def compactions(self) -> tuple[QueueEntry, ...]:
         return self.queues.pop(0)
 
-    def describe(self, compaction: Compaction = FIRST) -> Description:
+    def describe(self, compaction: QueueEntry = FIRST) -> VacuumFields:
         return describe(compaction, cast("MetastoreClient", self), Storage())
 
 
 def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
     build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
     found = Metastore(tmp_path, [(FIRST,), (FIRST,)]).describe()
-    assert found == Description(
+    assert found == VacuumFields(
         str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::", VacuumKind.MINOR
     )
 
@@ -204,7 +202,7 @@ def test_while_another_one_renames_its_directories_nothing_is_concluded(
 ) -> None:
     """A delta without its delete delta would be taken for all that it made."""
     build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
-    queues: list[tuple[Compaction, ...]] = [
+    queues: list[tuple[QueueEntry, ...]] = [
         (FIRST, replace(SECOND, state=state)) for state in (before, after)
     ]
     with pytest.raises(NotYet, match="is running"):
@@ -223,13 +221,13 @@ def test_without_the_call_to_mark_it_is_tried_once_and_said_once(
 ) -> None:
     tried: list[int] = []
 
-    def settle(compaction: Compaction, vacuum: PublishedVacuum) -> bool:
+    def settle(compaction: QueueEntry, vacuum: VacuumFields) -> bool:
         del vacuum
         tried.append(compaction.compaction_id)
         raise MissingCallError("the Metastore has no call mark_cleaned")
 
     marking = Marking("hive", settle, 1)
-    wanted = [(replace(FIRST, highest_write_id=3), PublishedVacuum.of(published(3)))]
+    wanted = [(replace(FIRST, highest_write_id=3), VacuumFields.of(published(3)))]
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert marking.look(wanted) == 0

@@ -11,17 +11,17 @@ import pytest
 from support.acid import build
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, ValidWriteIds
-from tidegate.hive_bridge.cleanings import PublishedVacuum
-from tidegate.hive_bridge.leftovers import StillNeeded
+from tidegate.hive_bridge.describing import NotYet
 from tidegate.hive_bridge.marking import settle
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction, Table, Transactions
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry, Table, Transactions
 from tidegate.storage import Storage
 
 MADE, OLD = "base_0000004_v0000009", "delta_0000003_0000003_0000"
 IDS = f"sales.t:4:{NOTHING_OPEN}::"
-QUEUED = Compaction(7, "sales", "t", None, VacuumKind.MAJOR, READY_FOR_CLEANING, 4, 9, 9)
+QUEUED = QueueEntry(7, "sales", "t", None, VacuumKind.MAJOR, READY_FOR_CLEANING, 4, 9, 9)
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Metastore:
     """Has one table with one compaction in its queue."""
 
     location: Path
-    marked: list[Compaction] = field(default_factory=list)
+    marked: list[QueueEntry] = field(default_factory=list)
 
     def table(self, database: str, name: str) -> Table:
         return Table(database, name, str(self.location), {"transactional": "true"})
@@ -41,16 +41,16 @@ class Metastore:
         del database, name, transactions
         return ValidWriteIds.parse(IDS)
 
-    def queued(self, compaction_id: int) -> Compaction | None:
+    def queued(self, compaction_id: int) -> QueueEntry | None:
         return QUEUED if compaction_id == QUEUED.compaction_id else None
 
-    def mark_cleaned(self, compaction: Compaction) -> None:
+    def mark_cleaned(self, compaction: QueueEntry) -> None:
         self.marked.append(compaction)
 
 
-def settled(table: Path) -> list[Compaction]:
+def settled(table: Path) -> list[QueueEntry]:
     metastore = Metastore(table)
-    vacuum = PublishedVacuum(str(table), VacuumKind.MAJOR, (MADE,), 1, 4, IDS, 9)
+    vacuum = VacuumFields(str(table), (MADE,), 1, 4, IDS, VacuumKind.MAJOR, 9)
     client, queue = cast("MetastoreClient", metastore), cast("CompactionQueue", metastore)
     settle(QUEUED, vacuum, client, queue, Storage())
     return metastore.marked
@@ -64,8 +64,15 @@ def test_an_object_stores_markers_of_directories_hinder_no_mark(tmp_path: Path) 
     assert settled(table) == [QUEUED]
 
 
+def test_what_is_not_named_as_an_acid_directory_hinders_no_mark(tmp_path: Path) -> None:
+    table = build(tmp_path / "t", {MADE: 10})
+    for name in ("_tmp", "000000_0", ".hive-staging"):
+        (table / name).mkdir()
+    assert settled(table) == [QUEUED]
+
+
 def test_a_directory_that_is_a_link_is_left_too(tmp_path: Path) -> None:
     table = build(tmp_path / "t", {MADE: 10})
     (table / OLD).symlink_to(build(tmp_path / "elsewhere", {OLD: 10}) / OLD)
-    with pytest.raises(StillNeeded, match=OLD):
+    with pytest.raises(NotYet, match=OLD):
         settled(table)

@@ -9,7 +9,7 @@ from tidegate.events import VacuumKind
 from tidegate.hive import AcidDirectory
 from tidegate.hive_bridge.products import products_of, products_of_hive_3, write_id_range
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry
 
 NAMES = (
     "delta_0000001_0000001_0000",
@@ -99,9 +99,9 @@ def test_products_of_hive_3_are_known_by_what_they_cover_or_by_their_marker(
     assert tuple(product.name for product in found) == expected
 
 
-def compaction(kind: VacuumKind, txn: int | None, highest: int) -> Compaction:
+def compaction(kind: VacuumKind, txn: int | None, highest: int) -> QueueEntry:
     state = READY_FOR_CLEANING
-    return Compaction(1, "sales", "orders", None, kind, state, highest, txn, txn)
+    return QueueEntry(1, "sales", "orders", None, kind, state, highest, txn, txn)
 
 
 def test_the_first_compaction_of_a_table_has_a_base_of_write_id_zero() -> None:

@@ -6,9 +6,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from tidegate.errors import MetastoreRefusedError
-from tidegate.hive_bridge import sweeping
+from tidegate.hive_bridge import aborted
+from tidegate.hive_bridge.aborted import AbortedSweep
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.hive_bridge.sweeping import AbortedSweep
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
 
@@ -26,7 +26,7 @@ class Refusing(MetastoreClient):
 def test_a_refusal_is_said_once_and_does_not_end_the_bridge(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sweeping, "MetastoreClient", Refusing)
+    monkeypatch.setattr(aborted, "MetastoreClient", Refusing)
     seconds = count()
     settings = BridgeSettings(uri="thrift://127.0.0.1:1", aborted_interval_ms=1)
     sweep = AbortedSweep(settings, Storage(), "test", lambda: next(seconds))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.metastore_model import NOON, lock, snapshot, vacuum
 from tidegate.events import LockHold, LockReleased, VacuumFlag, VacuumFlagged
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
-from tidegate.hive_metastore.holds import HeldTables
-from tidegate.hive_metastore.values import Lock, Snapshot
+from tidegate.hive_metastore.values import HeldTables, Lock, Snapshot
 
 ORDERS = "hive.sales.orders"
 

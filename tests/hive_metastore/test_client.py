@@ -60,10 +60,10 @@ def test_transactions_are_listed_by_another_call_where_the_metastore_breaks_one_
     class BrokenOff(MetastoreClient):
         """Hive 4.0.1 while a transaction's id is pending."""
 
-        def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - as the original
+        def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - as the original
             if name == "get_open_txns_info":
                 raise TransientError("the Metastore did not answer get_open_txns_info: EOF")
-            return super()._call(name, *arguments)
+            return super().call(name, *arguments)
 
     db = engine.database()
     engine.table(db)
@@ -227,7 +227,7 @@ def test_an_answer_that_comes_late_is_never_taken_for_another_calls() -> None:
     with _Server(empty, after=1.0) as settings, MetastoreClient(settings) as client:
         with pytest.raises(TransientError):
             client.locks()  # its answer comes later, on a connection that is closed by then
-        assert client._connection._client is None
+        assert client._client is None
 
 
 class _Server:

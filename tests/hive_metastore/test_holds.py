@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.metastore_model import lock, snapshot
-from tidegate.hive_metastore.holds import MANY_LOCKS, HeldTables, Holds, holds_of
-from tidegate.hive_metastore.values import Lock, Snapshot
+from tidegate.hive_metastore.values import MANY_LOCKS, HeldTables, Holds, Lock, Snapshot, holds_of
 
 
 def holds(shown: Snapshot, partition: str | None = None, next_txn: int | None = None) -> Holds:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.errors import TransientError
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.values import (
     READY_FOR_CLEANING,
-    Compaction,
+    QueueEntry,
     Transactions,
     write_ids_of_compaction,
 )
 
 MINOR = VacuumKind.MINOR
-HIVE_4 = Compaction(1, "sales", "orders", None, MINOR, READY_FOR_CLEANING, 3, 20, 25)
+HIVE_4 = QueueEntry(1, "sales", "orders", None, MINOR, READY_FOR_CLEANING, 3, 20, 25)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,17 @@ def test_the_snapshot_of_a_compaction_says_of_each_id_what_the_metastore_says(
         assert cut.is_valid(write_id) == (write_id <= highest and now.is_valid(write_id))
         assert cut.is_aborted(write_id) == (write_id <= highest and now.is_aborted(write_id))
     assert cut.min_open == min((txn for txn in opened if txn <= highest), default=NOTHING_OPEN)
+
+
+def test_transactions_are_listed_by_the_other_call_while_an_id_is_pending() -> None:
+    """Then Hive 4.0.1 breaks the call off that lists heartbeats."""
+
+    class Pending(MetastoreClient):
+        def call(self, name: str, *arguments: object) -> object:
+            assert not arguments
+            if name == "get_open_txns_info":
+                raise TransientError("the Metastore did not answer get_open_txns_info: EOF")
+            return SimpleNamespace(open_txns=[3, 5], abortedBits=b"\x02", txn_high_water_mark=9)
+
+    with Pending(MetastoreSettings(uri="thrift://127.0.0.1:1")) as client:
+        assert client.transactions() == Transactions(9, {3: 0}, frozenset({5}))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cleaning.quarantine_record import QuarantineRecord
+from tidegate.cleaning.quarantine import QuarantineRecord
 from tidegate.errors import FormatError
-from tidegate.savepoints.claims import claimant
+from tidegate.savepoints.further_requests import holder_of
 from tidegate.savepoints.view import KEY, View
 from tidegate.storage import Storage
 
@@ -74,9 +74,9 @@ def test_a_forged_number_of_files_in_a_savepoint_is_refused(number: str) -> None
 
 
 def test_a_claim_until_a_time_without_a_zone_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / ".hoodie/.tidegate/savepoint-claims/20260301100000001"
+    folder = tmp_path / ".hoodie/.tidegate/further-requests/20260301100000001"
     folder.mkdir(parents=True)
     (folder / "c.json").write_text('{"by": "ana", "until": "2026-03-02T00:00:00"}')
 
     with pytest.raises(FormatError, match="can't be read"):
-        claimant(Storage(), str(tmp_path), "20260301100000001", NOW)
+        holder_of(Storage(), str(tmp_path), "20260301100000001", NOW)

@@ -23,7 +23,7 @@ from tidegate.hudi.commit import CommitMetadata, planned_updates
 from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import _read_summaries
 from tidegate.restores.removal_record import RemovalRecord
-from tidegate.savepoints.claims import claims_on
+from tidegate.savepoints.further_requests import further_requests_on
 from tidegate.storage import Storage
 from tidegate.tables.hudi import OutcomeStore
 from tidegate.tables.refusal import Refused
@@ -41,7 +41,7 @@ calls = {
     "quarantine": lambda: read_entries(warehouse, table),
     "outcome": lambda: OutcomeStore(warehouse, table, "restores").outcome_of("c1"),
     "locks": lambda: check_writers(warehouse, table, datetime.now(UTC), LivenessSettings()),
-    "claim": lambda: claims_on(warehouse, table, "20260301100000001"),
+    "claim": lambda: further_requests_on(warehouse, table, "20260301100000001"),
     "commit": commit,
     "inflight": lambda: planned_updates(Path(table, "file").read_bytes()),
 }
@@ -114,7 +114,7 @@ def write(table: Path, name: str, content: bytes) -> None:
         pytest.param("locks", ".hoodie/.locks/table_lock.json", b"[" + JUNK + b"]", "is held"),
         pytest.param(
             "claim",
-            ".hoodie/.tidegate/savepoint-claims/20260301100000001/c.json",
+            ".hoodie/.tidegate/further-requests/20260301100000001/c.json",
             b"[" + JUNK + b"]",
             "larger than",
         ),

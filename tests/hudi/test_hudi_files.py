@@ -18,7 +18,7 @@ from tidegate.hudi import (
     latest_slices,
     replaced_groups,
 )
-from tidegate.hudi.properties import METADATA_PARTITIONS, with_value, without
+from tidegate.hudi.properties import METADATA_PARTITIONS, without
 
 ONE, TWO, THREE = "20260301100100000", "20260301100200000", "20260301100300000"
 TIMELINE = Timeline.of(
@@ -165,24 +165,3 @@ def test_taking_keys_out_leaves_every_other_byte() -> None:
 
     assert edited == b"".join(line for line in lines if b"metadata.partitions" not in line)
     assert len(edited.splitlines()) == len(lines) - 2
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"# c\na=1\n", id="the key is not there"),
-        pytest.param(b"# c\nb.c : old\na=1\nb.c=older", id="it is there twice"),
-    ],
-)
-def test_a_property_is_set_and_nothing_else_changes(content: bytes) -> None:
-    assert with_value(content, "b.c", "x,y") == b"# c\na=1\nb.c=x,y\n"
-
-
-def test_a_property_is_set_behind_a_line_that_does_not_end() -> None:
-    assert with_value(b"a=1", "b", "2") == b"a=1\nb=2\n"
-
-
-@pytest.mark.parametrize("value", ["a=b", "a\nb=c", "\u00e9", ""])
-def test_a_value_that_would_have_to_be_escaped_is_not_set(value: str) -> None:
-    with pytest.raises(ValueError, match="needs escaping"):
-        with_value(b"", "key", value)

@@ -12,6 +12,7 @@ from tidegate.hudi import (
     Layout,
     instant_of,
     instant_of_ms,
+    moment_of,
     next_instant,
 )
 
@@ -129,3 +130,18 @@ def test_a_new_instant_is_the_greatest_of_its_timeline(after: str, expected: str
 
     assert new == expected
     assert new > after
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=-9))])
+def test_an_instant_is_a_moment_and_a_moment_an_instant(zone: timezone) -> None:
+    moment = datetime(2026, 3, 1, 23, 30, 1, 2_000, tzinfo=UTC)
+
+    assert moment_of(instant_of(moment, zone), zone) == moment
+    assert moment_of(instant_of(moment, zone)[:14], zone) == moment.replace(microsecond=0)
+
+
+@pytest.mark.parametrize(
+    ("strange", "year"), [("00000000000000", 1), ("99999999999999", 9999), ("20261301000000", 2026)]
+)
+def test_an_instant_that_is_not_a_time_has_the_nearest_moment(strange: str, year: int) -> None:
+    assert moment_of(strange, timezone(timedelta(hours=9))).year in {year, year - 1}

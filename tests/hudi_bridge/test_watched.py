@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,60 @@ def test_a_table_whose_timeline_outgrows_the_memory_is_not_published_over_and_ov
     watch.published.take(found[0].model_copy(update={"instant": at(1), "completion_time": at(1)}))
     assert watch.look(STORAGE) == []
     assert len(watch.published.instants) <= 4
+
+
+def claimed(table: HandMade, instant: str, completion: str | None = None) -> CommitCompleted:
+    """What another publisher says about a commit."""
+    fields = {"table": "hudi.orders.orders", "location": table.location, "action": "commit"}
+    origin = {"source": "the-writer", "occurred_at": "2026-01-01T00:00:00Z"}
+    times = {"instant": instant, "completion_time": completion or end_of(instant)}
+    return CommitCompleted.model_validate(fields | origin | times)
+
+
+@pytest.mark.parametrize("instant", [at(4), "99990101000000000"])
+def test_an_event_with_a_time_far_ahead_silences_no_table(tmp_path: Path, instant: str) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    watch = watched(table, grace_ms=0)
+    watch.published.take(claimed(table, instant, "99990101000000000"))
+    taken(watch, watch.look(STORAGE))
+
+    table.commit(at(5), at(4))
+
+    assert taken(watch, watch.look(STORAGE)) == [at(5)]
+    again = watched(table, grace_ms=0)
+    again.published = watch.published
+    table.commit(at(6), at(5))
+    assert taken(again, again.look(STORAGE)) == [at(6)]
+
+
+def test_a_copy_without_file_times_publishes_nothing_old_and_the_rest_in_order(
+    tmp_path: Path,
+) -> None:
+    """In version 6 a file's time is the completion time: a copy has them anew, in any order."""
+    table = four_commits(tmp_path / "orders", 6)
+    watch = watched(table)
+    watch.published.take(watch.look(STORAGE)[0])
+    table.commit(at(5), at(4))
+    table.commit(at(6), at(5))
+    for hour, file in enumerate(sorted(table.timeline.glob("*.commit"), reverse=True)):
+        os.utime(file, (4_000_000_000 + hour,) * 2)
+
+    copied = watched(table)
+    copied.published = watch.published
+
+    assert taken(copied, copied.look(STORAGE)) == [at(5), at(6)]
+    assert copied.look(STORAGE) == []
+
+
+def test_in_version_6_too_a_write_that_began_earlier_and_completed_later_is_due(
+    tmp_path: Path,
+) -> None:
+    table, early = four_commits(tmp_path / "orders", 6), at(2)[:-3] + "500"
+    table.begin(early)
+    watch = watched(table)
+    taken(watch, watch.look(STORAGE))
+    assert watch.look(STORAGE) == []
+
+    table.commit(early, at(4), completed=end_of(at(6)))
+
+    assert taken(watch, watch.look(STORAGE)) == [early]

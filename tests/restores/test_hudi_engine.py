@@ -240,7 +240,7 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     def comes_between(_: RestoreRun) -> None:
         table.call("create_savepoint", commit_time=last)
 
-    monkeypatch.setattr(RestoreRun, "set_metadata_table_aside", comes_between)
+    monkeypatch.setattr(RestoreRun, "drop_metadata_table", comes_between)
     shown = table.read()
 
     _, failed = carried_out(table, command, HudiEngine(never, ALL))

@@ -13,11 +13,9 @@ from support.judged import restore, savepoint, savepoint_files, timeline_of
 from support.merge_on_read import (
     CLEANED,
     COMPACTED,
-    SCHEDULED,
     History,
     Moment,
     loaded,
-    moment_of,
     write_history,
 )
 from support.real_hudi import RealTable, rows
@@ -190,24 +188,3 @@ def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_comp
 
     assert savepoint_files(table) == savepoint_files(twin)
     assert any(f"_{overtaken.timestamp}.log." in name for name in savepoint_files(table)["p0"])
-
-
-def test_a_metadata_table_that_is_kept_is_right(hudi: RealHudi) -> None:
-    """Only a compaction that has not begun is rolled back."""
-    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=True, merge_on_read=True)
-    table.write(rows(range(4), "first", 1), "insert")
-    table.write([(0, "p0", 2, "second")], more=SCHEDULED)
-    moment = moment_of(table)
-    savepoint(table, moment.instant, ThreadMap())
-
-    *_, last = restore(table, moment.instant, ThreadMap())
-
-    assert isinstance(last, RestoreCompleted)
-    assert [instant.action for instant in last.instants] == ["compaction"]
-    assert last.metadata_table is not None
-    assert last.metadata_table.startswith("kept")
-    assert loaded(table).properties.has_metadata_table
-    check_rows(table, moment)
-    table.write([(1, "p1", 3, "after")], more=COMPACTED | CLEANED)
-    assert table.read() == [moment.rows[0], (1, "p1", 3, "after"), *moment.rows[2:]]
-    assert loaded(table).properties.has_metadata_table

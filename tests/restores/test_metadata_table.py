@@ -1,4 +1,4 @@
-"""The metadata table is left alone where nothing is rolled back in it; an outcome says so."""
+"""The metadata table is dropped, and the outcomes say so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from support.hudi_tables import (
     HandMade,
     at,
     four_commits,
-    merge_on_read,
     restore_request,
     savepoint_request,
     ticking,
@@ -48,33 +47,31 @@ def test_if_it_is_dropped_every_outcome_says_so(tmp_path: Path) -> None:
     table = indexed(four_commits(tmp_path / "orders", 9, **INDEXED))
 
     (planned,) = restore(table, at(2), plan_only=True)
+    assert is_kept(table)
     started, completed = restore(table, at(2))
 
-    said = "dropped: it is declared but missing. Readers list files until Hudi's next write"
-    said += " builds it again, with: files, record_index"
+    message = "dropped. Readers list files until Hudi's next write builds it again, with:"
+    message += " files, record_index"
     assert isinstance(planned, RestorePlanned)
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
-    assert {planned.metadata_table, started.metadata_table, completed.metadata_table} == {said}
+    fates = {planned.metadata_table, started.metadata_table, completed.metadata_table}
+    assert fates == {message}
     assert not is_kept(table)
 
 
-def test_it_is_kept_where_only_requests_are_rolled_back(tmp_path: Path) -> None:
-    table = indexed(merge_on_read(tmp_path / "orders", 9, **INDEXED))
-    table.delta(at(20), {"p2": "g2"}, at(1))
-    table.schedule(at(22), {"p2": "g2"})
-    (table.timeline / f"{at(8)}.deltacommit.inflight").unlink()
+def test_it_is_kept_where_nothing_is_rolled_back(tmp_path: Path) -> None:
+    table = indexed(four_commits(tmp_path / "orders", 9, **INDEXED))
 
-    *_, completed = restore(table, at(20))
+    *_, completed = restore(table, at(4))
 
     assert isinstance(completed, RestoreCompleted)
-    assert [instant.instant for instant in completed.instants] == [at(8), at(22)]
-    assert completed.metadata_table == "kept: it contains nothing that is rolled back"
+    assert completed.metadata_table == "kept: nothing is rolled back"
     assert is_kept(table)
 
 
 def test_it_is_dropped_where_a_write_had_begun(tmp_path: Path) -> None:
-    """A write is announced to it before it completes: what died in between may be in it."""
+    """Hudi announces a write to it before the write completes."""
     table = indexed(four_commits(tmp_path / "orders", 9, **INDEXED))
     table.put(Instant(at(20), Action.COMMIT, InstantState.REQUESTED))
     table.put(Instant(at(20), Action.COMMIT, InstantState.INFLIGHT))
@@ -84,7 +81,7 @@ def test_it_is_dropped_where_a_write_had_begun(tmp_path: Path) -> None:
     assert not is_kept(table)
 
 
-def test_of_a_table_without_one_nothing_is_said(tmp_path: Path) -> None:
+def test_of_a_table_without_one_no_outcome_says_anything(tmp_path: Path) -> None:
     *_, completed = restore(four_commits(tmp_path / "orders", 9), at(2))
 
     assert isinstance(completed, RestoreCompleted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from tidegate.restores import (
 )
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import every_spelling
@@ -56,6 +56,7 @@ from tidegate.tables.warehouse.spellings import every_spelling
 BEN = new_key()
 MINUTE = 60_000
 START = round(NOW.timestamp() * 1000)
+AGO = datetime.now(UTC) - NOW
 RULE = ApprovalRule((), is_needed=True, approved_by=("be*", "ada", "ana"))
 UNWATCHED = LivenessSettings(watch=timedelta(0))
 
@@ -77,7 +78,7 @@ class Place:
     def run(self, *sent: Event | Message, warehouse: Warehouse | None = None) -> None:
         """Publish these, then let a fresh restorer work off what there is."""
         self.bus.send([item if isinstance(item, Message) else message(item) for item in sent])
-        trusting = authorizer(self.settings)
+        trusting = authorization(self.settings, "memory")
         records = ApprovalRecords(self.rules, self.bus, Wire(), "tidegate", trusting)
         ours = warehouse or warehouse_over(self.root)
         clock = ticking(NOW + timedelta(minutes=1))
@@ -505,15 +506,15 @@ class Signing(Place):
 
 
 def both(key: Any, name: str) -> dict[str, Any]:  # noqa: ANN401
-    return entry(key, name, commands=["RestoreRequested", "RestoreApproved"])
+    return entry(key, name, roles=["requester", "approver"])
 
 
 def test_signed_by_two_people_it_is_carried_out_and_names_both(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request()
-    place.run(signed(request, ANA))
+    place.run(signed(request, ANA, ago=AGO))
     # what the approval itself says is only compared, never believed
-    place.run(signed(place.approval(request, approved_by="mallory"), BEN))
+    place.run(signed(place.approval(request, approved_by="mallory"), BEN, ago=AGO))
 
     completed = place.outcomes[-1]
     assert isinstance(completed, RestoreCompleted)
@@ -524,8 +525,8 @@ def test_a_name_can_t_approve_its_own_request_with_another_of_its_keys(tmp_path:
     second = new_key()
     place = Signing(tmp_path, both(ANA, "ana"), both(second, "ana"))
     request = place.request()
-    place.run(signed(request, ANA))
-    place.run(signed(place.approval(request), second))
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(signed(place.approval(request), second, ago=AGO))
 
     assert place.refused() == "own-approval"
 
@@ -533,8 +534,8 @@ def test_a_name_can_t_approve_its_own_request_with_another_of_its_keys(tmp_path:
 def test_who_signs_for_another_can_t_approve_in_the_other_s_name(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request(requested_by="ben")  # asked by ben, as ana says
-    place.run(signed(request, ANA))
-    place.run(signed(place.approval(request), BEN))
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(signed(place.approval(request), BEN, ago=AGO))
 
     assert place.refused() == "own-approval"
 
@@ -544,20 +545,20 @@ def test_an_approval_without_a_good_signature_is_refused_and_does_not_hide_a_goo
 ) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request()
-    place.run(signed(request, ANA))
-    place.run(message(place.approval(request)), signed(place.approval(request), EVE))
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(message(place.approval(request)), signed(place.approval(request), EVE, ago=AGO))
 
     refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
     assert [outcome.reason for outcome in refused] == ["not-signed", "bad-signature"]
-    place.run(signed(place.approval(request), BEN))
+    place.run(signed(place.approval(request), BEN, ago=AGO))
     assert place.kinds()[-1] == "RestoreCompleted"
 
 
 def test_a_key_that_may_not_sign_approvals_approves_nothing(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), entry(BEN, "ben"))
     request = place.request()
-    place.run(signed(request, ANA))
-    place.run(signed(place.approval(request), BEN))
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(signed(place.approval(request), BEN, ago=AGO))
 
     assert place.refused() == "key-not-allowed"
 
@@ -566,7 +567,7 @@ def test_an_unsigned_request_has_nothing_to_approve(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request()
     place.run(message(request))
-    place.run(signed(place.approval(request, plan_id="any"), BEN))
+    place.run(signed(place.approval(request, plan_id="any"), BEN, ago=AGO))
 
     assert place.kinds() == ["RestoreRejected", "RestoreApprovalRejected"]
     assert place.refused() == "no-such-request"

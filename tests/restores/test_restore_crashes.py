@@ -251,8 +251,9 @@ def test_no_part_of_a_metadata_table_is_left_by_a_death_within_its_removal(tmp_p
 def test_a_metadata_table_that_cannot_be_moved_is_removed_where_it_is(
     tmp_path: Path, reason: int
 ) -> None:
-    """So it is on overlays, and on object stores that are mounted: the restore would stay stuck."""
+    """On overlays and mounted object stores. Hudi uses no part of it without its timeline."""
     table = prepare(tmp_path)
+    removed = list[str]()
 
     class Mounted(Warehouse):
         @contextmanager
@@ -260,6 +261,12 @@ def test_a_metadata_table_that_cannot_be_moved_is_removed_where_it_is(
             raise OSError(reason, "no rename of directories", source, None, target)
             yield
 
+        def remove_tree(self, location: str) -> None:
+            removed.append(str(Path(location).relative_to(table.path)))
+            super().remove_tree(location)
+
     restore(table, Mounted(WarehouseRoots.of(str(tmp_path))), 0)
 
     assert not (table.path / ".hoodie/metadata").exists()
+    of_it = [path for path in removed if path.startswith(".hoodie/metadata")]
+    assert of_it == [".hoodie/metadata/.hoodie", ".hoodie/metadata"]

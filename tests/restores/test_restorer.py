@@ -591,6 +591,28 @@ def test_a_savepoint_whose_files_are_gone_is_not_restored_to(tmp_path: Path) -> 
     assert refusal(table, restore_request(table, at(2))) == "missing-files"
 
 
+@VERSIONS
+def test_a_savepoint_with_files_of_a_commit_that_was_archived_alone_is_not_restored_to(
+    tmp_path: Path, version: int
+) -> None:
+    """Hudi archives it with `hoodie.archive.beyond.savepoint`, and then reads none of its files."""
+    table = HandMade(tmp_path / "orders", version).create()
+    table.commit(at(1))
+    table.commit(at(2), at(1), {"p0": "g0"})
+    table.commit(at(3), at(2), {"p1": "g1"})
+    keep(table, at(1))
+    keep(table, at(3))
+    table.commit(at(4), at(3))
+    for path in table.timeline.glob(f"{at(2)}*"):
+        path.unlink()
+
+    with pytest.raises(Refused) as refused:
+        plan_restore(warehouse_over(tmp_path), table.location, at(3))
+
+    assert refused.value.reason == "savepoint-archived"
+    assert at(2) in refused.value.message
+
+
 def test_a_commit_that_names_the_savepoint_s_own_file_is_not_rolled_back(tmp_path: Path) -> None:
     table = savepointed(tmp_path / "orders", 6)
     kept = {"p0": (f"g0_0-1-2_{at(3)}.parquet",)}

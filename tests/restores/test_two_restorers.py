@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from restores.test_metadata_table_crashes import (
-    is_gone,
-    is_put_back,
-    prepare,
-    restore,
-    state_of,
-)
+from restores.test_restore_crashes import prepare, restore, state_of
 from support.hudi_tables import HandMade, at, data_files, timeline_names, warehouse_over
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.errors import TransientError
@@ -49,13 +43,6 @@ class Overtaken(Warehouse):
         if any(name.endswith(REQUESTED) for name in names):
             self._let_in("before_withdrawn")
         return super().remove_names(folder, names, are_files=are_files)
-
-    @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
-        if source.endswith("/restorer"):
-            self._let_in("before_put_back")
-        with super().moving(source, target) as moves:
-            yield moves
 
 
 @pytest.fixture
@@ -122,11 +109,11 @@ def test_a_restore_is_withdrawn_if_one_write_took_the_place_of_another_since_its
     table: HandMade,
 ) -> None:
     """As many instants as before, but not the same: the plan would miss the new write."""
-    before = {name for name in timeline_names(table) if not name.startswith(at(7))}
+    before = {name for name in timeline_names(table) if not name.startswith(at(6))}
     rows = data_files(table.path)
 
     def swapped() -> None:
-        for path in table.timeline.glob(f"{at(7)}*"):
+        for path in table.timeline.glob(f"{at(6)}*"):
             path.unlink()
         table.begin(at(9))
 
@@ -155,18 +142,7 @@ def test_a_restore_that_was_withdrawn_meanwhile_is_not_resumed(table: HandMade) 
     assert data_files(table.path) == before
 
 
-def test_what_another_process_has_just_put_back_is_kept(
-    table: HandMade, expected: dict[str, object]
-) -> None:
-    mine = Overtaken(table.path.parent, before_put_back=lambda: other_dies_when(table, is_put_back))
-
-    *_, last = restore(table, mine, 0)
-
-    assert isinstance(last, RestoreCompleted)
-    assert state_of(table) == expected
-
-
-def test_one_that_is_taken_away_after_the_other_has_completed_is_not_declared(
+def test_a_metadata_table_that_goes_after_the_other_has_completed_is_not_declared(
     table: HandMade,
 ) -> None:
     root = table.path.parent
@@ -194,4 +170,5 @@ def test_one_that_is_taken_away_after_the_other_has_completed_is_not_declared(
     assert "metadata.partitions" not in (table.path / ".hoodie/hoodie.properties").read_text()
     *_, last = restore(table, warehouse_over(root), 2)
     assert isinstance(last, RestoreCompleted)
-    assert is_gone(table)
+    assert not (table.path / ".hoodie/metadata").exists()
+    assert not list((table.path / ".hoodie/.tidegate/restorer").glob("metadata-*"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +20,8 @@ from support.hudi_tables import (
 )
 from tidegate.cli import app
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import ConfigError
+from tidegate.publisher import Receipt
 from tidegate.savepoints import SavepointWriter
 from tidegate.tables.refusal import Refused
 
@@ -31,9 +33,9 @@ daily = { lifetime = "10d" }
 """
 
 
-def call(folder: Path, *arguments: str) -> str:
+def call(folder: Path, *arguments: str, policy: str = POLICY) -> str:
     file = folder / "tidegate.toml"
-    file.write_text(f'[warehouse]\nroots = ["{folder}"]\n{POLICY}')
+    file.write_text(f'[warehouse]\nroots = ["{folder}"]\n{policy}')
     answer = CliRunner().invoke(app, [*arguments, "-c", str(file)])
     if answer.exception and not isinstance(answer.exception, SystemExit):
         raise answer.exception
@@ -118,3 +120,53 @@ def test_a_removal_that_would_be_refused_says_so(tmp_path: Path) -> None:
     with pytest.raises(Refused) as refused:
         call(tmp_path, "plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1))
     assert refused.value.reason == "no-such-savepoint"
+
+
+def test_changed_settings_are_planned_before_they_are_deployed(tmp_path: Path) -> None:
+    table = table_with_savepoints(tmp_path)
+    before = sorted(path.name for path in table.timeline.iterdir())
+    changed = POLICY.replace('policy = "sales"', 'policy = "orders"').replace("daily", "monthly")
+    arguments = ("-t", "lake.sales.orders", "-l", table.location, "--json")
+
+    text = call(tmp_path, "plan", "retention", *arguments, policy=changed)
+
+    rows = {row["savepoint"]: row for row in map(json.loads, text.splitlines())}
+    assert {instant: row["would"] for instant, row in rows.items()} == {
+        at(1): "stay",
+        at(2): "be removed",
+        at(4): "be made",
+    }
+    assert rows[at(1)]["why"] == "no rule of the table owns policy sales"
+    assert sorted(path.name for path in table.timeline.iterdir()) == before
+
+
+def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_with_savepoints(tmp_path)
+    changed = POLICY.replace('policy = "sales"', 'policy = "orders"')
+    requests = list[dict[str, Any]]()
+
+    class Recording:
+        """A publisher that records the requests."""
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def request_savepoint_removal(self, **fields: Any) -> Receipt:  # noqa: ANN401
+            requests.append(fields)
+            return Receipt("requests", 0, len(requests), f"id {len(requests)}")
+
+    monkeypatch.setattr("tidegate.cli.sending.publisher_of", lambda *_, **__: Recording())
+    arguments = ("savepoints", "remove", "-t", "lake.sales.orders", "-l", table.location)
+    reason = ("--policy", "sales", "--reason", "renamed")
+
+    call(tmp_path, *arguments, *reason, policy=changed)
+
+    assert [(r["instant"], r["reason"]) for r in requests] == [(at(1), "renamed")]
+    with pytest.raises(ConfigError, match="or a rule of"):
+        call(tmp_path, *arguments, *reason)
+    assert len(requests) == 1

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.budget import examples
 from tidegate.events import CommitCompleted
+from tidegate.hudi.instant_time import moment_of
 from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
 from tidegate.savepoints.simulation import Simulation
@@ -23,6 +24,14 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 def instant(at: datetime) -> str:
     return f"{at:%Y%m%d%H%M%S}000"
+
+
+def commit(at: datetime, operation: str | None = None, **fields: Any) -> Commit:  # noqa: ANN401
+    return Commit(instant(at), at, operation=operation, **fields)
+
+
+def savepoint(at: datetime, since: datetime, *mark: Any, **fields: Any) -> Savepoint:  # noqa: ANN401
+    return Savepoint(instant(at), at, since, *mark, **fields)
 
 
 def rule(*tiers: TierRule, **fields: Any) -> PolicyRule:  # noqa: ANN401 - any field
@@ -49,19 +58,22 @@ class Table:
         self, at: datetime, operation: str | None = None, *, now: datetime | None = None
     ) -> None:
         """A commit of this instant, published at `now`."""
-        self.commits.append(Commit(instant(at), operation=operation))
+        self.commits.append(commit(at, operation))
         self.check(now or at)
 
     def check(self, now: datetime) -> None:
+        made = set[str]()
         name = self.rule.name if self.rule else None
         while found := self.found(now).due:  # as the writer does: one, then it reads again
             due = found[0]
-            new = Savepoint(due.instant, now, name, made=instant(now))
+            new = Savepoint(due.instant, moment_of(due.instant, UTC), now, name)
             known = next((s for s in self.savepoints if s.instant == due.instant), new)
             self.savepoints = [s for s in self.savepoints if s is not known]
             self.savepoints.append(replace(known, tiers=(*known.tiers, *due.tiers)))
+            made.add(due.instant)
         self.last = self.found(now)
         gone = {removal.instant for removal in self.last.removable}
+        assert not gone & made, "a check makes nothing that it removes"
         self.savepoints = [saved for saved in self.savepoints if saved.instant not in gone]
 
     def found(self, now: datetime) -> Check:
@@ -115,14 +127,12 @@ def test_one_savepoint_serves_several_tiers_and_one_that_was_made_before_serves_
     table.rule = rule(DAILY, TierRule(tier=Tier.WEEKLY, keep=1))
 
     assert table.found(START).due == ()
-    (only,) = Table(rule(HOURLY, DAILY), [Commit(instant(START))]).found(START).due
+    (only,) = Table(rule(HOURLY, DAILY), [commit(START)]).found(START).due
     assert only.tiers == (Tier.HOURLY, Tier.DAILY)
 
 
 def test_at_the_first_run_the_newest_commit_gets_one_and_the_policy_does_not_reach_back() -> None:
-    table = Table(
-        rule(EVERY, DELETES), [Commit(instant(at), None, "delete") for at in every(DAY, 4)]
-    )
+    table = Table(rule(EVERY, DELETES), [commit(at, "delete") for at in every(DAY, 4)])
 
     found = table.found(START + 4 * DAY)
 
@@ -133,10 +143,18 @@ def test_at_the_first_run_the_newest_commit_gets_one_and_the_policy_does_not_rea
     ]
 
 
+def test_a_policy_that_begins_within_a_period_saves_the_newest_commit() -> None:
+    table = Table(rule(HOURLY), [commit(START + n * timedelta(minutes=9)) for n in range(3)])
+
+    table.check(START + HOUR)
+
+    assert table.of() == [instant(START + timedelta(minutes=18))]
+
+
 def test_a_period_that_was_missed_is_made_up_for() -> None:
     table = Table(rule(HOURLY))
     table.commit(START)
-    table.commits += [Commit(instant(START + n * HOUR)) for n in (1, 2)]
+    table.commits += [commit(START + n * HOUR) for n in (1, 2)]
 
     table.commit(START + 3 * HOUR)
 
@@ -144,7 +162,7 @@ def test_a_period_that_was_missed_is_made_up_for() -> None:
 
 
 def test_a_person_s_savepoint_serves_no_tier_and_the_next_commit_gets_the_policy_s() -> None:
-    table = Table(rule(DAILY), savepoints=[Savepoint(instant(START), START)])
+    table = Table(rule(DAILY), savepoints=[savepoint(START, START)])
     table.commit(START)
     assert table.of() == []
 
@@ -155,11 +173,11 @@ def test_a_person_s_savepoint_serves_no_tier_and_the_next_commit_gets_the_policy
 
 
 def test_a_commit_whose_savepoint_a_person_removed_gets_no_other_one() -> None:
-    commits = [Commit(instant(START)), Commit(instant(START + HOUR), removed=True)]
-    saved = Savepoint(instant(START), START, "sales")
+    commits = [commit(START), commit(START + HOUR, removed=True)]
+    saved = savepoint(START, START, "sales")
 
     assert check(rule(EVERY), [saved], commits, START + HOUR).due == ()
-    again = [*commits, Commit(instant(START + 2 * HOUR))]
+    again = [*commits, commit(START + 2 * HOUR)]
     assert len(check(rule(EVERY), [saved], again, START + 2 * HOUR).due) == 1
 
 
@@ -199,14 +217,14 @@ def test_the_commit_before_an_operation_is_saved_and_the_one_of_an_operation() -
 
 def test_a_commit_that_had_not_completed_is_not_the_one_before() -> None:
     commits = [
-        Commit("20260301100100000", "20260301100130000", "upsert"),
-        Commit("20260301100200000", "20260301100900000", "upsert"),
-        Commit("20260301100300000", "20260301100330000", "delete"),
+        commit(START, "upsert", completion=instant(START)),
+        commit(START + HOUR, "upsert", completion=instant(START + 9 * HOUR)),
+        commit(START + 2 * HOUR, "delete", completion=instant(START + 3 * HOUR)),
     ]
 
     (due,) = check(rule(DELETES), [], commits, START).due
 
-    assert due.instant == "20260301100100000"
+    assert due.instant == instant(START)
 
 
 def test_a_burst_in_one_tier_costs_another_tier_nothing() -> None:
@@ -309,7 +327,7 @@ def test_the_policy_s_newest_stays_also_when_no_tier_serves_it_any_more() -> Non
 
 
 def test_a_savepoint_of_a_policy_that_no_rule_owns_stays_and_is_named() -> None:
-    old = Savepoint(instant(START - DAY), START - DAY, "orders", ("daily",))
+    old = savepoint(START - DAY, START - DAY, "orders", ("daily",))
     table = Table(rule(TierRule(tier=Tier.DAILY, keep=1)), savepoints=[old])
     table.commit(START)
     assert (table.last.unowned, old in table.savepoints) == ((old.instant,), True)
@@ -322,8 +340,8 @@ def test_a_savepoint_of_a_policy_that_no_rule_owns_stays_and_is_named() -> None:
 
 def test_a_person_s_savepoint_goes_only_at_the_end_of_its_lifetime() -> None:
     people = [
-        Savepoint(instant(START), START),
-        Savepoint(instant(START + HOUR), START, lifetime=DAY),
+        savepoint(START, START),
+        savepoint(START + HOUR, START, lifetime=DAY),
     ]
     table = Table(None, savepoints=people)
 
@@ -352,7 +370,7 @@ def test_a_savepoint_that_a_restore_or_a_person_waits_for_stays_until_then() -> 
 def test_instants_that_are_not_times_stop_nothing(strange: str) -> None:
     tiers = [TierRule(tier=tier, keep=2, operations=("x",)) for tier in Tier]
     table = Table(rule(*tiers, min_gap=HOUR))
-    table.commits.append(Commit(strange))
+    table.commits.append(Commit(strange, moment_of(strange, UTC)))
 
     table.commit(START)
 
@@ -361,10 +379,10 @@ def test_instants_that_are_not_times_stop_nothing(strange: str) -> None:
 
 def test_a_mark_of_the_last_year_stops_nothing() -> None:
     late = datetime.max.replace(tzinfo=UTC)
-    saved = Savepoint(instant(START), late, "sales", made="99991231235959999")
+    saved = savepoint(START, late, "sales")
     tier = TierRule(tier=Tier.EVERY_COMMIT, lifetime=36_500 * DAY)
 
-    found = check(rule(tier), [saved], [Commit(instant(START + HOUR))], START + HOUR)
+    found = check(rule(tier), [saved], [commit(START + HOUR)], START + HOUR)
 
     assert len(found.due) == 1
 
@@ -373,8 +391,8 @@ def test_two_thousand_savepoints_that_are_kept_forever_are_checked_at_once_and_i
     tiers = (TierRule(tier=Tier.EVERY_COMMIT), TierRule(tier=Tier.EVERY_N, commits=7), HOURLY)
     forever = rule(*tiers, min_gap=timedelta(minutes=1))
     times = every(HOUR, 2_000)
-    saved = [Savepoint(instant(at), at, "sales", ("every-commit",)) for at in reversed(times)]
-    commits = [Commit(instant(at)) for at in [*times, times[-1] + HOUR]]
+    saved = [savepoint(at, at, "sales", ("every-commit",)) for at in reversed(times)]
+    commits = [commit(at) for at in [*times, times[-1] + HOUR]]
 
     found = check(forever, saved, commits, times[-1] + HOUR)
 
@@ -449,10 +467,14 @@ STEPS = st.lists(
 
 
 def play(table: Table, steps: list[Step], rules_: list[PolicyRule]) -> Iterator[datetime]:
-    """Yield the time after each step, once its checks are done."""
+    """Yield the time after each check."""
     now, known, chosen = START, set[str](), list(rules_)
     for number, step in enumerate(steps):
         now += timedelta(minutes=step.minutes, seconds=1)
+        while table.last.next_check and table.last.next_check < now:
+            due = table.last.next_check
+            table.check(due)
+            yield due
         shift = {"late": -step.by * HOUR, "ahead": 7 * step.by * HOUR}.get(step.what, 0 * HOUR)
         times = [
             now + shift + timedelta(seconds=n) for n in range(8 if step.what == "burst" else 1)
@@ -468,7 +490,7 @@ def play(table: Table, steps: list[Step], rules_: list[PolicyRule]) -> Iterator[
             free = {c.instant for c in table.commits} - {s.instant for s in table.savepoints}
             lifetime = step.by * DAY if step.what == "limited" else None
             for at in sorted(free)[-1:]:
-                table.savepoints.append(Savepoint(at, now, lifetime=lifetime))
+                table.savepoints.append(Savepoint(at, moment_of(at, UTC), now, lifetime=lifetime))
         elif step.what == "rule":
             table.rule = chosen[number % len(chosen)]
         elif step.what not in {"again", "time"}:
@@ -477,13 +499,56 @@ def play(table: Table, steps: list[Step], rules_: list[PolicyRule]) -> Iterator[
                 if instant(moment) not in known:
                     known.add(instant(moment))
                     operation = "delete" if step.what == "delete" else "upsert"
-                    table.commits.append(Commit(instant(moment), operation=operation))
+                    table.commits.append(commit(moment, operation))
                     table.check(now)
         table.check(now)
         yield now
 
 
+def tier(kind: Tier, **fields: Any) -> TierRule:  # noqa: ANN401 - any field
+    return TierRule(tier=kind, commits=2, operations=("delete",), **fields)
+
+
+def steps(*of: tuple[int, str, int]) -> list[Step]:
+    return [Step(*step) for step in of]
+
+
+ONLY_EVERY = rule(tier(Tier.EVERY_COMMIT))
+
+
 @settings(max_examples=examples(60), deadline=None)
+@example(
+    first=ONLY_EVERY,
+    others=[ONLY_EVERY, rule(tier(Tier.EVERY_COMMIT), tier(Tier.EVERY_N)), ONLY_EVERY],
+    steps=steps(*[(0, "commit", 1)] * 5, (0, "ahead", 1), (0, "commit", 1), (0, "rule", 1)),
+)
+@example(
+    first=rule(
+        tier(Tier.DAILY),
+        tier(Tier.EVERY_COMMIT, keep=1),
+        tier(Tier.EVERY_N),
+        tier(Tier.HOURLY, lifetime=HOUR),
+    ),
+    others=[ONLY_EVERY],
+    steps=steps(
+        *((0, "commit", 1), (0, "ahead", 1), (60, "commit", 1)),
+        *((20, "commit", 1), (20, "commit", 1), (20, "again", 1)),
+    ),
+)
+@example(
+    first=rule(
+        tier(Tier.DAILY),
+        tier(Tier.EVERY_COMMIT, keep=2, lifetime=9 * DAY + HOUR),
+        tier(Tier.EVERY_N),
+        tier(Tier.HOURLY, lifetime=HOUR),
+        min_gap=timedelta(minutes=30),
+    ),
+    others=[ONLY_EVERY],
+    steps=steps(
+        *((0, "commit", 1), (0, "ahead", 4), (1440, "commit", 1)),
+        *((11520, "commit", 1), (60, "again", 1)),
+    ),
+)
 @given(first=rules(), others=st.lists(rules(), min_size=1, max_size=3), steps=STEPS)
 def test_after_each_step_the_timeline_is_what_the_function_says_and_a_promise_is_held(
     first: PolicyRule, others: list[PolicyRule], steps: list[Step]

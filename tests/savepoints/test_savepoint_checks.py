@@ -24,6 +24,8 @@ from tidegate.events import (
 )
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.savepoints import PolicyRule, SavepointPolicy, SavepointWriter, Tier, TierRule
+from tidegate.tables.claim import Task
+from tidegate.tables.task_numbers import NO_CLAIM
 from tidegate.tables.warehouse import Warehouse
 
 EVERY = TierRule(tier=Tier.EVERY_COMMIT, keep=2)
@@ -55,6 +57,7 @@ class Checks:
         command: SavepointsCheckRequested | None = None,
         warehouse: Warehouse | None = None,
         clock: Callable[[], datetime] | None = None,
+        task: Task | None = None,
     ) -> list[Outcome]:
         rule = PolicyRule(
             name="sales",
@@ -69,7 +72,9 @@ class Checks:
             clock or ticking(NOW + timedelta(minutes=30)),
             policy=SavepointPolicy(rules=(rule,)),
         )
-        return list(writer.execute(command or self.command()))
+        command = command or self.command()
+        claim = writer.claim(command, task) if task else NO_CLAIM
+        return list(writer.execute(command, claim))
 
     def there(self) -> list[str]:
         return sorted(path.name[:17] for path in self.table.timeline.glob("[0-9]*.savepoint"))
@@ -132,12 +137,18 @@ def test_killed_at_any_step_and_repeated_the_timeline_is_the_same(
         for minute in (5, 6):
             checks.table.commit(at(minute), at(minute - 1))
         command = checks.command()
+        task = Task(1, "the task", command.table, "deployment")
         try:
-            checks.run(command, Stepwise(tmp_path / f"{step}", killed_at(step)))
+            checks.run(command, Stepwise(tmp_path / f"{step}", killed_at(step)), task=task)
         except Killed:
-            checks.run(command)
+            outcomes = checks.run(command, task=task)
         else:
             break
+        created = [o.instant for o in outcomes if isinstance(o, SavepointCreated)]
+        removed = [o.instant for o in outcomes if isinstance(o, SavepointRemoved)]
+        # nothing was published before the last step
+        assert (sorted(created), removed) == ([at(5), at(6)], [at(4)]), step
+        assert (last(outcomes).made, last(outcomes).removed) == (2, 1), step
         assert checks.there() == [at(5), at(6)], step
         assert not list(checks.table.timeline.glob(f"{at(4)}.savepoint*")), step
     else:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import fastavro
 import pytest
 
 from support.hudi_tables import (
@@ -71,6 +72,35 @@ def test_who_asked_and_why_is_kept_in_the_savepoint(tmp_path: Path) -> None:
     metadata = SavepointMetadata.decode((table.timeline / f"{at(2)}.savepoint").read_bytes())
     assert (metadata.by, metadata.comment) == ("ada", "before the load")
     assert metadata.at_ms == int(NOW.timestamp() * 1000) + 1000
+
+
+@VERSIONS
+def test_any_avro_reader_opens_a_savepoint_s_file(tmp_path: Path, version: int) -> None:
+    """Readers such as fastavro decode every value of the file's header as UTF-8."""
+    table = four_commits(tmp_path / "orders", version)
+
+    write_savepoint(tmp_path, savepoint_request(table, at(2)))
+
+    (name,) = (n for n in timeline_names(table) if n.endswith(".savepoint"))
+    with (table.timeline / name).open("rb") as file:
+        (record,) = fastavro.reader(file)
+    assert isinstance(record, dict)
+    assert record["savepointedBy"] == "ada"
+
+
+@VERSIONS
+@pytest.mark.parametrize("token", ["0-0-1", "9-9-9"])
+def test_of_two_base_files_of_one_commit_the_one_that_the_commit_names_is_kept(
+    tmp_path: Path, token: str, version: int
+) -> None:
+    """A task that Spark repeated left the other one behind."""
+    table = four_commits(tmp_path / "orders", version)
+    (named,) = (table.path / "p0").glob(f"g0_*_{at(2)}.parquet")
+    (table.path / "p0" / f"g0_{token}_{at(2)}.parquet").write_text("of a repeated task")
+
+    write_savepoint(tmp_path, savepoint_request(table, at(2)))
+
+    assert savepoint_files(table, at(2))["p0"] == (named.name,)
 
 
 def test_without_an_instant_the_last_completed_commit_is_meant(tmp_path: Path) -> None:

@@ -173,6 +173,7 @@ WITHOUT_KAFKA = {
     "keys show",
     "plan clean",
     "plan restore",
+    "plan retention",
     "plan savepoint-removal",
     "savepoints list",
     "schemas example",
@@ -183,10 +184,13 @@ WITHOUT_KAFKA = {
 }
 """They ask no broker, or one that they start themselves."""
 
+OF_A_TABLE = {"savepoints remove"}
+"""They read a table, then they request as `publish savepoint-removal`."""
+
 
 def test_every_command_is_here() -> None:
     assert set(commands(typer.main.get_command(cli.app))) == (
-        {case.command for case in CASES} | PROCESSES | WITHOUT_KAFKA
+        {case.command for case in CASES} | PROCESSES | WITHOUT_KAFKA | OF_A_TABLE
     )
 
 

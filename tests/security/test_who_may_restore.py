@@ -13,7 +13,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
 from tidegate.restores import Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
@@ -54,7 +54,7 @@ def request(who: str, *, plan_only: bool = False) -> RestoreRequested:
 
 def answer(command: RestoreRequested, requested_by: list[str] | None) -> Outcome:
     values = {} if requested_by is None else {"restores": {"requested_by": requested_by}}
-    listed = authorizer(Settings.model_validate(values))
+    listed = authorization(Settings.model_validate(values), "memory")
     bus = memory_bus()
     bus.send([message(command)])
     work_off(ExecutorLoop(Reached(), bus, authorization=listed))

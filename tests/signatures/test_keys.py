@@ -13,18 +13,21 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa, x25519
 
-from support.signing import ANA, EVE, entry, key_file, settings
+from support.signing import ANA, EVE, entry, key_file, restore, settings
 from tidegate.cli import main
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, DeliveryError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
-from tidegate.service.assembly import authorizer
+from tidegate.publisher import Publisher
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import InvalidSettingsError, Settings
 from tidegate.signatures import PublicKey, SigningKey
 from tidegate.signatures.keys import exposure
 
 PEM = serialization.Encoding.PEM
 PKCS8 = serialization.PrivateFormat.PKCS8
+ROLE = ("--role", "requester")
+LAKE = ("--tables", "lake.*", "--locations", "/lake/", "--locations", "s3a://lake")
 PLAIN = serialization.NoEncryption()
 
 
@@ -44,16 +47,20 @@ def test_a_new_key_can_be_read_by_its_owner_alone_and_its_output_is_a_setting(
 ) -> None:
     file, deployment = tmp_path / "ana.pem", tmp_path / "tidegate.toml"
 
-    assert tidegate(monkeypatch, "keys", "new", file, "--name", 'ana "the admin"') == 0
+    assert (
+        tidegate(monkeypatch, "keys", "new", file, *ROLE, *LAKE, "--name", 'ana "the admin"') == 0
+    )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     printed = capsys.readouterr().out
     deployment.write_text(f"[security]\nrequire_signatures = true\n{printed}")
     (listed,) = Settings.load(deployment).security.keys
     assert listed.name == 'ana "the admin"'
+    assert (listed.roles, listed.tables) == (("requester",), ("lake.*",))
+    assert listed.locations == ("/lake", "s3://lake")
     assert PublicKey(listed.public_key).key_id == SigningKey.read(file).key_id
     assert "PRIVATE" not in printed
 
-    assert tidegate(monkeypatch, "keys", "show", file, "--name", "ana") == 0
+    assert tidegate(monkeypatch, "keys", "show", file, *ROLE, "--name", "ana") == 0
     assert tomllib.loads(capsys.readouterr().out)["security"]["keys"][0]["name"] == "ana"
 
 
@@ -66,7 +73,7 @@ def test_a_key_for_a_name_that_the_settings_refuse_is_not_made(
 ) -> None:
     file = tmp_path / "ana.pem"
 
-    assert tidegate(monkeypatch, "keys", "new", file, "--name", name) == 2
+    assert tidegate(monkeypatch, "keys", "new", file, *ROLE, "--name", name) == 2
     assert "a name has" in capsys.readouterr().err
     assert not file.exists()
 
@@ -77,7 +84,7 @@ def test_an_existing_file_is_never_overwritten(
     file = key_file(tmp_path)
     before = file.read_bytes()
 
-    assert tidegate(monkeypatch, "keys", "new", file) == 2
+    assert tidegate(monkeypatch, "keys", "new", file, *ROLE) == 2
     assert "can't be written" in capsys.readouterr().err
     assert file.read_bytes() == before
 
@@ -112,13 +119,25 @@ def test_a_private_key_among_the_public_ones_is_refused_and_not_quoted() -> None
     private = ANA.jwk.as_pem(private=True).decode()
 
     with pytest.raises(ConfigError, match="is a private one") as refused:
-        authorizer(settings(entry() | {"public_key": private}))
+        authorization(settings(entry() | {"public_key": private}), "memory")
     assert private.splitlines()[1] not in str(refused.value)
 
 
 def test_the_same_key_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="same public key twice"):
-        authorizer(settings(entry(), entry(name="bob")))
+        authorization(settings(entry(), entry(name="bob")), "memory")
+
+
+def test_without_a_broker_nothing_is_signed_and_the_error_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.publisher.delivery._REPORT_SECONDS", 0)
+    config = {"delivery.timeout.ms": 500}
+    with (
+        Publisher("127.0.0.1:1", source="t", config=config, sign_with=key_file(tmp_path)) as sender,
+        pytest.raises(DeliveryError, match=r"a signature names the cluster.* no broker answers"),
+    ):
+        sender.publish(restore())
 
 
 def test_signatures_without_keys_are_refused_when_the_settings_are_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from tidegate.hive import Base, Delta, IdRanges, ValidTxns, ValidWriteIds
-from tidegate.hive.id_lists import NOTHING_OPEN
+from tidegate.hive.write_ids import NOTHING_OPEN
 
 _FIRST_TXN = 100
 

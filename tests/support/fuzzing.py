@@ -280,7 +280,7 @@ require_signatures = false
 [[security.keys]]
 name = "ana"
 public_key = "${HOME}"
-commands = ["*"]
+roles = ["requester"]
 not_after = 2027-12-31T00:00:00Z
 [services.retries]
 longest_wait_ms = 60000
@@ -397,9 +397,9 @@ def signatures() -> Decoder:
     from support.signing import settings as deployment  # noqa: PLC0415
     from tidegate.runtime.authorization import Unauthorized  # noqa: PLC0415
     from tidegate.runtime.bus import Partition, Record  # noqa: PLC0415
-    from tidegate.service.assembly import authorizer  # noqa: PLC0415
+    from tidegate.service.assembly import authorization  # noqa: PLC0415
 
-    check = authorizer(deployment(entry()))
+    check = authorization(deployment(entry()), "memory")
     sent = signed(restore())
     token = dict(sent.headers)["ce_signature"] or b""
 

@@ -22,7 +22,6 @@ INDEXED: Final = {
     "hoodie.index.type": "RECORD_INDEX",
     "hoodie.parquet.small.file.limit": "0",
 }
-_BUILT: Final = "0" * 14
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,3 @@ def partitions(table: RealTable) -> set[str]:
     text = (table.path / ".hoodie/hoodie.properties").read_text()
     lines = [line[len(key) :] for line in text.splitlines() if line.startswith(key)]
     return {name for line in lines for name in line.split(",") if name}
-
-
-def built(table: RealTable) -> set[str]:
-    """When its partitions were built: another time says that one was built again."""
-    folder = table.path / ".hoodie/metadata/.hoodie/timeline"
-    return {p.name for p in folder.glob(f"{_BUILT}*_*.deltacommit")}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from tidegate.events import LockHold, VacuumFinished, VacuumKind
-from tidegate.hive_metastore.values import Compaction, Lock, Snapshot, Transactions
+from tidegate.hive_metastore.values import Lock, QueueEntry, Snapshot, Transactions
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def snapshot(
     open_txns: Sequence[int] = (),
     aborted: Sequence[int] = (),
     mark: int = 100,
-    compactions: Sequence[Compaction] = (),
+    compactions: Sequence[QueueEntry] = (),
     metastore: str = "uuid-1",
 ) -> Snapshot:
     transactions = Transactions(mark, dict.fromkeys(open_txns, 0), frozenset(aborted))

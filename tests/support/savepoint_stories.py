@@ -64,9 +64,9 @@ def listed(table: HandMade, commit: str) -> SavepointPlan | None:
 
 
 def kept(plan: SavepointPlan | None) -> dict[str, tuple[str, ...]]:
-    """The files of each partition, in the order of their names; without empty partitions."""
+    """The files of the partitions that have any, in the plan's order."""
     assert plan is not None
-    return {path: tuple(sorted(names)) for path, names in plan.files.items() if names}
+    return {path: names for path, names in plan.files.items() if names}
 
 
 def clean(table: HandMade, instant: str, partitions: list[str], bound: str = "") -> None:

@@ -27,7 +27,7 @@ from tidegate.events.catalogue import CARRIED
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.service.assembly import authorizer
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 from tidegate.signatures import Signer, SigningKey
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
@@ -43,7 +43,7 @@ ANA, EVE = new_key(), new_key()
 
 
 def entry(key: SigningKey = ANA, name: str = "ana", **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    fixed = {"name": name, "public_key": key.public_pem, "commands": ["RestoreRequested"]}
+    fixed = {"name": name, "public_key": key.public_pem, "roles": ["requester"]}
     return fixed | more
 
 
@@ -92,9 +92,10 @@ def signed(
     *,
     ago: timedelta = timedelta(),
     prefix: str = "tidegate",
+    cluster: str = "memory",
 ) -> Message:
     """The message of an event, signed `ago` before now."""
-    signer = Signer(key, clock=lambda: datetime.now(UTC) - ago)
+    signer = Signer(key, lambda: cluster, lambda: datetime.now(UTC) - ago)
     if not isinstance(command, Command) or type(command) not in CARRIED:
         return signer.sign(command, message(command, prefix))
     inner = signer.sign(command, Wire().serialize(command, f"{prefix}.tasks"))
@@ -142,7 +143,7 @@ def outcomes(deployment: Settings, *messages: Message) -> list[Answer]:
     """The answers, in the order of the messages of a table."""
     bus = memory_bus()
     bus.send(list(messages))
-    loop = ExecutorLoop(Obeying(), bus, authorization=authorizer(deployment))
+    loop = ExecutorLoop(Obeying(), bus, authorization=authorization(deployment, "memory"))
     work_off(loop)
     loop.close()
     assert bus.records("tidegate.dead-letters") == []

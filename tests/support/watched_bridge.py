@@ -16,13 +16,14 @@ from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import Event, LockReleased, Outcome, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
+from tidegate.hive_bridge.observer import Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
-class Watched:
+class Watched(Observer):
     """A bridge whose events go into a list."""
 
     def __init__(

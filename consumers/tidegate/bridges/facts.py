@@ -14,7 +14,7 @@ from tidegate.errors import FormatError
 from tidegate.events import Event
 from tidegate.events.signature import SIGNED
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
+from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
@@ -46,7 +46,7 @@ class FactsReader:
             authorization: Whose facts count; by default those of every publisher.
         """
         self._config, self._topics, self._group = config, dict(topics), group
-        self._wire, self._authorization = wire or Wire(), authorization or AclAlone()
+        self._wire, self._authorization = wire or Wire(), authorization or Authorization()
         self._metadata = KafkaMetadata(config)
         self._parts: dict[str, list[Partition]] = {}
         """Asked for once: a deployment that gets more partitions is stopped for that."""
@@ -100,7 +100,7 @@ class FactsReader:
     def _decoded(self, record: Record) -> Event | None:
         try:
             event = self._wire.deserialize(record.key, record.value, record.headers)
-            if self._authorization.checks_facts and isinstance(event, SIGNED):
+            if self._authorization.checks_signatures and isinstance(event, SIGNED):
                 self._authorization.check(event, record)
         except (FormatError, Unauthorized) as error:  # the service that consumes it refuses it
             log.debug("%s at %d is passed over: %s", record.partition, record.offset, error)

@@ -10,19 +10,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple
 
-from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, snapshot_of
 from tidegate.cleaning.products import AcidEntry
+from tidegate.errors import TidegateError
 from tidegate.events import AbortedCleaningReleased, CleaningReleased
-from tidegate.hive import Base, IdRanges, ValidWriteIds
-from tidegate.hive_metastore.holds import HeldTables
-from tidegate.hive_metastore.values import Compaction, Transactions
+from tidegate.events.reasons import Reason
+from tidegate.hive import IdRanges, ValidWriteIds
+from tidegate.hive_metastore.values import HeldTables, QueueEntry, Transactions
 
 
 class Proof(Enum):
-    """The second source's verdict on a cleaning."""
+    """How far a second source vouches for a cleaning that it does not contradict."""
 
     CONFIRMED = "confirmed"
     """It agrees with the event."""
@@ -30,42 +29,19 @@ class Proof(Enum):
     """It does not contradict, and can't prove it."""
     BELIEVED = "believed"
     """No source is asked, by the settings."""
-    CONTRADICTED = "contradicted"
-    """Nothing may be removed now."""
 
 
-class Verdict(NamedTuple):
-    """The second source's answer; of a contradiction what the event says, and what the source."""
+class NotConfirmed(TidegateError):  # noqa: N818 - expected, not a fault
+    """The second source contradicts a removal, or is away. The catcher defers the cleaning.
 
-    proof: Proof
-    event_says: str = ""
-    source_says: str = ""
+    Attributes:
+        reason: NOT_CONFIRMED or SECOND_SOURCE_AWAY.
+    """
 
-    def __str__(self) -> str:
-        """Both statements, for people."""
-        return f"the event says {self.event_says}; {self.source_says}"
-
-
-class ClaimedDirectory(NamedTuple):
-    """A directory and its write ids, both ends included; a base has its own one."""
-
-    name: str
-    low: int
-    high: int
-    transaction: int | None = None
-    """The compaction that made it, by its name."""
-    is_overwrite: bool = False
-    """Whether it is a base that an INSERT OVERWRITE or a TRUNCATE wrote."""
-
-    @classmethod
-    def of(cls, listed: ListedDirectory) -> ClaimedDirectory:
-        """The claim of a directory: its name, and the file in a base that names its writer."""
-        entry = AcidEntry.parse(listed)
-        acid = entry.acid
-        if isinstance(acid, Base):
-            ids = acid.write_id, acid.write_id
-            return cls(listed.name, *ids, acid.visibility_txn, entry.is_overwrite)
-        return cls(listed.name, acid.min_write_id, acid.max_write_id, acid.visibility_txn)
+    def __init__(self, reason: Reason, message: str) -> None:
+        """Take the code, and the sentence for people."""
+        self.reason = reason
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +57,8 @@ class Claim:
     """The compaction's transaction."""
     transactions: frozenset[int]
     """That one, and those in the names of the products."""
-    products: tuple[ClaimedDirectory, ...]
-    removed: tuple[ClaimedDirectory, ...]
+    products: tuple[AcidEntry, ...]
+    removed: tuple[AcidEntry, ...]
     aborted: IdRanges
     """Write ids that the event calls aborted."""
     last_transaction: int | None = None
@@ -99,8 +75,8 @@ class Claim:
             Refused: the command's snapshot can't be read.
         """
         _, database, table = command.table.split(".")
-        products = tuple(map(ClaimedDirectory.of, plan.products))
-        named = {product.transaction for product in products}
+        products = tuple(map(AcidEntry.parse, plan.products))
+        named = {product.acid.visibility_txn for product in products}
         where = plan.remove[0].parent
         own = last_transaction = last_lock = None
         if isinstance(command, CleaningReleased):
@@ -114,7 +90,7 @@ class Claim:
             max((txn for txn in named if txn is not None), default=None) if own is None else own,
             frozenset(txn for txn in (own, *named) if txn is not None),
             products,
-            tuple(map(ClaimedDirectory.of, plan.remove)),
+            tuple(map(AcidEntry.parse, plan.remove)),
             snapshot_of(command).aborted,
             last_transaction,
             last_lock,
@@ -130,7 +106,7 @@ class Answers:
     """The table's, normalised; None: there is no such table."""
     partition_location: str | None
     """The partition's, normalised; None: there is no such partition, or none was asked for."""
-    compactions: tuple[Compaction, ...]
+    compactions: tuple[QueueEntry, ...]
     """Of the table, or of more."""
     held: HeldTables
     transactions: Transactions
@@ -139,8 +115,12 @@ class Answers:
     readers_lock_at_once: bool = False
 
 
-def judge(claim: Claim, said: Answers) -> Verdict:
-    """Compare a claim with a Metastore's answers; its first contradiction, if there is one."""
+def judge(claim: Claim, said: Answers) -> Proof:
+    """Compare a claim with a Metastore's answers.
+
+    Raises:
+        NotConfirmed: their first contradiction.
+    """
     row = _row(claim, said.compactions)
     contradictions = chain(
         _of_place(claim, said),
@@ -148,12 +128,14 @@ def judge(claim: Claim, said: Answers) -> Verdict:
         _of_readers(claim, said, row),
         _of_write_ids(claim, said.write_ids, row),
     )
-    proven = not claim.waits_for_readers or _proves(claim, said, row)
+    for contradiction in contradictions:
+        raise contradiction
     # a transaction that was forgotten and one that committed look the same: only the row tells
-    return next(contradictions, Verdict(Proof.CONFIRMED if proven else Proof.UNPROVEN))
+    is_proven = not claim.waits_for_readers or _proves(claim, said, row)
+    return Proof.CONFIRMED if is_proven else Proof.UNPROVEN
 
 
-def _of_place(claim: Claim, said: Answers) -> Iterator[Verdict]:
+def _of_place(claim: Claim, said: Answers) -> Iterator[NotConfirmed]:
     name = f"{claim.database}.{claim.table}"
     if said.location != claim.location:  # renamed, moved, dropped, or another table's name
         found = f"has it in {said.location}" if said.location else "has no such table"
@@ -165,8 +147,8 @@ def _of_place(claim: Claim, said: Answers) -> Iterator[Verdict]:
 
 
 def _of_commit(
-    claim: Claim, transactions: Transactions, row: Compaction | None
-) -> Iterator[Verdict]:
+    claim: Claim, transactions: Transactions, row: QueueEntry | None
+) -> Iterator[NotConfirmed]:
     for txn in sorted(claim.transactions):
         if txn > transactions.high_water_mark:  # restored from a backup, or invented
             yield _no(f"transaction {txn} committed", "has not given that id out")
@@ -182,7 +164,7 @@ def _of_commit(
         yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
 
 
-def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[Verdict]:
+def _of_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[NotConfirmed]:
     if claim.waits_for_readers:  # earlier readers may read what is obsolete
         for txn in _open_readers(claim, said, row):
             yield _no("every reader has ended", f"has transaction {txn} as open")
@@ -190,30 +172,34 @@ def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator
             yield _no("every reader has ended", f"has lock {lock} as held")
 
 
-def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: Compaction | None) -> Iterator[Verdict]:
-    for directory in (*claim.products, *claim.removed):
-        if directory.high > ids.high_water_mark:  # created again since, or another table
+def _of_write_ids(
+    claim: Claim, ids: ValidWriteIds, row: QueueEntry | None
+) -> Iterator[NotConfirmed]:
+    for entry in (*claim.products, *claim.removed):
+        if entry.acid.max_write_id > ids.high_water_mark:  # created again since, or another table
             last = f"has given out no write id of the table above {ids.high_water_mark}"
-            yield _no(f"{directory.name} was written", last)
-        if ids.opens_in(directory.low, directory.high):  # an unfinished write under this name
-            yield _no(f"the writes of {directory.name} have ended", "has one of them as open")
+            yield _no(f"{entry.name} was written", last)
+        if ids.opens_in(*entry.acid.written_by):  # an unfinished write under this name
+            yield _no(f"the writes of {entry.name} have ended", "has one of them as open")
     for product in claim.products:
-        if product.is_overwrite and product.high in ids.aborted:  # no reader reads its rows
+        last_id = product.acid.max_write_id
+        if product.is_overwrite and last_id in ids.aborted:  # no reader reads its rows
             yield _no(f"the write of {product.name} committed", "has it as aborted")
-        if row is not None and product.high > row.highest_write_id:  # written after it
+        if row is not None and last_id > row.highest_write_id:  # written after it
             last = f"has {row.highest_write_id} as the compaction's last write id"
             yield _no(f"{product.name} is part of the compaction", last)
-    for directory in claim.removed:
-        for low, high in _within(claim.aborted, directory):
+    for entry in claim.removed:
+        for low, high in _within(claim.aborted, entry):
             if ids.aborted.count_in(low, high) <= high - low:  # rows that readers read
                 yield _no(f"the write ids {low} to {high} aborted", "has them as committed")
 
 
-def _no(event_says: str, metastore: str) -> Verdict:
-    return Verdict(Proof.CONTRADICTED, event_says, f"the Metastore {metastore}")
+def _no(event_says: str, metastore: str) -> NotConfirmed:
+    message = f"the event says {event_says}; the Metastore {metastore}"
+    return NotConfirmed(Reason.NOT_CONFIRMED, message)
 
 
-def _row(claim: Claim, compactions: Iterable[Compaction]) -> Compaction | None:
+def _row(claim: Claim, compactions: Iterable[QueueEntry]) -> QueueEntry | None:
     """The queue's row of the compaction. Hive 3's names no transaction, and proves nothing."""
     place = (claim.database, claim.table, claim.partition)
     for compaction in compactions:
@@ -222,16 +208,16 @@ def _row(claim: Claim, compactions: Iterable[Compaction]) -> Compaction | None:
     return None
 
 
-def _proves(claim: Claim, said: Answers, row: Compaction | None) -> bool:
+def _proves(claim: Claim, said: Answers, row: QueueEntry | None) -> bool:
     """Whether committed compactions made the products, or overwrites that it found committed."""
     made = {entry.transaction_id for entry in said.compactions if entry.has_committed}
     return row is not None and all(
-        product.is_overwrite or (product.transaction is not None and product.transaction in made)
+        product.is_overwrite or product.acid.visibility_txn in made - {None}
         for product in claim.products
     )
 
 
-def _open_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[int]:
+def _open_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[int]:
     """Transactions that are open and began before the compaction committed.
 
     Without its row the event says which: more than those of the event only wait in vain.
@@ -248,7 +234,7 @@ def _open_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterat
             yield txn
 
 
-def _held_locks(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[int]:
+def _held_locks(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[int]:
     """Locks without a transaction on the place that were there when the compaction committed.
 
     Both times are by the clock of the Metastore's database.
@@ -265,8 +251,9 @@ def _held_locks(claim: Claim, said: Answers, row: Compaction | None) -> Iterator
             yield lock.lock_id
 
 
-def _within(ids: IdRanges, directory: ClaimedDirectory) -> Iterator[tuple[int, int]]:
+def _within(ids: IdRanges, entry: AcidEntry) -> Iterator[tuple[int, int]]:
     """The ranges of ids that lie in a directory, cut to it."""
+    low, high = entry.acid.written_by
     for first, last in ids:
-        if first <= directory.high and last >= directory.low:
-            yield max(first, directory.low), min(last, directory.high)
+        if first <= high and last >= low:
+            yield max(first, low), min(last, high)

@@ -9,18 +9,22 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from tidegate.cleaning.aborted import plan_aborted_cleaning
-from tidegate.cleaning.confirmation import Proof
+from tidegate.cleaning.confirmation import NotConfirmed, Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
-from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, plan_cleaning
+from tidegate.cleaning.plan import (
+    Cleaning,
+    CleaningPlan,
+    check_complete,
+    plan_aborted_cleaning,
+    plan_cleaning,
+)
 from tidegate.cleaning.progress import LONG, CleaningProgress
-from tidegate.cleaning.quarantine import MoveAside
+from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
 from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
-from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
-from tidegate.cleaning.second_source import NoSource, NotConfirmed, SecondSource, check_files
+from tidegate.cleaning.second_source import NoSource, SecondSource, check_files
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -273,12 +277,9 @@ class Cleaner:
             NotConfirmed: it contradicts, or does not answer.
         """
         try:
-            verdict = self.second.verdict(command, plan)
+            return self.second.confirm(command, plan)
         except TransientError as error:
             raise NotConfirmed(Reason.SECOND_SOURCE_AWAY, str(error)) from error
-        if verdict.proof is Proof.CONTRADICTED:
-            raise NotConfirmed(Reason.NOT_CONFIRMED, str(verdict))
-        return verdict.proof
 
     def _not_confirmed(self, command: Cleaning, why: NotConfirmed) -> Outcome:
         """It is tried again later; aborted writes are found again by the bridge."""

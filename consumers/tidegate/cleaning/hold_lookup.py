@@ -15,7 +15,7 @@ from tidegate.events.holds import HoldRequest
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import REQUEST_TOPIC
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
+from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Partition, Record
 
 BEFORE_MS: Final = 7 * 24 * 60 * 60 * 1000
@@ -63,7 +63,7 @@ class HoldLookup:
             authorization: Who may hold a table; by default every publisher of commands.
         """
         self._bus, self._wire, self._topic = bus, wire, REQUEST_TOPIC.name(prefix)
-        self._authorization = authorization or AclAlone()
+        self._authorization = authorization or Authorization()
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}
         self._read: dict[Partition, tuple[int, int, str]] = {}

@@ -1,4 +1,4 @@
-"""Plans what a released vacuum's cleaning removes, or why nothing may be removed.
+"""Plans what a cleaning removes, or why nothing may be removed.
 
 Pure: the dry run shows the same plan that the cleaner executes. A refusal is raised as
 `Refused`; the codes are documented in `tidegate.events.reasons`.
@@ -20,15 +20,21 @@ from tidegate.cleaning.products import (
     complete_products,
     visible_overwrite,
 )
-from tidegate.cleaning.superseded import superseding_directories
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, TransientError
 from tidegate.events import AbortedCleaningReleased, CleaningReleased, VacuumKind
 from tidegate.events.reasons import Reason
 from tidegate.hive import (
+    AcidDirectory,
+    Base,
     Compaction,
+    Delta,
     InconsistentCompaction,
     NotEnoughHistory,
+    RangeResponse,
     ValidWriteIds,
+    aborted_rows,
+    content_hash,
+    covers,
     shortened,
 )
 from tidegate.tables.refusal import Refused
@@ -235,3 +241,94 @@ def check_links(remove: Iterable[ListedDirectory]) -> None:
                 raise Refused(
                     Reason.LINK_INSIDE, f"{directory.path} contains a symbolic link: {file.name}"
                 )
+
+
+def plan_aborted_cleaning(
+    listing: Sequence[ListedDirectory] | None, command: AbortedCleaningReleased
+) -> CleaningPlan:
+    """Plan from the directory as it is now and the snapshot of the command.
+
+    Args:
+        listing: The result of `read_acid_directories`; None if the directory does not exist.
+        command: The command.
+
+    Raises:
+        Refused: nothing may be removed.
+    """
+    if listing is None:
+        raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory at {place(command)}")
+    snapshot = snapshot_of(command)
+    if snapshot.has_open:
+        raise Refused(
+            Reason.BAD_SNAPSHOT, f"the write id {snapshot.min_open} is open and may still commit"
+        )
+    remove = [
+        entry.listed
+        for entry in parsed(listing)
+        if aborted_rows(entry.found, snapshot) is RangeResponse.ALL
+    ]
+    check_links(remove)
+    if remove and content_of(remove) != command.content:
+        raise Refused(
+            Reason.OTHER_CONTENT,
+            f"{remove[0].name} or others do not contain the files that the bridge saw: their write"
+            " ids may belong to a table that was created since, in which they did not abort",
+        )
+    return CleaningPlan(tuple(sorted(remove, key=lambda directory: directory.name)))
+
+
+def content_of(directories: Iterable[ListedDirectory]) -> str:
+    """The hash of the directories' files, as the bridge computes it."""
+    return content_hash(
+        {
+            directory.name: [(file.name, file.size, file.modified_ms) for file in directory.files]
+            for directory in directories
+        }
+    )
+
+
+def superseding_directories(
+    compaction: Compaction, entries: Sequence[AcidEntry]
+) -> tuple[str, ...]:
+    """Name the later vacuums' directories that contain the missing products of a vacuum.
+
+    Returns:
+        Their names; empty if no product is missing, or if no later vacuum's directory contains a
+        missing product that was needed.
+
+    Raises:
+        TransientError: a later vacuum's cleaning has removed a product, but not yet all that the
+            product replaced.
+    """
+    complete = [entry for entry in entries if entry.is_complete]
+    present = [entry.acid for entry in complete if compaction.is_product(entry.acid)]
+    later = [entry for entry in complete if _is_later(compaction, entry.acid)]
+    left = [entry for entry in entries if compaction.reaches(entry.acid)]
+    names: set[str] = set()
+    for product in compaction.products:
+        if any(covers(acid, product) for acid in present):
+            continue
+        containing = {entry.name for entry in later if covers(entry.acid, product)}
+        if not containing and any(_is_alike(product, entry.acid) for entry in left):
+            return ()
+        names |= containing
+    if names and left:
+        raise TransientError(
+            f"{compaction.products[0].name} was replaced by {', '.join(sorted(names))} and a later"
+            f" vacuum's cleaning is under way: {left[0].name} still exists; waiting for its end"
+        )
+    return tuple(sorted(names))
+
+
+def _is_later(compaction: Compaction, acid: AcidDirectory) -> bool:
+    """Whether a later compaction (or insert overwrite) wrote it: it reaches further."""
+    if isinstance(acid, Delta):
+        return acid.statement is None and acid.max_write_id > compaction.max_write_id
+    return acid.write_id > compaction.max_write_id or not compaction.is_major
+
+
+def _is_alike(product: AcidDirectory, acid: AcidDirectory) -> bool:
+    """Whether a directory would have been compacted into this product: by its kind of events."""
+    if isinstance(product, Base):
+        return True
+    return isinstance(acid, Delta) and acid.deletes == product.deletes

@@ -25,7 +25,7 @@ from tidegate.hive import (
     covers,
     is_of_compaction,
 )
-from tidegate.hive.bases import is_compacted
+from tidegate.hive.obsolete import is_compacted
 from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"
@@ -227,8 +227,7 @@ def check_every_bucket(
     overwrites = (e.acid.max_write_id for e in (*products, *replaced) if e.is_overwrite)
     overwritten = max(overwrites, default=0)
     for entry in replaced:
-        high = entry.acid.max_write_id
-        low = high if isinstance(entry.acid, Base) else entry.acid.min_write_id
+        low, high = entry.acid.written_by
         if high < overwritten or snapshot.aborted_in(low, high) is not RangeResponse.NONE:
             continue
         covering = [product for product in products if covers(product.acid, entry.acid)]

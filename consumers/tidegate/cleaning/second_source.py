@@ -8,49 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
-from tidegate.cleaning.confirmation import Answers, Claim, Proof, Verdict, judge
+from tidegate.cleaning.confirmation import Answers, Claim, NotConfirmed, Proof, judge
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, snapshot_of
 from tidegate.cleaning.products import AcidEntry, rows_needed
 from tidegate.errors import (
     FormatError,
     MetastoreRefusedError,
     MissingInMetastoreError,
-    TidegateError,
 )
 from tidegate.events import AbortedCleaningReleased
 from tidegate.events.reasons import Reason
 from tidegate.hive.orc import LONGEST_END, OrcEnd, read_orc_end
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.holds import HeldTables
+from tidegate.hive_metastore.values import HeldTables
 from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
 from tidegate.tables.refusal import Refused
-
-_BELIEVED: Final = Verdict(Proof.BELIEVED)
-_UNPROVEN: Final = Verdict(Proof.UNPROVEN)
-
-
-class NotConfirmed(TidegateError):  # noqa: N818 - expected, not a fault
-    """The second source contradicts a removal, or is away. The catcher defers the cleaning.
-
-    Attributes:
-        reason: NOT_CONFIRMED or SECOND_SOURCE_AWAY.
-    """
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        """Take the code, and the sentence for people."""
-        self.reason = reason
-        super().__init__(message)
 
 
 class SecondSource(Protocol):
     """Says whether what an event claims is so. Thread-safe."""
 
-    def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:
+    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
         """Ask about a plan that removes something.
 
         Raises:
+            NotConfirmed: the source contradicts the event.
             Refused: the command can't be read.
             TransientError: the source did not answer.
         """
@@ -60,20 +44,23 @@ class SecondSource(Protocol):
 class NoSource:
     """The events are believed."""
 
-    def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:  # noqa: ARG002 - the protocol's
+    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:  # noqa: ARG002 - the protocol's
         """Believes everything."""
-        return _BELIEVED
+        return Proof.BELIEVED
 
 
 class Quarantine:
     """No source is asked: what goes can be put back, so it is never deleted at once."""
 
-    def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:  # noqa: ARG002 - the protocol's
-        """Leaves it to the files. Aborted writes and committed ones have the same files."""
+    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:  # noqa: ARG002 - the protocol's
+        """Believes that a vacuum ended; rows of aborted writes can't be put back."""
         if isinstance(command, AbortedCleaningReleased):
-            missing = "no Metastore is configured that could confirm it (cleaning.confirm_with)"
-            return Verdict(Proof.CONTRADICTED, "that these writes aborted", missing)
-        return _UNPROVEN
+            message = (
+                "the event says that these writes aborted; no Metastore is configured that could"
+                " confirm it (cleaning.confirm_with)"
+            )
+            raise NotConfirmed(Reason.NOT_CONFIRMED, message)
+        return Proof.UNPROVEN
 
 
 class MetastoreSource:
@@ -97,17 +84,28 @@ class MetastoreSource:
         self._at_once = readers_lock_at_once
         self._is_checked = not readers_lock_at_once
 
-    def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:
+    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
         """See `SecondSource`."""
         if command.table.split(".", 1)[0] != self._settings.catalog.lower():
-            return self._others.verdict(command, plan)
+            return self._others.confirm(command, plan)
         claim = Claim.of(command, plan)
         with MetastoreClient(self._settings) as client:
             return judge(claim, self._answers(claim, client))
 
     def _answers(self, claim: Claim, client: MetastoreClient) -> Answers:
-        """The locks come before the transactions: see `Answers`; the slow calls come first."""
+        """Ask for the locks, then the transactions (see `Answers`), then the table.
+
+        A rename moves the locks of a table's readers with it. It shows here, because the table is
+        asked for after them.
+        """
         database, table, partition = claim.database, claim.table, claim.partition
+        if not self._is_checked:  # once: they change with a restart of the Metastore only
+            self._at_once, self._is_checked = not client.reads_without_locks(), True
+        compactions = client.compactions(database, table)
+        # what a transaction has locked elsewhere counts only where readers lock at once
+        held = HeldTables(client.locks(None if self._at_once else database))
+        transactions = client.transaction_states()
+        write_ids = client.write_ids(database, table, transactions.valid())
         try:
             location = normalise(client.table(database, table).location)
         except (MissingInMetastoreError, FormatError):
@@ -119,19 +117,13 @@ class MetastoreSource:
                 partition_location = normalise(found.location)
             except (MetastoreRefusedError, FormatError):  # its columns may be others by now
                 partition_location = None
-        compactions = client.compactions(database, table)
-        if not self._is_checked:  # once: they change with a restart of the Metastore only
-            self._at_once, self._is_checked = not client.reads_without_locks(), True
-        # what a transaction has locked elsewhere counts only where readers lock at once
-        held = HeldTables(client.locks(None if self._at_once else database))
-        transactions = client.transaction_states()
         return Answers(
             location,
             partition_location,
             compactions,
             held,
             transactions,
-            client.write_ids(database, table, transactions.valid()),
+            write_ids,
             readers_lock_at_once=self._at_once,
         )
 

@@ -54,8 +54,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "config check": ("tidegate config check --config tidegate.toml",),
     "config diff": ("tidegate config diff", "tidegate config diff --at worker-1:9464"),
     "config show": ("tidegate config show --json | jq .services",),
-    "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana > ana.toml",),
-    "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana",),
+    "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml",),
+    "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana --role requester",),
     "skip": (
         (
             "tidegate skip --service restorer --topic commands --partition 0 --offset 7"
@@ -117,6 +117,16 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "plan restore": (
         f"tidegate plan restore {_TABLE} --savepoint 20261121041551845",
         f"tidegate plan restore {_TABLE} --savepoint latest~1 --out plan.json",
+    ),
+    "plan retention": (
+        "tidegate plan retention -t lake.sales.orders -c changed.toml",
+        "tidegate plan retention -t lake.sales.orders --json | jq -r .savepoint",
+    ),
+    "savepoints remove": (
+        (
+            "tidegate savepoints remove -t lake.sales.orders --policy orders"
+            " --reason 'the policy was renamed' --wait"
+        ),
     ),
     "plan savepoint-removal": (
         "tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845",

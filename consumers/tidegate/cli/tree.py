@@ -35,7 +35,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
         "doctor": Entry("look.doctor", "Check a deployment, with advice for every fault."),
     },
     "Restore": {
-        "savepoints": Entry("restore.savepoints", "List the savepoints of a table."),
+        "savepoints": Entry(
+            "restore.savepoints", "List a table's savepoints; remove unowned ones."
+        ),
         "plan": Entry("restore.plan", "What would be done to a table. Changes nothing."),
         "publish": Entry("restore.publish", "Request a restore or savepoint; report commits."),
         "simulate": Entry("restore.simulate", "Savepoints that a policy would have made."),

@@ -19,9 +19,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -66,7 +66,7 @@ from tidegate.events.topics import (
 )
 from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
-from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
+from tidegate.runtime.authorization import Authorization, Unauthorized, is_unproven
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, Watermarks, require_copartitioned
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
@@ -74,6 +74,7 @@ from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
+from tidegate.signatures.signer import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 2.0
@@ -95,7 +96,6 @@ READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
 _CARRIED: Final = frozenset(CARRIED)
-Sign = Callable[[Event, Message], Message]
 
 
 class CoordinatorLoop:
@@ -114,12 +114,12 @@ class CoordinatorLoop:
         retries: RetryPolicy = BROKER_RETRIES,
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
-        sign: Sign | None = None,
+        sign: Sign = unsigned,
         clock: BrokerTime | None = None,
         tick_seconds: float = TICK_SECONDS,
         authorization: Authorization | None = None,
     ) -> None:
-        """Join the group. `sign` signs the commands; by default they are not signed.
+        """Join the group. `sign` signs its messages; by default they are not signed.
 
         `clock` is the broker's time; due rows are decided every `tick_seconds`. `authorization`
         decides whose events are applied; by default all that the topic's access rights permit.
@@ -129,7 +129,7 @@ class CoordinatorLoop:
                 partitions: a table's events and its rows would be on different partitions.
         """
         self._subject, self._bus, self._prefix = subject, bus, prefix
-        self._retries, self._wire, self._sign = retries, wire or Wire(), sign or _unsigned
+        self._retries, self._wire, self._sign = retries, wire or Wire(), sign
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
@@ -139,12 +139,14 @@ class CoordinatorLoop:
         topics = [*self._inputs, own, *outputs]
         count = require_copartitioned(bus, topics)
         # by type: to ask for a subclass of pydantic's takes as long as a decision
-        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
-        signed = SIGNED if self._authorization.checks_facts else Command
-        self._checked = {kind for kind in subject.consumes if issubclass(kind, signed)}
+        self._authorization, self._refusals = authorization or Authorization(), RefusalLimit()
+        self._requests = {kind for kind in subject.consumes if issubclass(kind, Command)}
+        signed = SIGNED if self._authorization.checks_signatures else ()
+        others = set(subject.consumes) - self._requests
+        self._signed_kinds = {kind for kind in others if issubclass(kind, signed)}
         self._has_tasks = TaskEnded in subject.consumes
         self._of_tasks = set(subject.consumes) & OF_TASKS if self._has_tasks else set[type[Event]]()
-        self._tasks = Tasks(self._signed, prefix)
+        self._tasks = Tasks(self._wire.serialize, prefix)
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
@@ -297,10 +299,12 @@ class CoordinatorLoop:
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
         kind, store = type(event), owned.store
-        if kind in self._checked:
-            effects = self._authorized(owned, event, record, at)
-        elif kind in self._of_tasks and not Tasks.is_of_task(event, store):
+        if kind in self._of_tasks and (is_unproven(event) or not Tasks.is_of_task(event, store)):
             return []  # late, replayed or forged
+        if kind in self._signed_kinds:
+            self._authorization.require(event, record)
+        if kind in self._requests and isinstance(event, Command):
+            effects = self._authorized(owned, event, record, at)
         elif isinstance(event, TaskEnded):
             Tasks.ended(event, store)
             effects = Effects()
@@ -314,23 +318,15 @@ class CoordinatorLoop:
         return messages
 
     def _authorized(
-        self, owned: OwnedPartition, event: Event, record: Record, at: datetime
+        self, owned: OwnedPartition, event: Command, record: Record, at: datetime
     ) -> Effects:
-        """Apply an event only if its signature permits it.
-
-        Otherwise the outcome of a command is a refusal, and a fact is dead-lettered.
-
-        Raises:
-            PermanentError: a fact does not count.
-        """
+        """Apply a request only if its signature permits it; otherwise the outcome is a refusal."""
         try:
             signed_by = self._authorization.check(event, record)
-            if isinstance(event, Command) and self._is_used(event, owned.store, at):
+            if self._is_used(event, owned.store, at):
                 log.info("the request %s was used before", event.event_id)
                 return Effects()
         except Unauthorized as refused:
-            if not isinstance(event, Command):
-                raise PermanentError(f"{refused.reason}: {refused.message}") from refused
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
@@ -339,8 +335,6 @@ class CoordinatorLoop:
             self._tasks.queue(event, original_of(message, at), (), owned.store)
             return Effects()
         effects = self._subject.handle(event, owned.store, at)
-        if not isinstance(event, Command):
-            return effects
         effects.outcomes = [
             outcome.to(event, signed_by.name if signed_by else None)
             if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
@@ -430,8 +424,9 @@ class CoordinatorLoop:
             if len(message.value or b"") > ALWAYS_ACCEPTED_BYTES:  # few are
                 self._require_accepted(message)
         queued = [command for command in effects.commands if type(command) in _CARRIED]
+        made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(queued, messages, strict=False):
-            Tasks.queue(command, original_of(message, at), (), store)
+            Tasks.queue(command, original_of(message, made), (), store)
         return messages[len(queued) :]
 
     def _require_accepted(self, message: Message) -> None:
@@ -448,15 +443,20 @@ class CoordinatorLoop:
     def _serialized(self, effects: Effects) -> list[Message]:
         """The messages of the commands, those that tasks carry first, and of the outcomes."""
         effects.commands.sort(key=lambda command: type(command) not in _CARRIED)
-        messages = [
-            self._signed(command, topic_of(type(command)).name(self._prefix))
-            for command in effects.commands
-        ]
-        serialize, outcomes = self._wire.serialize, self._outcome_topic
-        return messages + [serialize(outcome, outcomes) for outcome in effects.outcomes]
+        messages, topic = [], self._outcome_topic
+        for command in effects.commands:
+            message = self._wire.serialize(command, topic_of(type(command)).name(self._prefix))
+            if type(command) in _CARRIED:  # signed for tasks: a copy counts nowhere else
+                message = self._sign(command, message._replace(topic=self._task_topic))
+            messages.append(message)
+        return messages + [self._wire.serialize(it, topic) for it in effects.outcomes]
 
-    def _signed(self, event: Event, topic: str) -> Message:
-        return self._sign(event, self._wire.serialize(event, topic))
+    def _signed(self, message: Message) -> Message:
+        """Sign at each publication: a message may have waited for longer than a signature lasts."""
+        if self._sign is unsigned:
+            return message
+        event = self._wire.deserialize(message.key, message.value, message.headers)
+        return self._sign(event, message)
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""
@@ -486,7 +486,7 @@ class CoordinatorLoop:
         if not messages:
             return
         try:
-            self._retries.call(lambda: self._bus.send(messages))
+            self._retries.call(lambda: self._bus.send([*map(self._signed, messages)]))
         except MessageTooLargeError as error:
             raise StopService(
                 f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes, or was"
@@ -494,7 +494,3 @@ class CoordinatorLoop:
             ) from error
         for store in stores:
             store.sent()
-
-
-def _unsigned(_: Event, message: Message) -> Message:
-    return message

@@ -36,8 +36,7 @@ from tidegate.events import (
 )
 from tidegate.events.limits import Location
 from tidegate.hudi.instant_time import is_in_the_future, is_instant
-from tidegate.savepoints.condemned import CondemnedAction, CondemnedRules
-from tidegate.savepoints.rules import SavepointPolicy
+from tidegate.savepoints.rules import CondemnedAction, CondemnedRules, SavepointPolicy
 
 POLICY: Final = Kind(
     "policy",

@@ -17,7 +17,7 @@ from tidegate.events.topics import COMMAND_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.restores.approval import ApprovalCase, ApprovalRule, ApprovalRules, Published
 from tidegate.restores.repeats import concerns
-from tidegate.runtime.authorization import NOT_PROVEN, AclAlone, Authorization, Unauthorized
+from tidegate.runtime.authorization import Authorization, Unauthorized, is_unproven
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.executor.outcome_lookup import CLOCK_MARGIN_MS, OutcomeLookup
 from tidegate.tables.warehouse.spellings import spellings_of
@@ -92,7 +92,7 @@ class ApprovalRecords:
         """
         self._rules, self._bus, self._wire = rules, bus, wire
         self._topic = COMMAND_TOPIC.name(prefix)
-        self._authorization = authorization or AclAlone()
+        self._authorization = authorization or Authorization()
         self._outcomes = OutcomeLookup(bus, wire, prefix)
 
     def rule_of(self, location: str) -> ApprovalRule | None:
@@ -121,7 +121,7 @@ class ApprovalRecords:
         appended_ms = int(request.at.timestamp() * 1000)
         for outcome in self._outcomes.outcomes_of(request.command, appended_ms):
             # any producer can cause the refusal of a message with the request's id
-            is_proven = getattr(outcome, "reason", None) not in NOT_PROVEN
+            is_proven = not is_unproven(outcome)
             if is_proven and concerns(outcome, request.command):
                 yield outcome
 

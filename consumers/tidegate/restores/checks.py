@@ -22,6 +22,7 @@ from tidegate.hudi import (
     SavepointMetadata,
     Timeline,
     is_instant,
+    parse_data_file,
 )
 from tidegate.hudi_reader import HudiTable, PartitionFiles
 from tidegate.restores import merge_on_read
@@ -204,6 +205,38 @@ def check_seen(timeline: Timeline, later: Iterable[Instant], seen_up_to: str) ->
             Reason.NEWER_COMMITS,
             f"commit {newer[last]} completed after {seen_up_to}: review the new plan, then request"
             f" the restore with seen_up_to {last} or with the plan's id",
+        )
+
+
+def check_committed(table: HudiTable, savepoint: str, kept: SavepointMetadata) -> None:
+    """Check that Hudi counts the files of the savepoint.
+
+    With `hoodie.archive.beyond.savepoint`, Hudi archives commits between two savepoints. It then
+    ignores their files, because they are neither of a commit nor older than the timeline.
+
+    Args:
+        table: The table with its timeline.
+        savepoint: The instant of the savepoint.
+        kept: The files of the savepoint.
+
+    Raises:
+        Refused: files belong to commits that were archived.
+    """
+    timeline, has_logs = table.timeline, table.properties.layout is not Layout.ONE
+    files = (
+        parse_data_file(name) if has_logs else BaseFile.parse(name)
+        for names in kept.files.values()
+        for name in names
+    )
+    instants = {file.instant for file in files if file is not None and file.instant <= savepoint}
+    known = {write.timestamp for write in timeline.writes}
+    archived = sorted(i for i in instants - known if not timeline.is_committed(i))
+    if archived:
+        raise Refused(
+            Reason.SAVEPOINT_ARCHIVED,
+            f"{len(archived)} commits with files of the savepoint are not on the timeline, though"
+            f" an older one is: {', '.join(archived[:_SHOWN])}. Hudi would not read these files"
+            " after a restore",
         )
 
 

@@ -263,12 +263,12 @@ class Restorer:
             )
             return self._failed(command, run.instant, message)
         try:
-            run.set_metadata_table_aside()
+            run.drop_metadata_table()
             if plan.by_hudi:
                 metadata = run.roll_back_by_hudi()
             else:
                 metadata = yield from self._roll_back(command, run, began)
-            completed = self._completed(command, metadata, run.put_metadata_table_back())
+            completed = self._completed(command, metadata, plan.metadata_table)
             claim.check()
             outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             if not plan.by_hudi:

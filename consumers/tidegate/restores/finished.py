@@ -15,7 +15,7 @@ from tidegate.hudi import (
 )
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
-from tidegate.restores.metadata_keeping import MetadataKeeper
+from tidegate.restores.metadata_table import MetadataTableRemoval
 from tidegate.restores.removal_record import RemovalRecord
 from tidegate.storage import NotFound
 from tidegate.tables.hudi import TimelineWriter
@@ -74,7 +74,7 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
     ]
     # the requested file last: after a crash it still shows the instant of this rollback
     writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
-    MetadataKeeper(writer.warehouse, now.location, metadata.started).discard()
+    MetadataTableRemoval(writer.warehouse, now.location, metadata.started).discard_remains()
     RemovalRecord(writer.warehouse, now.location, metadata.started).discard()
 
 

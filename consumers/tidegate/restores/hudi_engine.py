@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegate.errors import FormatError, TransientError
 from tidegate.hudi import Action, InstantState, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.restores.metadata_table import drops_metadata_table, named_partitions
+from tidegate.restores.metadata_table import drops_before_hudi, named_partitions
 from tidegate.tables.scope import covers_name, covers_place
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def completed_restore(table: HudiTable, savepoint: str, restore: str) -> Restore
 def _settings(table: HudiTable) -> dict[str, str]:
     """Settings with which Hudi does not upgrade the table or create a metadata table."""
     properties = table.properties
-    has_one = bool(named_partitions(properties)) and not drops_metadata_table(properties)
+    has_one = bool(named_partitions(properties)) and not drops_before_hudi(properties)
     return {
         "hoodie.write.table.version": str(properties.version),
         "hoodie.write.auto.upgrade": "false",

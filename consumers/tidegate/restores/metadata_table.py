@@ -1,137 +1,55 @@
-"""The fate of Hudi's metadata table in a restore: kept if that is provably right, else dropped.
+"""Hudi's metadata table in a restore: it is dropped, and Hudi's next write builds it again.
 
-The metadata table lists the files of every completed write, and may index every record. So the
-writes that a restore rolls back are undone there, too. Writes that never began are not in it.
+The metadata table lists the files of every completed write, and may index every record. After a
+restore it would name files that are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tidegate.hudi import Instant, InstantState, Layout, TableProperties
-from tidegate.hudi.properties import METADATA_PARTITIONS
-from tidegate.hudi_reader import HudiTable
-from tidegate.restores.metadata_reading import read_metadata_table
-from tidegate.restores.metadata_undo import MetadataUndo, Unprovable, plan_undo
+from tidegate.hudi import Layout, TableProperties
+from tidegate.hudi.properties import METADATA_PARTITIONS, without
+from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.restores.plan import METADATA_TABLE, PlannedRestore
-from tidegate.storage import join
+from tidegate.storage import NotFound, join
+from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.warehouse import Warehouse
 
-_KEPT: Final = "kept: it contains nothing that is rolled back"
-_UNDONE: Final = "kept: the rolled-back writes are undone in it, too. It has: {partitions}"
-_IN_PART: Final = ". Dropped, because built or changed since the savepoint: {dropped}"
 _DROPPED: Final = (
-    "dropped: {why}. Readers list files until Hudi's next write builds it again, with: {partitions}"
+    "dropped. Readers list files until Hudi's next write builds it again, with: {partitions}"
 )
-_CHANGED: Final = "it was changed while the restore ran, or can't be moved aside"
-_OLD: Final = "rolled-back writes can be undone in it only from table version 8 on"
-_REMOTE: Final = "it is on an object store, which can't move it aside in one step"
-_BEGUN: Final = "another tool or version began the restore, or more writes have to be rolled back"
+_KEPT: Final = "kept: nothing is rolled back"
 _LEFT_TO_HUDI: Final = (
     "left to Hudi, whose procedure restores it if possible and otherwise drops it"
 )
-_FAILS: Final = "Hudi's procedure may fail on a metadata table of this table version"
 _SHOWN: Final = 300
 
 
-def keeps_metadata_table(plan: PlannedRestore, later: Sequence[Instant]) -> bool:
-    """Whether the content of the metadata table is the same before and after a restore.
-
-    It is if every instant to roll back was only requested and has no files. A resumed restore may
-    already have rolled back others.
-
-    Args:
-        plan: The plan of the restore.
-        later: The instants that the restore rolls back.
-    """
-    if plan.resumes is not None:
-        return not plan.steps
-    never_began = all(instant.state is InstantState.REQUESTED for instant in later)
-    return never_began and not any(step.paths for step in plan.steps)
-
-
 def with_metadata_table(
-    table: HudiTable,
-    plan: PlannedRestore,
-    savepoint: Instant,
-    later: Sequence[Instant],
-    recorded: str | None,
+    properties: TableProperties, plan: PlannedRestore, *, by_hudi: bool
 ) -> PlannedRestore:
     """Complete a plan with the fate of the metadata table.
 
     Args:
-        table: The table.
+        properties: The table's properties.
         plan: The plan of the restore.
-        savepoint: The savepointed commit.
-        later: The instants that the restore rolls back.
-        recorded: The `MetadataUndo`, encoded, of the attempt that the plan resumes; None: there is
-            none.
+        by_hudi: Whether Hudi's own procedure carries it out.
     """
-    kept = keeps_metadata_table(plan, later)
-    is_there = bool(named_partitions(table.properties))
-    if kept or not (is_there or recorded):
-        message = _KEPT if is_there else None
-        return replace(plan, keeps_metadata_table=kept, metadata_table=message)
-    resumes = plan.resumes is not None
-    try:
-        undo = _recorded(plan, recorded) if resumes else _undo(table, savepoint, later)
-    except Unprovable as reason:
-        return replace(plan, metadata_table=describe_dropped(table.properties, str(reason)))
-    return replace(plan, metadata_undo=undo, metadata_table=_describe_undone(undo))
-
-
-def _undo(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> MetadataUndo:
-    properties = table.properties
-    if properties.layout is not Layout.TWO:
-        raise Unprovable(_OLD)
-    if not table.storage.can(table.location).renames:
-        raise Unprovable(_REMOTE)
-    if properties.values.get(METADATA_PARTITIONS[1]):
-        raise Unprovable("partitions of it are being built")
-    seen = read_metadata_table(table.storage, join(table.location, METADATA_TABLE))
-    return plan_undo(seen, table.timeline, savepoint, later, named_partitions(properties))
-
-
-def _recorded(plan: PlannedRestore, recorded: str | None) -> MetadataUndo:
-    """The undo that the first attempt recorded, if it covers all remaining instants."""
-    undo = MetadataUndo.decode(recorded) if recorded else None
-    if undo is None or not {target.timestamp for target in plan.targets} <= set(undo.gone):
-        raise Unprovable(_BEGUN)
-    return undo
-
-
-def _describe_undone(undo: MetadataUndo) -> str:
-    message = _UNDONE.format(partitions=", ".join(undo.kept)[:_SHOWN])
-    if undo.dropped:
-        message += _IN_PART.format(dropped=", ".join(undo.dropped)[:_SHOWN])
-    return message
-
-
-def describe_changed(undo: MetadataUndo) -> str:
-    """The message for a metadata table that could not be kept after all."""
-    partitions = ", ".join(sorted({*undo.kept, *undo.dropped}))
-    return _DROPPED.format(why=_CHANGED, partitions=partitions[:_SHOWN])
-
-
-def describe_dropped(properties: TableProperties, why: str) -> str | None:
-    """The message that the metadata table is dropped, and why; None if there is none."""
+    drops = drops_before_hudi(properties) if by_hudi else bool(plan.steps)
     partitions = ", ".join(named_partitions(properties))
-    if not partitions:
-        return None
-    return _DROPPED.format(why=why[:_SHOWN], partitions=partitions[:_SHOWN])
+    message = None
+    if partitions and drops:
+        message = _DROPPED.format(partitions=partitions[:_SHOWN])
+    elif partitions:
+        message = _LEFT_TO_HUDI if by_hudi else _KEPT
+    return replace(plan, by_hudi=by_hudi, drops_metadata_table=drops, metadata_table=message)
 
 
-def left_to_hudi(properties: TableProperties, plan: PlannedRestore) -> PlannedRestore:
-    """Complete a plan that Hudi's own procedure carries out."""
-    left = not drops_metadata_table(properties)
-    message = describe_dropped(properties, _FAILS)
-    if left:
-        message = _LEFT_TO_HUDI if named_partitions(properties) else None
-    return replace(plan, by_hudi=True, keeps_metadata_table=left, metadata_table=message)
-
-
-def drops_metadata_table(properties: TableProperties) -> bool:
+def drops_before_hudi(properties: TableProperties) -> bool:
     """Whether the metadata table has to be removed before Hudi's own procedure restores.
 
     In layout 1, that procedure fails if the metadata table has a compaction after the savepoint, or
@@ -148,3 +66,64 @@ def named_partitions(properties: TableProperties) -> list[str]:
         for name in properties.values.get(key, "").split(",")
     }
     return sorted(named - {""})
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTableRemoval:
+    """The removal of the metadata table by one restore; `restore` is the restore's instant.
+
+    Order of calls: `drop` before the first rollback, `discard_remains` after the restore, even if
+    another process completed it.
+    """
+
+    warehouse: Warehouse
+    location: str
+    restore: str
+
+    def drop(self, check: Callable[[], object]) -> None:
+        """Remove the metadata table from the table's properties, as Hudi does, then its files.
+
+        A crash within a removal file by file would leave a part, which Hudi would use when it
+        resumes the restore. So the directory is moved away first. Where that is impossible, its
+        timeline goes first: without it, Hudi does not use the rest.
+
+        Args:
+            check: Called right before every step that other processes can see; it raises if
+                another process has completed the restore.
+        """
+        check()
+        self._undeclare()
+        if self.warehouse.can(self.location).renames:
+            self._move_away(check)
+            self.discard_remains()
+        check()
+        place = join(self.location, METADATA_TABLE)
+        self.warehouse.remove_tree(join(place, ".hoodie"))
+        self.warehouse.remove_tree(place)
+
+    def discard_remains(self) -> None:
+        """Remove the directory that was moved away."""
+        self.warehouse.remove_tree(self._aside)
+
+    def _undeclare(self) -> None:
+        content = read_properties(self.warehouse, self.location)
+        edited = without(content, METADATA_PARTITIONS)
+        if edited != content:
+            self.warehouse.replace(join(self.location, PROPERTIES), edited)
+
+    def _move_away(self, check: Callable[[], object]) -> None:
+        folder, _, name = join(self.location, METADATA_TABLE).rpartition("/")
+        there, _, as_name = self._aside.rpartition("/")
+
+        def is_allowed(_files: object) -> bool:
+            check()
+            return True
+
+        # an OSError comes from overlays and mounted object stores, which can't rename directories
+        with suppress(NotFound, OSError), self.warehouse.moving(folder, there) as moves:
+            if moves.move_if(name, is_allowed, as_name):
+                self._undeclare()  # Hudi may have built and declared another one meanwhile
+
+    @property
+    def _aside(self) -> str:
+        return join(self.location, FOLDER, f"restorer/metadata-{self.restore}")

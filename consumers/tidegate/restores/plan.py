@@ -24,7 +24,6 @@ from tidegate.hudi import (
     instant_of_data_file,
 )
 from tidegate.hudi_reader import PartitionFiles
-from tidegate.restores.metadata_undo import MetadataUndo
 
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"
@@ -32,7 +31,6 @@ MARKERS: Final = ".hoodie/.temp"
 _LARGEST: Final = 16 * 2**20
 STEPS_KEY: Final = "tidegate.steps"
 COMMAND_KEY: Final = "tidegate.command"
-METADATA_KEY: Final = "tidegate.metadata"
 """Keys in the header of the plan that a restore puts on the timeline."""
 
 
@@ -111,8 +109,7 @@ class PlannedRestore:
     `approved_by` has the ids of the plans that cover this one: an approval of any of them approves
     this restore.
 
-    `keeps_metadata_table`: the metadata table is not changed. Otherwise it is dropped, or kept with
-    `metadata_undo` undone in it. `metadata_table` is a message about that.
+    `drops_metadata_table`: the metadata table is removed. `metadata_table` is a message about it.
     `by_hudi`: Hudi's own procedure carries the plan out; the files are those that it should delete.
     """
 
@@ -124,8 +121,7 @@ class PlannedRestore:
     approved_by: frozenset[str]
     resumes: str | None = None
     begun_for: str | None = None
-    keeps_metadata_table: bool = False
-    metadata_undo: MetadataUndo | None = None
+    drops_metadata_table: bool = False
     metadata_table: str | None = None
     by_hudi: bool = False
 

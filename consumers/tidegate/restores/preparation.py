@@ -21,24 +21,24 @@ from tidegate.hudi import (
     SavepointMetadata,
 )
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.restores.block_preparation import with_blocks
 from tidegate.restores.checks import (
+    check_committed,
     check_files,
     check_not_built_upon,
     check_timeline,
     find_savepoint,
 )
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.liveness import LivenessSettings, check_writers
+from tidegate.restores.liveness import LivenessSettings, check_writers, watch_writers
+from tidegate.restores.log_blocks import with_blocks
 from tidegate.restores.merge_on_read import (
     check_named_after_writers,
     check_overlapping,
     overlapping_commits,
 )
-from tidegate.restores.metadata_table import left_to_hudi, with_metadata_table
+from tidegate.restores.metadata_table import with_metadata_table
 from tidegate.restores.plan import (
     MARKERS,
-    METADATA_KEY,
     METADATA_TABLE,
     PlannedRestore,
     Step,
@@ -47,7 +47,6 @@ from tidegate.restores.plan import (
     plan_step,
     resume,
 )
-from tidegate.restores.watching import watch_writers
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.storage.batches import batches_of
@@ -120,16 +119,14 @@ def prepare(
     watch_writers(table, context)
     with gc_paused():  # a commit of 100,000 files took a third longer with collections
         kept_files = _kept_files(table, savepoint)
+        check_committed(table, savepoint, kept_files)
         steps = _steps(table, later, context.parallel_map, kept_files, by_hudi=by_hudi)
     _check_older(table, commit, later, steps)
     _check_roots(context.warehouse, table.location, steps)
     plan = plan_of(savepoint, steps)
     if pending is not None:
         plan = _resumed(table, plan, pending)
-    if by_hudi:
-        return left_to_hudi(table.properties, plan)
-    recorded = pending[1].header.get(METADATA_KEY) if pending is not None else None
-    return with_metadata_table(table, plan, commit, later, recorded)
+    return with_metadata_table(table.properties, plan, by_hudi=by_hudi)
 
 
 def _check_buckets(table: HudiTable) -> None:

@@ -30,13 +30,11 @@ from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.finished import trim
-from tidegate.restores.metadata_keeping import MetadataKeeper
-from tidegate.restores.metadata_table import describe_changed
+from tidegate.restores.metadata_table import MetadataTableRemoval
 from tidegate.restores.passes import passes
 from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
-    METADATA_KEY,
     STEPS_KEY,
     PlannedFile,
     PlannedRestore,
@@ -57,8 +55,8 @@ _BATCH: Final = 100_000
 class RestoreRun:
     """One attempt at a restore.
 
-    Order of calls: `begin`, `set_metadata_table_aside`, for each pass `check_savepoints` and
-    `roll_back`, then `check_end`, `put_metadata_table_back`, `finish`.
+    Order of calls: `begin`, `drop_metadata_table`, for each pass `check_savepoints` and
+    `roll_back`, then `check_end`, `finish`.
     """
 
     context: RestoreContext
@@ -83,8 +81,6 @@ class RestoreRun:
         requested = Instant(timestamp, Action.RESTORE, InstantState.REQUESTED)
         if plan.resumes is None:
             header = {STEPS_KEY: summarise(plan), COMMAND_KEY: command_id}
-            if plan.metadata_undo is not None:
-                header[METADATA_KEY] = plan.metadata_undo.encode()
             content = RestorePlanFile(plan.targets, plan.savepoint, header).encode()
             context.claim.check()
             cls._claim(writer, requested, content)
@@ -115,42 +111,17 @@ class RestoreRun:
     def _writer(self) -> TimelineWriter:
         return TimelineWriter(self.context.warehouse, self.table, self.context.clock)
 
-    def set_metadata_table_aside(self) -> None:
-        """Set the metadata table aside, or remove it, unless the plan does not change it.
-
-        Until `put_metadata_table_back`, readers list files.
+    def drop_metadata_table(self) -> None:
+        """Remove the metadata table, unless the plan leaves it as it is.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
         """
-        self.context.claim.check()
-        if self.plan.by_hudi:
-            self._keeper.discard()  # set aside by an attempt of Tidegate's own engine
-        if not self.plan.keeps_metadata_table:
-            self._keeper.set_aside()
-
-    def put_metadata_table_back(self) -> str | None:
-        """Put the rolled-back metadata table back, if it is kept; return the outcome's message.
-
-        Raises:
-            TransientError: another process completed the restore meanwhile.
-        """
-        if self.plan.metadata_undo is None or self.plan.keeps_metadata_table:
-            return self.plan.metadata_table
-        self.context.claim.check()
-        if self._keeper.put_back(self.context):
-            return self.plan.metadata_table
-        return describe_changed(self.plan.metadata_undo)
-
-    @property
-    def _keeper(self) -> MetadataKeeper:
-        return MetadataKeeper(
-            self.context.warehouse,
-            self.table.location,
-            self.instant.timestamp,
-            self.plan.metadata_undo,
-            self._reload,
-        )
+        if self.plan.drops_metadata_table:
+            removal = MetadataTableRemoval(
+                self.context.warehouse, self.table.location, self.instant.timestamp
+            )
+            removal.drop(self._reload)
 
     def passes(self) -> Iterator[tuple[Step, ...]]:
         """The steps of every pass, in the order of the plan."""

@@ -29,6 +29,7 @@ class Record(NamedTuple):
     """A message as the broker stores it. `timestamp_ms` is when the broker appended it.
 
     If the client can't read a message, `unreadable` has the reason and only the location is known.
+    `is_brokers_time` is false where the topic has its publishers' times instead.
     """
 
     partition: Partition
@@ -38,6 +39,7 @@ class Record(NamedTuple):
     headers: Headers
     timestamp_ms: int
     unreadable: str = ""
+    is_brokers_time: bool = True
 
 
 @dataclass(frozen=True, slots=True)

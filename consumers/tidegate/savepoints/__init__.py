@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tidegate.savepoints.condemned import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import (
+    CondemnedAction,
+    CondemnedRule,
+    CondemnedRules,
+    PolicyRule,
+    SavepointPolicy,
+    Tier,
+    TierRule,
+)
 
 __all__ = [
     "CondemnedAction",

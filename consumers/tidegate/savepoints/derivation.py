@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -45,7 +46,6 @@ from tidegate.hudi import (
     TableProperties,
     Timeline,
 )
-from tidegate.savepoints.overlaps import overlaps
 from tidegate.savepoints.view import View, relevant_instants
 
 MOST_DERIVED: Final = 24
@@ -190,3 +190,21 @@ def _was_completed(instant: Instant, then: dict[_Key, Instant]) -> bool:
 
 def _key(instant: Instant) -> _Key:
     return instant.timestamp, "write" if instant.action in WRITES else instant.action
+
+
+def overlaps(commit: str, timeline: Timeline, layout: Layout, undone: AbstractSet[str]) -> bool:
+    """Whether the writes that a restore leaves differ from those requested up to the commit.
+
+    Also true if a write began before the commit completed: its slices may have older log files.
+
+    Always false in layout 1. There, the completion time is the file's modification time, which is
+    meaningless in a copied table, so a savepoint must not omit files because of it.
+    """
+    if layout is Layout.ONE:
+        return False
+    end = timeline.completion_of(commit)
+    return any(
+        (write.timestamp <= commit) == (write.timestamp in undone) or commit < write.timestamp < end
+        for write in timeline.writes
+        if write.state is InstantState.COMPLETED or write.action is Action.COMPACTION
+    )

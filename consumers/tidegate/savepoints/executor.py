@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     Command,
@@ -26,9 +28,9 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.claims import claim, is_wish
 from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
 from tidegate.savepoints.full_listing import list_savepoint
+from tidegate.savepoints.further_requests import is_wish, record_further_request
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.lookup import clean_bound
 from tidegate.savepoints.pins import made_at, newest_files, pinned_by_all, read_savepoints
@@ -148,9 +150,10 @@ class SavepointWriter:
         rule = self.policy.rule_of(command.table)
         table = open_table(self.warehouse, command.location, command.table)
         held = dict.fromkeys(command.wanted)
-        refused, made, removed = set[str](), set[str](), 0
+        refused, made, removed = set[str](), set[str](), set[str]()
         for outcome in self._resumed(command, table, claim):
-            removed += isinstance(outcome, SavepointRemoved)
+            if isinstance(outcome, SavepointRemoved):
+                removed.add(outcome.instant)
             yield outcome
         table = table.reloaded()
         for _ in range(_AT_ONCE):
@@ -170,16 +173,16 @@ class SavepointWriter:
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
             yield _withheld(command, rule, found.withheld[-1].instant, self.name, now)
-        going = () if table.timeline.pending_restores else found.removable[:_AT_ONCE]
-        for removal in going:
-            mark = view.mark_of(removal.instant)
-            remover = self._remover(Ended(mark.policy, mark.lifetime), claim)
-            outcome = remover.answer(_removal(command, removal.instant, removal.why))
-            removed += isinstance(outcome, SavepointRemoved)
+        for instant, why in _going(found, table, claim).items():
+            if instant in removed:
+                continue
+            mark = view.mark_of(instant)
+            ended = Ended(mark.policy, mark.lifetime) if mark else Ended(None, None)
+            outcome = self._remover(ended, claim).answer(_removal(command, instant, why))
+            if isinstance(outcome, SavepointRemoved):
+                removed.add(instant)
             yield _caused(outcome, command)
-        yield self._checked(
-            command, table.reloaded(), (found, refused), (len(made), removed), began
-        )
+        yield self._checked(command, table.reloaded(), (found, refused), (made, removed), began)
 
     def _resumed(
         self, command: SavepointsCheckRequested, table: HudiTable, claim: Unclaimed
@@ -211,13 +214,13 @@ class SavepointWriter:
         command: SavepointsCheckRequested,
         table: HudiTable,
         last: tuple[Check, AbstractSet[str]],
-        counts: tuple[int, int],
+        done: tuple[AbstractSet[str], AbstractSet[str]],
         began: datetime,
     ) -> SavepointsChecked:
-        (found, refused), (made, removed) = last, counts
+        (found, refused), (made, removed) = last, done
         there = sorted(table.timeline.savepoints)
         more = any(due.instant not in refused for due in found.due)
-        unfinished = more or removed < len(found.removable)
+        unfinished = more or any(removal.instant not in removed for removal in found.removable)
         ended = self.clock()
         bad = command.condemned
         measured = self._measured(table) if command.measure else {}
@@ -225,8 +228,8 @@ class SavepointWriter:
             command,
             source=self.name,
             occurred_at=ended,
-            made=made,
-            removed=removed,
+            made=len(made),
+            removed=len(removed),
             savepoints=len(there),
             unowned=found.unowned[:_SHOWN],
             next_check=ended + _AGAIN_AFTER if unfinished else found.next_check,
@@ -290,7 +293,7 @@ class SavepointWriter:
         """Record a claim on an existing savepoint; return whether it is a person's without end."""
         if not is_wish(command, there):
             return False
-        claim(self.warehouse, table.location, command, commit)
+        record_further_request(self.warehouse, table.location, command, commit)
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None
@@ -392,6 +395,22 @@ def _requested(
         policy=policy,
         tiers=due.tiers,
     )
+
+
+def _going(found: Check, table: HudiTable, claim: Unclaimed) -> Mapping[str, str]:
+    """The savepoints that this check removes, and why.
+
+    A repeat names those that an earlier attempt removed, too, so that their outcomes are published.
+    Of the others it removes only what may still go.
+
+    Raises:
+        FormatError: the plan of the earlier attempt can't be read.
+    """
+    may = {} if table.timeline.pending_restores else {r.instant: r.why for r in found.removable}
+    plan = claim.planned(json.dumps(dict(list(may.items())[:_AT_ONCE])))
+    planned: dict[str, str] = parse_json(plan, "the plan of the check", MAX_SMALL)
+    there = table.timeline.savepoints
+    return {at: why for at, why in planned.items() if at in may or at not in there}
 
 
 def _removal(

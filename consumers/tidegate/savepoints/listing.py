@@ -14,6 +14,7 @@ from tidegate.hudi import Action, InstantState, SavepointMetadata
 from tidegate.savepoints.pins import made_at, newest_files
 from tidegate.savepoints.retention import Savepoint, kept_until
 from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.timeline_view import savepoint_of
 from tidegate.storage import ParallelMap
 from tidegate.tables.hudi import open_table
 from tidegate.tables.warehouse import Warehouse
@@ -25,7 +26,8 @@ _RELATIVE: Final = re.compile(r"latest(?:~([0-9]{1,6}))?")
 class ListedSavepoint:
     """A savepoint. Until it is completed, it has no metadata.
 
-    Without a mark, `mark` is None. Unless the table was listed, the pinned figures are None.
+    Without a mark, `mark` and `saved` are None. Unless the table was listed, the pinned figures
+    are None.
     """
 
     instant: str
@@ -35,18 +37,13 @@ class ListedSavepoint:
     files: int | None = None
     comment: str | None = None
     mark: SavepointMark | None = None
+    saved: Savepoint | None = None
     pinned_files: int | None = None
     pinned_bytes: int | None = None
 
     def expires_at(self, rule: PolicyRule | None) -> datetime | None:
         """When its lifetime ends by the table's policy; None: it has none, or it is unknown."""
-        mark = self.mark
-        if mark is None:
-            return None
-        since = mark.decided_at if mark.policy else self.at or mark.decided_at
-        return kept_until(
-            rule, Savepoint(self.instant, since, mark.policy, mark.tiers, mark.lifetime)
-        )
+        return None if self.saved is None else kept_until(rule, self.saved)
 
     def is_unowned(self, rule: PolicyRule | None) -> bool:
         """Whether a policy made it that this rule does not own: it stays until a person acts."""
@@ -82,6 +79,7 @@ def savepoints_of(
             saved.file_count,
             comment,
             mark,
+            savepoint_of(table, instant.timestamp, saved) if mark else None,
             None if pinned is None else len(pinned),
             None if pinned is None else sum(pinned.values()),
         )

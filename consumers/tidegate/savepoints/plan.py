@@ -23,7 +23,7 @@ from tidegate.hudi import (
     replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
-from tidegate.savepoints.overlaps import overlaps
+from tidegate.savepoints.derivation import overlaps
 from tidegate.savepoints.view import View
 from tidegate.tables.refusal import Refused
 
@@ -126,7 +126,9 @@ def plan_savepoint(
                 missing[f"{stat.file_id} of {where} at {instant}"] = group
     _refuse_missing(text for text, group in missing.items() if group not in replaced)
     files = {
-        path: tuple(n for s in slices if (path, s.file_id) not in replaced for n in s.file_names)
+        path: tuple(
+            sorted(n for s in slices if (path, s.file_id) not in replaced for n in s.file_names)
+        )
         for path, slices in chosen.items()
     }
     if after is not None:

@@ -23,7 +23,7 @@ from tidegate.events import (
 )
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.claims import forget_claims
+from tidegate.savepoints.further_requests import forget_further_requests
 from tidegate.savepoints.pins import made_at
 from tidegate.savepoints.removal_plan import (
     Ended,
@@ -103,7 +103,7 @@ class SavepointRemover:
         removed = self._removed(command, table.reloaded(), content, began)
         if not was_there and content is None:
             return removed.model_validate(removed.model_dump() | {"already_gone": True})
-        forget_claims(self.warehouse, table.location, command.instant)
+        forget_further_requests(self.warehouse, table.location, command.instant)
         if self.ended is None:
             record_removed(self.warehouse, table, command.instant)
         store.put(command.event_id, removed)

@@ -6,6 +6,7 @@ metadata on the timeline, which a lost topic or a forged event can't change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,8 +14,12 @@ from tidegate.events import SavepointMark
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.claims import claimant
+from tidegate.savepoints.further_requests import holder_of
+from tidegate.savepoints.pins import newest_files, read_savepoints
+from tidegate.storage import ParallelMap, join
+from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused
+from tidegate.tables.warehouse import Warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def check_claims(table: HudiTable, instant: str, now: datetime) -> None:
         FormatError: a claim can't be read, so it may still apply.
         TransientError: a claim was removed during the read.
     """
-    claim = claimant(table.storage, table.location, instant, now)
+    claim = holder_of(table.storage, table.location, instant, now)
     if claim is None:
         return
     until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
@@ -118,3 +123,53 @@ def _check_maker(plan: RemovalPlan, ended: Ended) -> None:
             f"savepoint {at} was made by {metadata.by or 'an unknown user'}, and its comment does"
             f" not mark it as one {wanted}",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRemoval:
+    """The effect of a person's request to remove a savepoint."""
+
+    made_by: str | None
+    mark: SavepointMark | None
+    files: int
+    """Number of files that the savepoint keeps."""
+    timeline_files: Sequence[str]
+    """Paths of the removed files."""
+    freed: Sequence[str]
+    """Files (relative to the table) in neither the newest commit nor another savepoint."""
+    freed_bytes: int
+
+
+def plan_freeing(
+    warehouse: Warehouse, location: str, instant: str, parallel_map: ParallelMap
+) -> PlannedRemoval:
+    """Plan the removal of a savepoint at a person's request. Changes nothing.
+
+    Lists the table and reads the metadata of every savepoint.
+
+    Raises:
+        Refused: there is no such savepoint, or a restore is pending.
+        FormatError: a file of the timeline can't be read.
+        NotFound: a file of the timeline was removed meanwhile.
+    """
+    table = open_table(warehouse, location)
+    check_no_restore(table.timeline)
+    found = savepoint_on(table.timeline, instant)
+    if found is None:
+        raise Refused(Reason.NO_SUCH_SAVEPOINT, f"there is no savepoint {instant}")
+    savepoints = {i.timestamp: metadata for i, metadata in read_savepoints(table)}
+    own = savepoints.pop(instant, None)
+    freed = newest_files(table, parallel_map).pinned(own.files) if own else {}
+    for other in savepoints.values():
+        for path, names in other.files.items():
+            for name in names:
+                freed.pop((path, name), None)
+    files = {found, RemovalPlan(found).inflight}
+    return PlannedRemoval(
+        made_by=own.by if own else None,
+        mark=SavepointMark.parse(own.comment)[0] if own else None,
+        files=own.file_count if own else 0,
+        timeline_files=sorted(table.path_of(file) for file in files),
+        freed=sorted(join(path, name) if path else name for path, name in freed),
+        freed_bytes=sum(freed.values()),
+    )

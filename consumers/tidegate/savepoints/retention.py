@@ -1,15 +1,17 @@
 """Which savepoints of a table are due, and which may go. Pure: no I/O, no clock, no memory.
 
-`check` is the only place that decides it: the savepoint writer applies it to a table's timeline,
-`simulate` to past commits, and `savepoints list` and `config check` show what it says. Commits and
-savepoints are ordered by instant, as on Hudi's timeline. Each tier has a budget of its own, so a
-burst in one tier costs another tier nothing. The page for users is docs/savepoint-policies.md.
+`check` is the only place that decides it: the savepoint writer and `plan retention` apply it to a
+table's timeline, and `simulate` to past commits. Everything follows from one question: which of
+some savepoints does a tier keep at this time (`_of_tier`)? A savepoint may go once no tier keeps
+it. A commit is due if a tier would keep its savepoint, had it been made with the commit. So a check
+makes nothing that would go, and what went is not due again. The page for users is
+docs/savepoint-policies.md.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +29,6 @@ from tidegate.savepoints.rules import (
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _BY_INSTANT: Final = attrgetter("instant")
-_SECONDS_DIGITS: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Commit:
     """A completed commit whose files are all there, so that it can have a savepoint."""
 
     instant: str
+    at: datetime
+    """The instant as a time, by the writer's clock."""
     completion: str | None = None
     operation: str | None = None
     removed: bool = False
@@ -46,20 +49,19 @@ class Savepoint:
     """A completed savepoint on the timeline, as its own mark describes it."""
 
     instant: str
+    at: datetime
+    """The instant as a time, by the writer's clock."""
     since: datetime
-    """When it was made: a lifetime counts from here."""
+    """When it was made."""
     policy: str | None = None
     """The policy that made it; None: a person made it, or the maker is unknown."""
     tiers: tuple[str, ...] = ()
     lifetime: timedelta | None = None
     """How long a person wants it kept."""
-    made: str = ""
-    """`since` as an instant of the table; empty: as its own instant."""
 
-    @property
-    def reach(self) -> str:
-        """From here on commits may be due: earlier than the instant if that is in the future."""
-        return min(self.instant, self.made or self.instant)
+    def end(self, lifetime: timedelta) -> datetime:
+        """When a policy's lifetime ends. It does not begin before the commit's own time."""
+        return end_of(max(self.since, self.at), lifetime)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Check:
     withheld: tuple[Due, ...] = ()
     """Due, but the policy has as many savepoints as `max_count` allows."""
     removable: tuple[Removal, ...] = ()
-    """Oldest first. Savepoints that are still to be made count for nothing."""
+    """Oldest first. Savepoints that are still to be made replace none."""
     unowned: tuple[str, ...] = ()
     """Savepoints of policies that no rule of this table owns. They stay."""
     next_check: datetime | None = None
@@ -96,8 +98,8 @@ class Check:
 
 def check(
     rule: PolicyRule | None,
-    savepoints: Sequence[Savepoint],
-    commits: Sequence[Commit],
+    savepoints: Iterable[Savepoint],
+    commits: Iterable[Commit],
     now: datetime,
     *,
     held: Mapping[str, datetime | None] | None = None,
@@ -112,28 +114,24 @@ def check(
         held: Savepoints that may not go, with the end of that; None: it has no end.
     """
     held, ordered = held or {}, sorted(savepoints, key=_BY_INSTANT)
-    own = [savepoint for savepoint in ordered if rule and rule.owns(savepoint.policy)]
-    gone = {
-        savepoint.instant: f"its lifetime of {savepoint.lifetime} is over"
-        for savepoint in ordered
-        if savepoint.policy is None
-        and savepoint.lifetime is not None
-        and end_of(savepoint.since, savepoint.lifetime) <= now
-    }
-    due: tuple[Due, ...] = ()
-    withheld: tuple[Due, ...] = ()
+    own = [saved for saved in ordered if rule and rule.owns(saved.policy)]
+    ended = {saved.instant: saved for saved in ordered if _has_ended(saved, now)}
+    gone = {at: f"its lifetime of {saved.lifetime} is over" for at, saved in ended.items()}
+    due, withheld, planned = list[Due](), list[Due](), set[str]()
     if rule is not None:
+        stay = {saved.instant for saved in ordered} - {saved.instant for saved in own} - set(ended)
+        found = _due(rule, own, _Commits.of(commits, stay), now)
+        planned = {new.instant for new, _ in found}
+        # a person's savepoint whose lifetime is over stays while it would be made again
+        new = [(new, tiers) for new, tiers in found if new.instant not in ended]
+        due, withheld = _within_maximum(rule, own, new, now)
+        kept = _kept(rule, own, now)
         why = f"no tier of policy {rule.name} keeps it any more"
-        gone |= dict.fromkeys(_unkept(rule, own, now), why)
-        others = {savepoint.instant for savepoint in ordered} - {s.instant for s in own}
-        due = _due(rule, own, others, sorted(commits, key=_BY_INSTANT), now)
-        due, withheld = _within_maximum(rule, own, due, now)
+        gone |= {saved.instant: why for saved in own if saved not in kept}
     return Check(
-        due,
-        withheld,
-        tuple(
-            Removal(instant, why) for instant, why in sorted(gone.items()) if instant not in held
-        ),
+        tuple(due),
+        tuple(withheld),
+        tuple(Removal(at, gone[at]) for at in sorted(gone) if at not in planned | held.keys()),
         tuple(s.instant for s in ordered if s.policy and not (rule and rule.owns(s.policy))),
         min((end for end in _ends(rule, ordered, held) if end > now), default=None),
     )
@@ -156,7 +154,15 @@ def kept_until(rule: PolicyRule | None, savepoint: Savepoint) -> datetime | None
         return None
     lifetimes = [tier.lifetime for tier in rule.tiers if _serves(tier, savepoint)]
     known = [lifetime for lifetime in lifetimes if lifetime is not None]
-    return end_of(savepoint.since, max(known)) if known and len(known) == len(lifetimes) else None
+    return savepoint.end(max(known)) if known and len(known) == len(lifetimes) else None
+
+
+def _has_ended(savepoint: Savepoint, now: datetime) -> bool:
+    """Whether it is a person's, and the lifetime that the person set is over."""
+    lifetime = savepoint.lifetime
+    if savepoint.policy is not None or lifetime is None:
+        return False
+    return end_of(savepoint.since, lifetime) <= now
 
 
 def _serves(tier: TierRule, savepoint: Savepoint) -> bool:
@@ -167,43 +173,25 @@ def _serves(tier: TierRule, savepoint: Savepoint) -> bool:
     return tier.tier in PERIODIC or tier.tier is Tier.EVERY_COMMIT or tier.tier in savepoint.tiers
 
 
-def _of_tier(tier: TierRule, own: Sequence[Savepoint]) -> list[Savepoint]:
-    """The savepoints that a tier counts, oldest first: of a period the first one."""
-    found = [savepoint for savepoint in own if _serves(tier, savepoint)]
-    if tier.tier not in PERIODIC:
-        return found
-    first = {period_of(tier.tier, s.instant): s for s in reversed(found)}
-    return sorted(first.values(), key=_BY_INSTANT)
+def _of_tier(tier: TierRule, own: Sequence[Savepoint], now: datetime) -> list[Savepoint]:
+    """The savepoints that a tier keeps: the newest one, and those whose lifetime is not over.
 
-
-def _kept(tier: TierRule, own: Sequence[Savepoint], now: datetime) -> Iterator[str]:
-    """The savepoints that a tier keeps; always the newest one."""
-    found = _counted(tier, own)
-    oldest = _reach(tier, found, now)
-    for savepoint in found:
-        if savepoint.instant >= oldest or savepoint is found[-1]:
-            yield savepoint.instant
-
-
-def _counted(tier: TierRule, own: Sequence[Savepoint]) -> list[Savepoint]:
-    return _of_tier(tier, own)[-(tier.keep or 0) :]
-
-
-def _reach(tier: TierRule, counted: Sequence[Savepoint], now: datetime) -> str:
-    """The instant from which on a tier keeps savepoints and makes them; empty: it has none.
-
-    A savepoint whose lifetime is over stays while an earlier one lives: if it went, its commit
-    would be due again at once.
+    Of a period it is the first of these, and of all that the newest `keep`. Without the others
+    the result is the same: a removal changes nothing else.
     """
+    serving = [saved for saved in own if _serves(tier, saved)]
     lifetime = tier.lifetime
-    living = [s.reach for s in counted if lifetime is None or end_of(s.since, lifetime) > now]
-    return min(living) if living else max((s.reach for s in counted), default="")
+    found = [s for s in serving if lifetime is None or s.end(lifetime) > now or s is serving[-1]]
+    if tier.tier in PERIODIC:
+        first = {period_of(tier.tier, saved.instant): saved for saved in reversed(found)}
+        found = sorted(first.values(), key=_BY_INSTANT)
+    return found[-(tier.keep or 0) :]
 
 
-def _unkept(rule: PolicyRule, own: Sequence[Savepoint], now: datetime) -> list[str]:
-    kept = {instant for tier in rule.tiers for instant in _kept(tier, own, now)}
-    kept |= {savepoint.instant for savepoint in own[-1:]}
-    return [savepoint.instant for savepoint in own if savepoint.instant not in kept]
+def _kept(rule: PolicyRule, own: Sequence[Savepoint], now: datetime) -> list[Savepoint]:
+    """The savepoints that a tier keeps, and the policy's newest."""
+    kept = {saved.instant for tier in rule.tiers for saved in _of_tier(tier, own, now)}
+    return [saved for saved in own if saved.instant in kept or saved is own[-1]]
 
 
 def _ends(
@@ -213,122 +201,162 @@ def _ends(
 ) -> Iterator[datetime]:
     """The times at which a savepoint may begin to be removable."""
     yield from (until for until in held.values() if until is not None)
-    for savepoint in savepoints:
-        if savepoint.policy is None and savepoint.lifetime is not None:
-            yield end_of(savepoint.since, savepoint.lifetime)
-        elif rule is not None and rule.owns(savepoint.policy):
-            for tier in rule.tiers:
-                if tier.lifetime is not None and _serves(tier, savepoint):
-                    yield end_of(savepoint.since, tier.lifetime)
+    lifetimes = [tier.lifetime for tier in rule.tiers if tier.lifetime] if rule else []
+    for saved in savepoints:
+        if saved.policy is None and saved.lifetime is not None:
+            yield end_of(saved.since, saved.lifetime)
+            yield from (end_of(saved.at, lifetime) for lifetime in lifetimes)
+        elif rule is not None and rule.owns(saved.policy):
+            yield from (saved.end(lifetime) for lifetime in lifetimes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commits:
+    """A table's commits, oldest first."""
+
+    all: Sequence[Commit]
+    excluded: AbstractSet[str]
+    """Those that may not get a savepoint of the policy."""
+
+    @classmethod
+    def of(cls, commits: Iterable[Commit], saved: Collection[str]) -> _Commits:
+        ordered = sorted(commits, key=_BY_INSTANT)
+        return cls(ordered, {*saved, *(commit.instant for commit in ordered if commit.removed)})
+
+    def before(self, number: int) -> Commit | None:
+        """The newest earlier commit that had completed when this one completed."""
+        end = self.all[number].completion or self.all[number].instant
+        earlier = (self.all[n] for n in range(number - 1, -1, -1))
+        return next((c for c in earlier if (c.completion or c.instant) <= end), None)
+
+    def newest(self, tier: TierRule) -> datetime:
+        """From here on a tier makes savepoints if it has none."""
+        if not self.all:
+            return _NEVER
+        last = len(self.all) - 1
+        before = self.before(last) if tier.tier is Tier.BEFORE else None
+        return (before or self.all[last]).at
 
 
 def _due(
-    rule: PolicyRule,
-    own: Sequence[Savepoint],
-    others: AbstractSet[str],
-    commits: Sequence[Commit],
-    now: datetime,
-) -> tuple[Due, ...]:
-    """The commits that have to get a savepoint, oldest first.
+    rule: PolicyRule, own: Sequence[Savepoint], commits: _Commits, now: datetime
+) -> list[tuple[Savepoint, tuple[Tier, ...]]]:
+    """The savepoints that have to be made, oldest first, and for which tiers.
 
-    A tier reaches back to its oldest savepoint, and without one only to the newest commit.
+    A new savepoint may serve another tier, too, and so decide what that tier selects next.
     """
-    found = dict[str, list[Tier]]()
-    excluded = others | {commit.instant for commit in commits if commit.removed}
-    steps = [_Step.of(tier, own, commits, now) for tier in rule.tiers]
-    gaps = _Gaps(rule.min_gap, sorted(_moment(savepoint.instant) for savepoint in own))
-    for number, commit in enumerate(commits):
-        in_gap = commit.instant not in excluded and gaps.has(commit.instant)
-        for step in steps:
-            target = step.target(number, in_gap=in_gap)
-            if target is not None and target not in excluded:
-                found.setdefault(target, []).append(step.tier.tier)
-        if commit.instant in found:
-            gaps.add(commit.instant)
-        for step in steps:
-            step.passed(commit, saved=commit.instant in found)
-    after = _with_due(rule, own, found, now)
-    kept = {instant for tier in rule.tiers for instant in _kept(tier, after, now)}
-    ordered = sorted(found.items())
-    return tuple(Due(at, tuple(dict.fromkeys(tiers))) for at, tiers in ordered if at in kept)
+    after, added = {saved.instant: saved for saved in own}, dict[str, list[Tier]]()
+    moments = {commit.instant: commit.at for commit in commits.all}
+    while True:
+        kept = _kept(rule, sorted(after.values(), key=_BY_INSTANT), now)
+        found = [
+            (instant, tier)
+            for instant, tier in _wanted(rule, kept, commits, now)
+            if instant not in after or not _serves(tier, after[instant])
+        ]
+        if not found:
+            break
+        for instant, tier in found:
+            new = after.get(instant) or Savepoint(instant, moments[instant], now, rule.name)
+            after[instant] = replace(new, tiers=(*new.tiers, tier.tier))
+            added.setdefault(instant, []).append(tier.tier)
+    order = dict.fromkeys(tier.tier for tier in rule.tiers)
+    return [
+        (new, tuple(tier for tier in order if tier in added[new.instant]))
+        for new in kept
+        if new.instant in added
+    ]
 
 
-def _with_due(
-    rule: PolicyRule, own: Sequence[Savepoint], due: Mapping[str, Sequence[Tier]], now: datetime
-) -> list[Savepoint]:
-    """The savepoints as they will be, oldest first."""
-    there = {savepoint.instant: savepoint for savepoint in own}
-    for instant, tiers in due.items():
-        new = there.get(instant) or Savepoint(instant, now, rule.name)
-        there[instant] = replace(new, tiers=(*new.tiers, *tiers))
-    return sorted(there.values(), key=_BY_INSTANT)
+def _wanted(
+    rule: PolicyRule, kept: Sequence[Savepoint], commits: _Commits, now: datetime
+) -> Iterator[tuple[str, TierRule]]:
+    """The commits that a tier selects and of which it would keep a savepoint."""
+    gaps, there = _Gaps(rule.min_gap, sorted(s.at for s in kept)), {s.instant for s in kept}
+    tiers = [_Selection.of(tier, kept, commits, now) for tier in rule.tiers]
+    for tier in tiers:
+        if tier.rule.tier in OPERATIONS:
+            for commit in tier.lasting(tier.of_operations(commits), now):
+                gaps.add(commit.at)
+                there.add(commit.instant)
+                yield commit.instant, tier.rule
+    selected = [(tier, list[Commit]()) for tier in tiers if tier.rule.tier not in OPERATIONS]
+    for commit in commits.all:
+        is_near = commit.instant not in there and gaps.has(commit.at)
+        is_free = commit.instant not in commits.excluded and not is_near
+        for tier, found in selected:
+            is_before = commit.at < tier.reach
+            if is_before and not tier.kept:
+                continue  # the tier begins now, perhaps within a period
+            if tier.selects(commit, is_free=is_free) and not is_before:
+                found.append(commit)
+        if any(found[-1:] == [commit] for _, found in selected):
+            gaps.add(commit.at)
+    for tier, found in selected:
+        yield from ((commit.instant, tier.rule) for commit in tier.lasting(found, now))
 
 
 @dataclass(slots=True)
-class _Step:
-    """What a tier wants of one commit after the other, in the order of their instants."""
+class _Selection:
+    """What a tier selects of one commit after the other."""
 
-    tier: TierRule
-    commits: Sequence[Commit]
-    oldest: str
-    """The tier reaches back to here."""
-    saved: frozenset[str]
-    """The commits that have a savepoint which counts for the tier."""
+    rule: TierRule
+    kept: Sequence[Savepoint]
+    """The savepoints that it keeps."""
+    reach: datetime
+    """It selects none before: the time of its oldest savepoint, or of the newest commit."""
+    saved: AbstractSet[str]
+    """The commits whose savepoints serve it."""
     periods: set[str]
     since: int
-    """EVERY_N: the commits since the tier's last savepoint."""
+    """EVERY_N: the commits since the last one that was saved for the tier."""
 
     @classmethod
-    def of(
-        cls, tier: TierRule, own: Sequence[Savepoint], commits: Sequence[Commit], now: datetime
-    ) -> Self:
-        serving = [savepoint for savepoint in own if _serves(tier, savepoint)]
-        newest = commits[-1].instant if commits else ""
-        if commits and tier.tier is Tier.BEFORE:
-            before = _before(commits, len(commits) - 1)
-            newest = before.instant if before else newest
-        # a savepoint before all that the tier keeps would be removed at once
-        oldest = _reach(tier, _counted(tier, own), now) or newest
-        periodic = tier.tier in PERIODIC
-        periods = {period_of(tier.tier, s.instant) for s in own} if periodic else set[str]()
-        saved = frozenset(savepoint.instant for savepoint in serving)
-        first = commits[0].instant if commits else ""
+    def of(cls, tier: TierRule, own: Sequence[Savepoint], commits: _Commits, now: datetime) -> Self:
+        kept = _of_tier(tier, own, now)
+        # a savepoint of a commit of the future counts from when it was made
+        reach = min((min(s.at, s.since) for s in kept), default=commits.newest(tier))
+        saved = {saved.instant for saved in own if _serves(tier, saved)}
+        is_periodic = tier.tier in PERIODIC
+        periods = {period_of(tier.tier, s.instant) for s in own} if is_periodic else set[str]()
+        first = commits.all[0].instant if commits.all else ""
         since = 0 if any(instant < first for instant in saved) else tier.commits
-        return cls(tier, commits, oldest, saved, periods, since)
+        return cls(tier, kept, reach, saved, periods, since)
 
-    def target(self, number: int, *, in_gap: bool) -> str | None:
-        """The instant to save because of a commit; None: there is none."""
-        commit = self.commits[number]
-        if commit.instant < self.oldest:
-            return None
-        if self.tier.tier in OPERATIONS:
-            wanted = self.tier.matches(commit.operation)
-        elif in_gap:
-            wanted = False
-        elif self.tier.tier in PERIODIC:
-            wanted = period_of(self.tier.tier, commit.instant) not in self.periods
-        else:
-            wanted = self.tier.tier is Tier.EVERY_COMMIT or self.since + 1 >= self.tier.commits
-        if not wanted:
-            return None
-        saved = _before(self.commits, number) if self.tier.tier is Tier.BEFORE else commit
-        if saved is None or saved.instant in self.saved or saved.instant < self.oldest:
-            return None
-        return saved.instant
+    def of_operations(self, commits: _Commits) -> Iterator[Commit]:
+        """The commits to save because of operations."""
+        for number, commit in enumerate(commits.all):
+            if self.rule.matches(commit.operation):
+                is_before = self.rule.tier is Tier.BEFORE
+                target = commits.before(number) if is_before else commit
+                if target and target.instant not in commits.excluded and target.at >= self.reach:
+                    yield target
 
-    def passed(self, commit: Commit, *, saved: bool) -> None:
-        """Go on to the next commit; `saved`: this one gets a savepoint of the policy."""
-        if saved and self.tier.tier in PERIODIC:
-            self.periods.add(period_of(self.tier.tier, commit.instant))
-        counts = saved or commit.instant in self.saved or commit.removed
-        self.since = 0 if counts else self.since + 1
+    def selects(self, commit: Commit, *, is_free: bool) -> bool:
+        """Whether the tier selects the next commit; `is_free`: it may get a savepoint."""
+        if self.rule.tier is Tier.EVERY_COMMIT:
+            return is_free
+        if self.rule.tier is Tier.EVERY_N:
+            self.since += 1
+            is_due = self.since >= self.rule.commits and is_free
+            if is_due or commit.removed or commit.instant in self.saved:
+                self.since = 0
+            return is_due
+        period = period_of(self.rule.tier, commit.instant)
+        is_due = is_free and period not in self.periods
+        if is_due:
+            self.periods.add(period)
+        return is_due
 
-
-def _before(commits: Sequence[Commit], number: int) -> Commit | None:
-    """The newest commit before another one that had completed when that one completed."""
-    end = commits[number].completion or commits[number].instant
-    earlier = (commits[n] for n in range(number - 1, -1, -1))
-    return next((c for c in earlier if (c.completion or c.instant) <= end), None)
+    def lasting(self, selected: Iterable[Commit], now: datetime) -> list[Commit]:
+        """Those of which it would keep a savepoint that had been made with the commit."""
+        new = {commit.instant: commit for commit in selected if commit.instant not in self.saved}
+        mark = (self.rule.tier,)
+        made = [
+            Savepoint(commit.instant, commit.at, commit.at, None, mark) for commit in new.values()
+        ]
+        found = _of_tier(self.rule, sorted([*self.kept, *made], key=_BY_INSTANT), now)
+        return [new[saved.instant] for saved in found if saved.instant in new]
 
 
 @dataclass(slots=True)
@@ -338,42 +366,33 @@ class _Gaps:
     least: timedelta
     moments: list[datetime]
 
-    def has(self, instant: str) -> bool:
-        """Whether an instant is too near to another savepoint."""
+    def has(self, at: datetime) -> bool:
+        """Whether a time is too near to another savepoint."""
         if not self.least:
             return False
-        at = _moment(instant)
         place = bisect_left(self.moments, at)
         near = self.moments[max(0, place - 1) : place + 1]
         return any(abs(at - other) < self.least for other in near)
 
-    def add(self, instant: str) -> None:
-        insort(self.moments, _moment(instant))
-
-
-def _moment(instant: str) -> datetime:
-    try:
-        return datetime.strptime(f"{instant[:_SECONDS_DIGITS]}+0000", "%Y%m%d%H%M%S%z")
-    except ValueError:  # an instant is digits, which need not be a time
-        return _NEVER
+    def add(self, at: datetime) -> None:
+        insort(self.moments, at)
 
 
 def _within_maximum(
-    rule: PolicyRule, own: Sequence[Savepoint], due: Sequence[Due], now: datetime
-) -> tuple[tuple[Due, ...], tuple[Due, ...]]:
+    rule: PolicyRule,
+    own: Sequence[Savepoint],
+    due: Iterable[tuple[Savepoint, tuple[Tier, ...]]],
+    now: datetime,
+) -> tuple[list[Due], list[Due]]:
     """The due and the withheld ones: a maximum refuses new ones, it removes none."""
-    if rule.max_count is None:
-        return tuple(due), ()
     made, withheld = list[Due](), list[Due]()
-    there = list(own)
-    known = {savepoint.instant for savepoint in own}
-    for found in due:
-        new = Savepoint(found.instant, now, rule.name, found.tiers)
-        after = sorted([*there, new], key=_BY_INSTANT)
-        left = len(after) - len(_unkept(rule, after, now))
-        if found.instant in known or left <= rule.max_count:
-            made.append(found)
+    there = {saved.instant: saved for saved in own}
+    for new, tiers in due:
+        after = there | {new.instant: new}
+        kept = _kept(rule, sorted(after.values(), key=_BY_INSTANT), now)
+        if new.instant in there or rule.max_count is None or len(kept) <= rule.max_count:
+            made.append(Due(new.instant, tiers))
             there = after
         else:
-            withheld.append(found)
-    return tuple(made), tuple(withheld)
+            withheld.append(Due(new.instant, tiers))
+    return made, withheld

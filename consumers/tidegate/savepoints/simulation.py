@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 
 from tidegate.events import CommitCompleted
-from tidegate.hudi.instant_time import instant_of
+from tidegate.hudi.instant_time import moment_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
 
@@ -43,13 +43,11 @@ class _Table:
 
     def check(self, at: datetime) -> None:
         while (found := self._found(at)).due:
-            for due in found.due:
-                known = self.savepoints.get(due.instant)
-                tiers = (*(known.tiers if known else ()), *due.tiers)
-                since, name = (known.since if known else at), self.rule.name if self.rule else None
-                self.savepoints[due.instant] = Savepoint(
-                    due.instant, since, name, tiers, made=instant_of(since, UTC)
-                )
+            due = found.due[0]  # as the writer does: one, then it reads again
+            name = self.rule.name if self.rule else None
+            new = Savepoint(due.instant, moment_of(due.instant, UTC), at, name)
+            known = self.savepoints.get(due.instant, new)
+            self.savepoints[due.instant] = replace(known, tiers=(*known.tiers, *due.tiers))
         for removal in found.removable:
             self.removed.append((self.savepoints.pop(removal.instant), at))
         self.next_check = self._found(at).next_check
@@ -72,7 +70,12 @@ class Simulation:
         table = self._tables[commit.table]
         table.rule = self._policy.rule_of(commit.table)
         if all(known.instant != commit.instant for known in reversed(table.commits)):
-            made = Commit(commit.instant, commit.completion_time, commit.operation)
+            made = Commit(
+                commit.instant,
+                moment_of(commit.instant, UTC),
+                commit.completion_time,
+                commit.operation,
+            )
             insort(table.commits, made, key=_INSTANT)
         table.check(at)
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.hudi.instant_time import CLOCK_TOLERANCE, instant_of
+from tidegate.hudi.instant_time import CLOCK_TOLERANCE, moment_of
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.claims import all_claims
+from tidegate.savepoints.further_requests import all_further_requests
 from tidegate.savepoints.lookup import clean_bound
 from tidegate.savepoints.pins import made_at
 from tidegate.savepoints.removal import removed_by_people
@@ -42,9 +42,9 @@ class TimelineView:
         commits = [commit for commit in self.commits if commit.instant not in without]
         return check(rule, self.savepoints, commits, now, held=self.held)
 
-    def mark_of(self, instant: str) -> Savepoint:
-        """The savepoint of an instant."""
-        return next(saved for saved in self.savepoints if saved.instant == instant)
+    def mark_of(self, instant: str) -> Savepoint | None:
+        """The savepoint of an instant; None: it is gone."""
+        return next((saved for saved in self.savepoints if saved.instant == instant), None)
 
 
 @dataclass(slots=True)
@@ -69,9 +69,9 @@ class TimelineViews:
             TransientError: a claim was removed during the read.
         """
         now = self.clock()
-        claims = all_claims(table.storage, table.location)
+        requests = all_further_requests(table.storage, table.location)
         claimed = dict(held or {})
-        for instant, found in claims.items():
+        for instant, found in requests.items():
             ends = [
                 None if c.until is None else end_of(c.until, CLOCK_TOLERANCE)
                 for c in found
@@ -79,7 +79,9 @@ class TimelineViews:
             ]
             if ends:
                 claimed[instant] = None if None in ends else max(e for e in ends if e)
-        tiers = {instant: [t for c in found for t in c.tiers] for instant, found in claims.items()}
+        tiers = {
+            instant: [t for c in found for t in c.tiers] for instant, found in requests.items()
+        }
         completed = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
         savepoints = (
             replace(mark, tiers=(*mark.tiers, *tiers.get(mark.instant, ())))
@@ -108,6 +110,7 @@ class TimelineViews:
         return tuple(
             Commit(
                 write.timestamp,
+                moment_of(write.timestamp, table.properties.zone),
                 write.completion,
                 self._operation(table, write) if rule.reads_operations else None,
                 removed=write.timestamp in removed,
@@ -130,11 +133,11 @@ def savepoint_of(table: HudiTable, instant: str, metadata: SavepointMetadata) ->
     since = mark.decided_at if mark and mark.policy else made_at(metadata)
     return Savepoint(
         instant,
+        moment_of(instant, table.properties.zone),
         since,
         mark.policy if mark else None,
         mark.tiers if mark else (),
         mark.lifetime if mark else None,
-        instant_of(since, table.properties.zone),
     )
 
 

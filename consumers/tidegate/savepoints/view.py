@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
@@ -86,7 +87,8 @@ class View:
             "strangers": self.has_strangers,
             "derived": self.derived,
         }
-        return {KEY: zlib.compress(json.dumps(record, separators=(",", ":")).encode())}
+        packed = zlib.compress(json.dumps(record, separators=(",", ":")).encode())
+        return {KEY: b64encode(packed)}  # Avro readers decode the header as UTF-8
 
     @classmethod
     def parse(cls, header: Mapping[str, bytes]) -> Self:
@@ -98,7 +100,9 @@ class View:
         try:
             inflate = zlib.decompressobj()
             record = parse_json(
-                inflate.decompress(header[KEY], _LARGEST), "the savepoint's view", _LARGEST
+                inflate.decompress(b64decode(header[KEY]), _LARGEST),
+                "the savepoint's view",
+                _LARGEST,
             )
             if record["format"] != _FORMAT or inflate.unconsumed_tail:
                 raise FormatError("the savepoint's view is from another version, or too large")

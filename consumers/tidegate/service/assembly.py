@@ -10,7 +10,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from tidegate.authorization import Authorizer, TrustedKey
 from tidegate.bridges import HudiBridgeLoop
 from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner
@@ -25,12 +24,13 @@ from tidegate.cleaning.second_source import (
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.coordinator.alarms import AlarmRule, Alarms
-from tidegate.coordinator.loop import CoordinatorLoop, Sign
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
+from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
@@ -42,6 +42,7 @@ from tidegate.restores import (
     ApprovalRecords,
     Restorer,
 )
+from tidegate.runtime.authorization import Authorization, TrustedKey
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
@@ -76,7 +77,7 @@ from tidegate.service.stores import (
     require_stores,
 )
 from tidegate.signatures import PublicKey, Signer, SigningKey
-from tidegate.signatures.signer import SERVICES_VALIDITY
+from tidegate.signatures.signer import Sign, unsigned
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -257,7 +258,8 @@ def _executor(
         retries=retries,
         limit=limit,
         wire=wire_for(settings.registry),
-        authorization=authorizer(settings),
+        authorization=authorization(settings, bus.cluster_id()),
+        sign=_signer(settings, KeyRole.WORKER, bus),
     )
 
 
@@ -283,33 +285,33 @@ def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | 
     return _executor(writer, settings, bus, observed)
 
 
-def authorizer(settings: Settings) -> Authorizer:
-    """Who may have commands executed, by the settings.
+def authorization(settings: Settings, cluster: str) -> Authorization:
+    """Whose events count on a Kafka cluster, by the settings.
 
     Raises:
         ConfigError: a key is not one, or is listed twice; or `joserfc` is not installed.
     """
-    security = settings.security
-    keys = [
-        TrustedKey(
-            key.name,
-            PublicKey(key.public_key),
-            key.commands,
-            key.tables,
-            key.locations,
-            key.not_before,
-            key.not_after,
-        )
-        for key in security.keys
+    required, listed = settings.security.require_signatures, settings.restores.requested_by
+    return Authorization(trusted_keys(settings), cluster, required=required, restores_by=listed)
+
+
+def trusted_keys(settings: Settings) -> list[TrustedKey]:
+    """The keys of the settings.
+
+    Raises:
+        ConfigError: a key is not one; or `joserfc` is not installed.
+    """
+    return [
+        TrustedKey(public=PublicKey(key.public_key), **key.model_dump(exclude={"public_key"}))
+        for key in settings.security.keys
     ]
-    listed = settings.restores.requested_by
-    return Authorizer(keys, required=security.require_signatures, restores_by=listed)
 
 
 def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     """The cleaner reads the holds from the broker before every removal."""
     wire = wire_for(settings.registry)
-    holds = HoldLookup(bus, wire, settings.topics.prefix, authorizer(settings))
+    trusted = authorization(settings, bus.cluster_id())
+    holds = HoldLookup(bus, wire, settings.topics.prefix, trusted)
 
     def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
         # the roots were checked first: a store's fault is reported before its missing abilities
@@ -325,7 +327,7 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
         bus,
         wire_for(settings.registry),
         settings.topics.prefix,
-        authorizer(settings),
+        authorization(settings, bus.cluster_id()),
     )
 
     def restorer(
@@ -355,7 +357,6 @@ def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None)
         subject, bus = measured_subject(subject, observed), observed_bus(bus, observed)
     retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
-    sign = _signer(settings)
     return CoordinatorLoop(
         subject,
         bus,
@@ -363,35 +364,42 @@ def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None)
         retries=retries,
         limit=limit,
         wire=wire,
-        sign=sign,
-        authorization=authorizer(settings),
+        sign=_signer(settings, KeyRole.COORDINATOR, bus),
+        authorization=authorization(settings, bus.cluster_id()),
     )
 
 
-def _signer(settings: Settings) -> Sign | None:
-    """How the coordinator signs its commands; None: it has no key. Raises as `own_key`."""
-    key = own_key(settings)
-    return None if key is None else Signer(key, SERVICES_VALIDITY).sign
+def _signer(settings: Settings, role: KeyRole, bus: Bus) -> Sign:
+    """How a service signs its messages; without a key it does not. Raises as `own_key`."""
+    key, cluster = own_key(settings, role), bus.cluster_id()
+    return unsigned if key is None else Signer(key, lambda: cluster).sign
 
 
-def own_key(settings: Settings) -> SigningKey | None:
-    """The key with which this process signs.
+def own_key(settings: Settings, role: KeyRole) -> SigningKey | None:
+    """The key with which this process signs; None: it has none, and needs none.
 
     Raises:
-        ConfigError: the key can't be read; or signatures are required and there is no key, or it is
-            not a trusted one: every command would be refused.
+        ConfigError: the key can't be read; or signatures are required and there is no key, or it
+            may not sign what this process publishes, which would be refused.
     """
     security = settings.security
     if security.sign_with is None:
         if security.require_signatures:
             raise ConfigError(
                 "security.require_signatures is on, and this service has no key: set"
-                " security.sign_with (TIDEGATE_SECURITY__SIGN_WITH) to its private key's file"
+                " security.sign_with (TIDEGATE_SECURITY__SIGN_WITH) to its private key's file, and"
+                f' list the key in [[security.keys]] with roles = ["{role}"]'
             )
         return None
     key = SigningKey.read(security.sign_with)
-    if security.keys and key.key_id not in {PublicKey(k.public_key).key_id for k in security.keys}:
+    listed = [it for it in trusted_keys(settings) if it.public.key_id == key.key_id]
+    if security.keys and not listed:
         raise ConfigError(f"the key in {security.sign_with} is not in [[security.keys]]")
+    if listed and role not in listed[0].roles:
+        raise ConfigError(
+            f"the key in {security.sign_with} may not sign what this service publishes: add"
+            f' "{role}" to the roles of {listed[0].name} in [[security.keys]]'
+        )
     return key
 
 

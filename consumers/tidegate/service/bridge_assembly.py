@@ -9,6 +9,7 @@ from tidegate.bridges import MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import ConfigError
+from tidegate.events.signature import KeyRole
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SOURCE, MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
@@ -18,7 +19,7 @@ from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus
-from tidegate.service.assembly import authorizer, own_key
+from tidegate.service.assembly import authorization, own_key
 from tidegate.service.bridge_metrics import BridgeMetrics
 from tidegate.service.settings import Settings
 from tidegate.storage import Storage
@@ -37,7 +38,7 @@ def metastore_bridge(
     if watched is None:
         raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
     require_thrift()
-    own_key(settings)  # its events would all be refused
+    own_key(settings, KeyRole.WRITER)  # its events would all be refused
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(
         source=SOURCE,
@@ -62,7 +63,7 @@ def metastore_bridge(
         )
 
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
-        wire, trusted = wire_for(settings.registry), authorizer(settings)
+        wire, trusted = wire_for(settings.registry), authorization(settings, bus.cluster_id())
         return FactsReader(connection, topics, group, wire, trusted)
 
     interval = watched.interval_ms

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 from tidegate.bridges.metastore import NAME
+from tidegate.hive_bridge.observer import Observer
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 
 
-class BridgeMetrics:
-    """An `Observer` that counts in a process's metrics."""
+class BridgeMetrics(Observer):
+    """Counts in a process's metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Begin as a bridge on standby."""

@@ -8,31 +8,43 @@ see everything that a reader may see, it refuses: forgetting an abort makes its 
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from tidegate.errors import ConfinementError, MissingInMetastoreError
+from pydantic import ValidationError
+
+from tidegate.errors import (
+    ConfinementError,
+    FormatError,
+    MetastoreRefusedError,
+    MissingCallError,
+    MissingInMetastoreError,
+    TransientError,
+)
+from tidegate.errors.validation import validation_message
 from tidegate.events import WritesAborted
 from tidegate.hive import (
-    Base,
     FoundDirectory,
     RangeResponse,
     ValidTxns,
     ValidWriteIds,
+    aborted_rows,
     content_hash,
     is_acid_name,
 )
-from tidegate.hive_bridge.cleanup_properties import has_no_cleanup
-from tidegate.hive_bridge.leftovers import holds_aborted
-from tidegate.hive_bridge.listed import acid_names, compacted_bases
+from tidegate.hive_bridge.describing import acid_directories, has_no_cleanup
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
+from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import (
     ABORT_CLEAN_UP,
-    Compaction,
+    QueueEntry,
     Table,
     final_write_ids,
     write_ids_of_compaction,
@@ -42,6 +54,17 @@ from tidegate.storage import NotFound, Storage, is_below, join, normalise
 _TABLES_A_CALL: Final = 200
 _DEEPEST: Final = 100
 """The most levels of partitions. Links can't add levels, because the walk does not follow them."""
+
+
+_TableName = tuple[str, str]
+"""The database, and the table in it."""
+log = logging.getLogger(__name__)
+_KNOWN: Final = (
+    *(MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError),
+    ValueError,  # a name that no event can hold: it has a space, is too long or is not UTF-8
+)
+_AGAIN_SECONDS: Final = 3600.0
+"""Directories that are still there this long after an event about them are published again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +194,7 @@ def _spared(place: AbortedPlace) -> AbortedPlace:
     return AbortedPlace(place.partition, (), (*place.alone, *place.mixed))
 
 
-def forget(table: AbortedTable, waiting: Iterable[Compaction], queue: CompactionQueue) -> None:
+def forget(table: AbortedTable, waiting: Iterable[QueueEntry], queue: CompactionQueue) -> None:
     """Let the Metastore forget a table's aborted writes. None of their directories may be left.
 
     Args:
@@ -229,9 +252,8 @@ class _Walk:
                 )
             if entry.is_dir:
                 yield from self.places(inner)
-        names = acid_names(entries)
-        compacted = compacted_bases(self.storage, where, names)
-        place = judged(below or None, names, self.write_ids, compacted)
+        found = acid_directories(self.storage, where, entries)
+        place = judged(below or None, found, self.write_ids)
         if place.alone or place.mixed:
             yield replace(place, content=_content(self.storage, where, place.alone))
 
@@ -270,32 +292,182 @@ def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
 
 
 def judged(
-    partition: str | None,
-    names: Iterable[str],
-    write_ids: ValidWriteIds,
-    compacted: Collection[str] = (),
+    partition: str | None, found: Iterable[FoundDirectory], write_ids: ValidWriteIds
 ) -> AbortedPlace:
     """Find the ACID directories with aborted rows in a table's or partition's directory. Pure.
 
     Args:
         partition: The partition, or None for the table's directory.
-        names: The names in the directory.
+        found: The ACID directories in it.
         write_ids: The table's final write ids.
-        compacted: The names that `compacted_bases` returned.
-
-    Raises:
-        FormatError: a name is not one of Hive's.
     """
-    found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
-    aborted = [directory for directory in found if holds_aborted(directory, write_ids)]
-    alone = tuple(directory.name for directory in aborted if _is_alone(directory, write_ids))
-    mixed = tuple(directory.name for directory in aborted if directory.name not in alone)
+    rows = {directory.name: aborted_rows(directory, write_ids) for directory in found}
+    alone = tuple(name for name in rows if rows[name] is RangeResponse.ALL)
+    mixed = tuple(name for name in rows if rows[name] is RangeResponse.SOME)
     return AbortedPlace(partition, alone, mixed)
 
 
-def _is_alone(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
-    acid = found.acid
-    first = acid.write_id if isinstance(acid, Base) else acid.min_write_id
-    if acid.max_write_id > write_ids.high_water_mark:
-        return False
-    return write_ids.aborted_in(first, acid.max_write_id) is RangeResponse.ALL
+class Ages:
+    """Finds the write ids that have been seen as final for the grace time.
+
+    Order of calls for a table: `is_of_new_table`, then `old_enough`.
+    """
+
+    def __init__(self, grace: float, clock: Callable[[], float]) -> None:
+        """Take the grace time in seconds, and a clock of seconds."""
+        self._grace, self._clock = grace, clock
+        self._seen: dict[_TableName, list[tuple[float, int]]] = {}
+        """By table: when (in seconds) the final write ids first reached a write id."""
+
+    def is_of_new_table(self, key: _TableName, write_ids: ValidWriteIds) -> bool:
+        """Whether this may be a new table with an old name: its last final write id went down.
+
+        If so, this forgets the old table, and the new table's writes begin a grace time of their
+        own. The same table shows a lower id if the Metastore forgot its last write; the only cost
+        is one more grace time.
+        """
+        seen = self._seen.get(key)
+        if not seen or seen[-1][1] <= write_ids.high_water_mark:
+            return False
+        del self._seen[key]
+        return True
+
+    def old_enough(self, key: _TableName, write_ids: ValidWriteIds) -> ValidWriteIds:
+        """The write ids seen as final for the grace time; later aborts do not delay them."""
+        now, last = self._clock(), write_ids.high_water_mark
+        seen = self._seen.setdefault(key, [])
+        if not seen or seen[-1][1] < last:
+            seen.append((now, last))
+        old = [at for at, (since, _) in enumerate(seen) if now - since >= self._grace]
+        if not old:
+            return write_ids_of_compaction(write_ids, 0)
+        del seen[: old[-1]]
+        return write_ids_of_compaction(write_ids, seen[0][1])
+
+    def keep_only(self, keys: Collection[_TableName]) -> frozenset[_TableName]:
+        """Forget all tables but these; returns the forgotten ones."""
+        gone = frozenset(self._seen.keys() - keys)
+        for key in gone:
+            del self._seen[key]
+        return gone
+
+
+class AbortedSweep:
+    """Checks every table with aborted writes; every sweep reads the Metastore and the store anew.
+
+    A writer whose transaction timed out may still be writing. So no directory is removed, and no
+    write is forgotten, before the write has been seen as aborted for the grace time.
+    """
+
+    def __init__(
+        self,
+        settings: BridgeSettings,
+        storage: Storage,
+        source: str,
+        clock: Callable[[], float],
+        observer: Observer = UNOBSERVED,
+    ) -> None:
+        """Create a sweep, without a call to the Metastore. `clock` counts seconds."""
+        self._settings, self._storage, self._source = settings, storage, source
+        self._clock, self._observer, self._called = clock, observer, observer.called
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
+        self._running: Future[list[WritesAborted]] | None = None
+        self._next = 0.0
+        self._ages = Ages(settings.aborted_grace_ms / 1000, clock)
+        self._published: dict[str, float] = {}
+        self._forgotten: dict[tuple[str, str], str] = {}
+        self._logged: dict[str, str] = {}
+
+    def look(self, aborted: frozenset[int]) -> list[WritesAborted]:
+        """Return the events to publish now, and begin the next sweep if it is due.
+
+        Args:
+            aborted: The aborted transactions that the Metastore still knows.
+        """
+        found: list[WritesAborted] = []
+        if self._running is not None and self._running.done():
+            done, self._running = self._running, None
+            try:
+                found = [event for event in done.result() if self._is_due(event)]
+            except TransientError as error:
+                log.debug("the search for aborted writes failed, trying again: %s", error)
+            except MetastoreRefusedError as error:  # it must not stop the releases of locks
+                self._log_once("any table", str(error))
+        wanted = self._settings.aborted_interval_ms
+        if self._running is None and wanted and aborted and self._clock() >= self._next:
+            self._next = self._clock() + wanted / 1000
+            self._running = self._thread.submit(self._sweep)
+        return found
+
+    def published(self, event: WritesAborted) -> None:
+        """Record that an event is on the topic."""
+        self._published[event.event_id] = self._clock()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the running sweep, for at most `seconds`."""
+        if self._running is not None:
+            self._running.exception(seconds)
+
+    def close(self) -> None:
+        """Cancel the sweep."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _is_due(self, event: WritesAborted) -> bool:
+        last = self._published.get(event.event_id)
+        return last is None or self._clock() - last >= _AGAIN_SECONDS
+
+    def _sweep(self) -> list[WritesAborted]:
+        found: list[WritesAborted] = []
+        seen: set[tuple[str, str]] = set()
+        called = self._called
+        with (
+            MetastoreClient(self._settings, called) as client,
+            CompactionQueue(self._settings, called) as queue,
+        ):
+            transactions = client.transactions().valid()
+            for database, name, write_ids in tables_with_aborted(client, transactions):
+                key = (database, name)
+                seen.add(key)
+                if self._ages.is_of_new_table(key, write_ids):
+                    self._forgotten.pop(key, None)
+                old = self._ages.old_enough(key, write_ids)
+                if not old.aborted.firsts or self._forgotten.get(key) == str(old.aborted):
+                    continue
+                try:
+                    table = look_at_table(database, name, old, client, self._storage)
+                    if table is not None:
+                        found += self._handled(table, client, queue)
+                except _KNOWN as error:
+                    self._log_once(f"{database}.{name}", _why(error))
+        for gone in self._ages.keep_only(seen):
+            self._forgotten.pop(gone, None)
+        return found
+
+    def _handled(
+        self, table: AbortedTable, client: MetastoreClient, queue: CompactionQueue
+    ) -> list[WritesAborted]:
+        name = f"{table.database}.{table.name}"
+        if not table.places:
+            try:
+                forget(table, client.compactions(), queue)
+            except MissingCallError:  # Hive 3 goes on listing them, which costs readers time
+                log.info("this Metastore has no call to forget the aborted writes of %s", name)
+            self._forgotten[table.database, table.name] = str(table.write_ids.aborted)
+            highest = table.write_ids.high_water_mark
+            log.info("no directory is left of the aborted writes of %s up to %d", name, highest)
+        if mixed := [name for place in table.places for name in place.mixed]:
+            why = "has rows of aborted writes among others, or must not be cleaned: compact it"
+            self._log_once(name, f"{mixed[0]} {why}")
+        return list(table.events(self._settings.catalog, self._source))
+
+    def _log_once(self, table: str, text: str) -> None:
+        if self._logged.get(table) != text:
+            log.warning("aborted writes of %s stay: %s", table, text)
+            self._observer.refused()
+        self._logged[table] = text
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return f"the event is invalid: {validation_message(error)}"
+    return f"{type(error).__name__}: {error}"

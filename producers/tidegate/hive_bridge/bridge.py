@@ -11,7 +11,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from tidegate.errors import FormatError, MessageTooLargeError, TransientError
+from tidegate.errors import (
+    FormatError,
+    MessageTooLargeError,
+    MetastoreRefusedError,
+    TransientError,
+)
 from tidegate.errors.validation import validation_message
 from tidegate.events import (
     Event,
@@ -22,22 +27,26 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
+from tidegate.hive_bridge.aborted import AbortedSweep
 from tidegate.hive_bridge.baseline import Baseline
-from tidegate.hive_bridge.cleanings import Cleanings, PublishedVacuum
-from tidegate.hive_bridge.compactions import Compactions
+from tidegate.hive_bridge.compactions import Cleanings, Compactions
 from tidegate.hive_bridge.describing import describe
-from tidegate.hive_bridge.endings import Endings, Expirations
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.hive_bridge.products import Description
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
-from tidegate.hive_bridge.sweeping import AbortedSweep
-from tidegate.hive_bridge.waiting import Ended, WaitingHolds
+from tidegate.hive_bridge.waiting import Ended, Endings, Expirations, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.holds import HeldTables, holds_of, lock_hold
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import Compaction, Lock, Snapshot
-from tidegate.storage import Storage
+from tidegate.hive_metastore.values import (
+    HeldTables,
+    Lock,
+    QueueEntry,
+    Snapshot,
+    holds_of,
+    lock_hold,
+)
+from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
 SOURCE: Final = "metastore-bridge"
@@ -88,8 +97,8 @@ class MetastoreBridge:
         self._client = MetastoreClient(settings, observer.called)
         self._queue_client = MetastoreClient(settings, observer.called)
         self._queue_thread = ThreadPoolExecutor(1, thread_name_prefix="show-compact")
-        self._asked: Future[tuple[Compaction, ...]] | None = None
-        self._queue: tuple[Compaction, ...] = ()
+        self._asked: Future[tuple[QueueEntry, ...]] | None = None
+        self._queue: tuple[QueueEntry, ...] = ()
         self._queue_is_away = False
         self._compactions = Compactions(
             settings.catalog, self._described, settings.threads, clock, observer
@@ -164,7 +173,7 @@ class MetastoreBridge:
         )
         self.baseline = self.baseline.checked(snapshot)
         held, now = HeldTables(snapshot.locks), self._clock()
-        ended = waiting.ended(number, held, snapshot.transactions)
+        ended = self._in_place(waiting.ended(number, held, snapshot.transactions))
         releases = self._releases(ended, snapshot, now)
         for start in range(0, len(releases), _BATCH):
             batch = releases[start : start + _BATCH]
@@ -205,7 +214,7 @@ class MetastoreBridge:
         self._apply(before)
         return self._waiting
 
-    def _asked_queue(self) -> tuple[Compaction, ...]:
+    def _asked_queue(self) -> tuple[QueueEntry, ...]:
         """The queue of compactions. It has a connection of its own, because it may be slow."""
         if self._asked is None:
             self._queue_look = self._cleanings.begin()
@@ -229,17 +238,37 @@ class MetastoreBridge:
         self._asked = None
         return self._queue
 
-    def _described(self, compaction: Compaction) -> Description:
+    def _described(self, compaction: QueueEntry) -> VacuumFields:
         with MetastoreClient(self._settings, self._observer.called) as client:
             return describe(compaction, client, self._storage)
 
-    def _settled(self, compaction: Compaction, vacuum: PublishedVacuum) -> bool:
+    def _settled(self, compaction: QueueEntry, vacuum: VacuumFields) -> bool:
         called = self._observer.called
         with (
             MetastoreClient(self._settings, called) as client,
             CompactionQueue(self._settings, called) as queue,
         ):
             return settle(compaction, vacuum, client, queue, self._storage)
+
+    def _in_place(self, ended: Sequence[Ended]) -> list[Ended]:
+        """Leave out transactions that only seem to read other tables: a rename moves their locks.
+
+        Call this after the locks were requested, so that no rename before that goes unseen.
+        """
+        tables = {(hold.table, hold.location) for hold in ended if hold.elsewhere}
+        renamed = {place for place in tables if not self._is_at(*place)}
+        return [
+            hold
+            for hold in ended
+            if not hold.elsewhere or (hold.table, hold.location) not in renamed
+        ]
+
+    def _is_at(self, table: str, location: str) -> bool:
+        _, database, name = table.split(".")
+        try:
+            return normalise(self._client.table(database, name).location) == location
+        except (MetastoreRefusedError, FormatError):
+            return False
 
     def _releases(
         self, ended: Iterable[Ended], snapshot: Snapshot, now: float
@@ -324,8 +353,8 @@ class MetastoreBridge:
 
     def _vacuum(
         self,
-        compaction: Compaction,
-        description: Description,
+        compaction: QueueEntry,
+        description: VacuumFields,
         snapshot: Snapshot,
         held: HeldTables,
     ) -> list[LockReleased | VacuumFinished]:
@@ -378,7 +407,7 @@ class MetastoreBridge:
         ]
 
     def _expired(
-        self, compaction: Compaction, held: HeldTables
+        self, compaction: QueueEntry, held: HeldTables
     ) -> tuple[list[LockHold], list[int]]:
         """The latest holds on a compaction's place that expired since it began; one is enough.
 

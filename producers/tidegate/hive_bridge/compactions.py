@@ -1,4 +1,8 @@
-"""The compactions to publish, with their descriptions."""
+"""The entries of the Metastore's queue: which to publish, and which have been cleaned.
+
+Nothing is stored: the queue lists the compactions that are not marked yet, and the topics have the
+vacuums and the outcomes of their cleanings. A restarted bridge reads both.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,21 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.errors import TransientError
-from tidegate.events import VacuumFinished
-from tidegate.hive_bridge.cleanup_properties import NotYet
-from tidegate.hive_bridge.describing import NotDescribed
+from tidegate.events import (
+    CleaningReleased,
+    DirectoriesCleaned,
+    Event,
+    VacuumFinished,
+    derived_id,
+)
+from tidegate.hive_bridge.describing import NotDescribed, NotYet
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.hive_bridge.products import Description
-from tidegate.hive_metastore.values import Compaction
+from tidegate.hive_bridge.products import VacuumFields
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str | None, str]
@@ -23,7 +32,11 @@ Key = tuple[str, str | None, str]
 _MAX_PUBLISHED: Final = 1_000_000
 
 
-def key_of(compaction: Compaction, catalog: str) -> Key:
+_IN_THE_QUEUE: Final = frozenset({"initiated", "working", READY_FOR_CLEANING})
+"""Every other state belongs to the queue's history."""
+
+
+def key_of(compaction: QueueEntry, catalog: str) -> Key:
     """The key of a compaction: its transaction, or in Hive 3 its kind and highest write id."""
     table = f"{catalog}.{compaction.database}.{compaction.table}".lower()
     if compaction.transaction_id is not None:
@@ -50,7 +63,7 @@ class Compactions:
     def __init__(
         self,
         catalog: str,
-        describe: Callable[[Compaction], Description],
+        describe: Callable[[QueueEntry], VacuumFields],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
@@ -64,8 +77,8 @@ class Compactions:
         self._postponed: set[Key] = set()
         self._again: dict[Key, float] = {}
         """When to look up again the compactions that must not be cleaned now."""
-        self._asked: dict[Key, Future[Description]] = {}
-        self._ended: frozenset[Future[Description]] = frozenset()
+        self._asked: dict[Key, Future[VacuumFields]] = {}
+        self._ended: frozenset[Future[VacuumFields]] = frozenset()
         """Lookups that ended before the current poll asked for the locks."""
         self._highest: dict[int, int] = {}
         """The highest write ids that Hive 3 does not report, by compaction id."""
@@ -74,7 +87,7 @@ class Compactions:
         """Record that a vacuum is on the topic, from this bridge or another."""
         self._done(published_key(event))
 
-    def nothing_to_clean(self, compaction: Compaction) -> None:
+    def nothing_to_clean(self, compaction: QueueEntry) -> None:
         """Record that no event about a compaction is needed."""
         self._done(key_of(compaction, self._catalog))
 
@@ -86,7 +99,7 @@ class Compactions:
         while len(self._published) > _MAX_PUBLISHED:
             del self._published[next(iter(self._published))]
 
-    def refuse(self, compaction: Compaction, reason: str) -> None:
+    def refuse(self, compaction: QueueEntry, reason: str) -> None:
         """Never publish the compaction, and log the reason once."""
         key = key_of(compaction, self._catalog)
         if key not in self._refused:
@@ -95,14 +108,14 @@ class Compactions:
         self._refused[key] = None
         self._asked.pop(key, None)
 
-    def postpone(self, compaction: Compaction, reason: str) -> None:
+    def postpone(self, compaction: QueueEntry, reason: str) -> None:
         """Log once why the compaction can't be published now; the next poll tries it again."""
         key = key_of(compaction, self._catalog)
         if key not in self._postponed:
             log.warning("%s has to wait: %s", named(compaction), reason)
         self._postponed.add(key)
 
-    def completed(self, queue: Iterable[Compaction]) -> tuple[Compaction, ...]:
+    def completed(self, queue: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
         """The queue, with the highest write ids of Hive 3's compactions filled in.
 
         Hive 3 never removes a compaction from its queue. The latest of a kind made the directories
@@ -128,7 +141,7 @@ class Compactions:
             or latest[entry.place, entry.kind] == entry.compaction_id
         )
 
-    def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:
+    def described(self, queue: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, VacuumFields]]:
         """The compactions that can be published now; starts the lookups of the others."""
         visible = {
             key_of(compaction, self._catalog): compaction
@@ -157,7 +170,7 @@ class Compactions:
                 if key_of(made, self._catalog) not in self._published:
                     yield made, found
 
-    def _is_over(self, compaction: Compaction, asked: Future[Description]) -> bool:
+    def _is_over(self, compaction: QueueEntry, asked: Future[VacuumFields]) -> bool:
         """Whether this poll may use the result of a lookup.
 
         In Hive 3 the directory may show the result of a compaction that became visible after the
@@ -165,7 +178,7 @@ class Compactions:
         """
         return asked in self._ended if compaction.is_of_hive_3 else asked.done()
 
-    def _completed(self, compaction: Compaction, found: Description) -> Compaction:
+    def _completed(self, compaction: QueueEntry, found: VacuumFields) -> QueueEntry:
         if not compaction.is_of_hive_3:
             return compaction
         self._highest[compaction.compaction_id] = found.max_write_id
@@ -184,8 +197,8 @@ class Compactions:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(
-        self, key: Key, compaction: Compaction, asked: Future[Description]
-    ) -> Description | None:
+        self, key: Key, compaction: QueueEntry, asked: Future[VacuumFields]
+    ) -> VacuumFields | None:
         try:
             return asked.result()
         except (NotDescribed, ValueError) as error:  # for example a name that no event can hold
@@ -200,8 +213,107 @@ class Compactions:
         return None
 
 
-def named(compaction: Compaction) -> str:
+def named(compaction: QueueEntry) -> str:
     """The compaction's id, table and partition, for log lines."""
     where = "" if compaction.partition is None else f", partition {compaction.partition}"
     table = f"{compaction.database}.{compaction.table}"
     return f"compaction {compaction.compaction_id} of {table}{where}"
+
+
+@dataclass(slots=True)
+class _Entry:
+    vacuum: VacuumFields
+    since: int
+    """The number of the latest poll of the queue that had begun when the vacuum became known."""
+    commands: list[str] = field(default_factory=list[str])
+    cleaned: bool = False
+
+
+class Cleanings:
+    """The vacuums of one catalog, and what became of their cleanings."""
+
+    def __init__(self, catalog: str) -> None:
+        """Start empty; `catalog` is the Metastore's catalog."""
+        self._catalog = catalog.lower()
+        self._entries: dict[Key, _Entry] = {}
+        self._by_command: dict[str, Key] = {}
+        self._by_place: dict[tuple[str, str | None], set[Key]] = {}
+        self._poll = 0
+
+    def __len__(self) -> int:
+        """The number of vacuums that are not marked yet."""
+        return len(self._entries)
+
+    def begin(self) -> int:
+        """Call this before a poll of the queue; returns the number of the poll."""
+        self._poll += 1
+        return self._poll
+
+    def take(self, event: Event) -> None:
+        """Apply a vacuum, or the outcome of a cleaning; other events are ignored.
+
+        A vacuum always comes before its outcome, because its cleaning is a consequence of it.
+        """
+        if isinstance(event, VacuumFinished):
+            self._vacuum(event)
+        elif isinstance(event, DirectoriesCleaned):
+            self._cleaned(event.caused_by)
+
+    def nothing_to_clean(self, compaction: QueueEntry, found: VacuumFields) -> None:
+        """Record a compaction that made nothing, and that found nothing obsolete.
+
+        It is marked once no row of an aborted write is left: until then it would stay in the queue.
+        """
+        key = key_of(compaction, self._catalog)
+        self._entries[key] = _Entry(found, self._poll, cleaned=True)
+        self._by_place.setdefault(key[:2], set()).add(key)
+
+    def cleaned(self, queue: Iterable[QueueEntry]) -> Iterator[tuple[QueueEntry, VacuumFields]]:
+        """The compactions that were cleaned, by their own vacuum or by a later one."""
+        for compaction in queue:
+            entry = self._entries.get(key_of(compaction, self._catalog))
+            if compaction.is_visible and entry is not None and entry.cleaned:
+                yield compaction, entry.vacuum
+
+    def forget(self, queue: Iterable[QueueEntry], poll: int) -> None:
+        """Forget the vacuums that the queue no longer lists, if they were known before the poll.
+
+        Args:
+            queue: The answer.
+            poll: The number of the poll, from `begin`.
+        """
+        listed = {
+            key_of(compaction, self._catalog)
+            for compaction in queue
+            if compaction.state in _IN_THE_QUEUE
+        }
+        for key in [k for k, e in self._entries.items() if e.since < poll and k not in listed]:
+            for command in self._entries.pop(key).commands:
+                del self._by_command[command]
+            self._by_place[key[:2]].discard(key)
+            if not self._by_place[key[:2]]:
+                del self._by_place[key[:2]]
+
+    def _vacuum(self, event: VacuumFinished) -> None:
+        if event.table.split(".", 1)[0] != self._catalog:
+            return
+        key = published_key(event)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(VacuumFields.of(event), self._poll)
+            self._by_place.setdefault(key[:2], set()).add(key)
+        # a vacuum that is published again with other holds has another id; both ids count
+        entry.vacuum = VacuumFields.of(event)
+        command = derived_id(CleaningReleased.__name__, event.event_id)
+        if command not in self._by_command:
+            self._by_command[command] = key
+            entry.commands.append(command)
+
+    def _cleaned(self, command: str | None) -> None:
+        key = self._by_command.get(command or "")
+        if key is None:
+            return
+        done = self._entries[key]
+        for other in self._by_place[key[:2]]:
+            entry = self._entries[other]
+            entry.cleaned = entry.cleaned or done.vacuum.covers(entry.vacuum)

@@ -1,10 +1,16 @@
-"""Mark cleaned compactions in the Metastore's queue, after a check that nothing is left."""
+"""Mark cleaned compactions in the Metastore's queue, after a check that nothing is left.
+
+Marking a compaction as cleaned also makes the Metastore forget which write ids, up to the
+compaction's highest, were aborted. If a directory of an aborted write is left, every reader sees
+its rows from then on (HIVE-24302, HIVE-24444). So the check precedes every mark, even after an
+outcome that reports the cleaning as done.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,14 +23,25 @@ from tidegate.errors import (
     MissingInMetastoreError,
     TransientError,
 )
-from tidegate.hive_bridge.cleanings import PublishedVacuum
+from tidegate.hive import (
+    FoundDirectory,
+    InconsistentCompaction,
+    NotEnoughHistory,
+    RangeResponse,
+    ValidWriteIds,
+    aborted_rows,
+)
 from tidegate.hive_bridge.compactions import Key, key_of, named
-from tidegate.hive_bridge.describing import NotDescribed, directory_of
-from tidegate.hive_bridge.leftovers import StillNeeded, check_nothing_left
-from tidegate.hive_bridge.listed import acid_names, compacted_bases
+from tidegate.hive_bridge.describing import (
+    NotDescribed,
+    NotYet,
+    acid_directories,
+    directory_of,
+)
+from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import Compaction, write_ids_of_compaction
+from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, normalise
 
 log = logging.getLogger(__name__)
@@ -35,7 +52,7 @@ _STAY: Final = (
     ' "ready for cleaning" in its queue. Hive\'s own Cleaner must stay off nevertheless'
 )
 _NOT_NOW: Final = (
-    StillNeeded,
+    NotYet,
     NotDescribed,
     MetastoreRefusedError,
     NotFound,
@@ -44,9 +61,43 @@ _NOT_NOW: Final = (
 )
 
 
+def check_nothing_left(
+    found: Sequence[FoundDirectory], vacuum: VacuumFields, write_ids: ValidWriteIds
+) -> None:
+    """Check that a compaction may be marked as cleaned.
+
+    Args:
+        found: The ACID directories of the table or partition now.
+        vacuum: The published vacuum.
+        write_ids: The table's valid write ids now, up to the compaction's highest write id.
+
+    Raises:
+        NotYet: a directory is left, or the check has too little information.
+        FormatError: the vacuum's snapshot can't be parsed.
+    """
+    if write_ids.has_open:
+        raise NotYet(
+            f"the write id {write_ids.min_open} is open and may abort; it is checked again later"
+        )
+    try:
+        compaction = vacuum.compaction()
+        left = [directory.name for directory in compaction.removable(found).obsolete]
+    except (InconsistentCompaction, NotEnoughHistory) as error:
+        raise NotYet(str(error)) from error
+    if left:
+        raise NotYet(f"{left[0]} is there, which the compaction made obsolete")
+    for directory in found:
+        has_aborted = aborted_rows(directory, write_ids) is not RangeResponse.NONE
+        if has_aborted and not compaction.is_product(directory.acid):
+            raise NotYet(
+                f"{directory.name} is there, with rows of an aborted write, which every reader"
+                " would see"
+            )
+
+
 def settle(
-    compaction: Compaction,
-    vacuum: PublishedVacuum,
+    compaction: QueueEntry,
+    vacuum: VacuumFields,
     client: MetastoreClient,
     queue: CompactionQueue,
     storage: Storage,
@@ -60,7 +111,7 @@ def settle(
         Whether it was marked; False if the queue no longer lists the compaction.
 
     Raises:
-        StillNeeded: a directory is left, or the check has too little information.
+        NotYet: a directory is left, or the check has too little information.
         NotDescribed: its partition is not in its table's directory.
         MetastoreRefusedError, TransientError: the Metastore refused a call, or did not answer.
         NotFound, FormatError, ConfinementError: the directory can't be listed, or has names that
@@ -78,20 +129,20 @@ def settle(
 
 
 def _check_directory(
-    compaction: Compaction, vacuum: PublishedVacuum, client: MetastoreClient, storage: Storage
+    compaction: QueueEntry, vacuum: VacuumFields, client: MetastoreClient, storage: Storage
 ) -> None:
     database, name = compaction.database, compaction.table
     location = normalise(client.table(database, name).location)
     where = directory_of(compaction, client, location)
     # before the listing: final write ids stay final
     valid = client.write_ids(database, name, client.transactions().valid())
-    names = acid_names(storage.list(where))
+    found = acid_directories(storage, where, storage.list(where))
     moved = "" if location == vacuum.location else f" (its table was in {vacuum.location} before)"
     try:
         snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-        check_nothing_left(names, vacuum, snapshot, compacted_bases(storage, where, names))
-    except StillNeeded as error:
-        raise StillNeeded(f"in {where}{moved}: {error}") from error
+        check_nothing_left(found, vacuum, snapshot)
+    except NotYet as error:
+        raise NotYet(f"in {where}{moved}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -100,7 +151,7 @@ class _Attempt:
     again_at: float = 0.0
     logged: str = ""
     marked: bool = False
-    compaction: Compaction | None = field(default=None)
+    compaction: QueueEntry | None = field(default=None)
 
 
 class Marking:
@@ -109,7 +160,7 @@ class Marking:
     def __init__(
         self,
         catalog: str,
-        settle: Callable[[Compaction, PublishedVacuum], bool],
+        settle: Callable[[QueueEntry, VacuumFields], bool],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,7 +170,7 @@ class Marking:
         self._attempts: dict[Key, _Attempt] = {}
         self._has_no_mark = False
 
-    def look(self, wanted: Iterable[tuple[Compaction, PublishedVacuum]]) -> int:
+    def look(self, wanted: Iterable[tuple[QueueEntry, VacuumFields]]) -> int:
         """Start the checks that are due; returns how many compactions were marked meanwhile."""
         if self._has_no_mark:
             return 0

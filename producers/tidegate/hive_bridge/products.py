@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 from tidegate.errors import FormatError
-from tidegate.events import VacuumKind
+from tidegate.events import VacuumFinished, VacuumKind
 from tidegate.hive import (
     AcidDirectory,
     Base,
     CleanerWriteIds,
+    Compaction,
     Delta,
     FoundDirectory,
     ValidWriteIds,
@@ -19,12 +21,12 @@ from tidegate.hive import (
     parse_name,
     settled_state,
 )
-from tidegate.hive.bases import is_compacted
-from tidegate.hive_metastore.values import Compaction
+from tidegate.hive.obsolete import is_compacted
+from tidegate.hive_metastore.values import QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class VacuumFields:
     """The fields of a VacuumFinished except its holds. They are final.
 
     Attributes:
@@ -34,6 +36,7 @@ class Description:
         min_write_id: The first write id that it compacted.
         max_write_id: The last write id that it compacted.
         valid_write_ids: Its snapshot, in Hive's text format.
+        own_transaction_id: Its transaction, if it is known and made the directories.
     """
 
     location: str
@@ -42,9 +45,39 @@ class Description:
     max_write_id: int
     valid_write_ids: str
     kind: VacuumKind
+    own_transaction_id: int | None = None
+
+    @classmethod
+    def of(cls, event: VacuumFinished) -> Self:
+        """Take the fields from an event."""
+        return cls(**{field.name: getattr(event, field.name) for field in fields(cls)})
+
+    def covers(self, other: VacuumFields) -> bool:
+        """Whether this vacuum's cleaning also does the other's: it compacted at least as much."""
+        if self.max_write_id < other.max_write_id:
+            return False
+        if self.kind is VacuumKind.MAJOR:
+            return True
+        return other.kind is VacuumKind.MINOR and self.min_write_id <= other.min_write_id
+
+    def compaction(self) -> Compaction:
+        """The same, to find out what it made obsolete.
+
+        Raises:
+            FormatError: the snapshot or a directory's name is not Hive's.
+            InconsistentCompaction: the fields contradict each other.
+        """
+        return Compaction.of(
+            self.directories,
+            major=self.kind is VacuumKind.MAJOR,
+            min_write_id=self.min_write_id,
+            max_write_id=self.max_write_id,
+            write_ids=ValidWriteIds.parse(self.valid_write_ids),
+            own_txn=self.own_transaction_id,
+        )
 
 
-def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
+def products_of(compaction: QueueEntry, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
     """Find the directories that a compaction made, among these names; may be empty.
 
     In Hive 4 these names end with the compaction's transaction. In Hive 3 they don't: there it is
@@ -60,7 +93,7 @@ def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirec
 
 
 def products_of_hive_3(
-    compaction: Compaction, names: Iterable[str], compacted_bases: Collection[str]
+    compaction: QueueEntry, names: Iterable[str], compacted_bases: Collection[str]
 ) -> tuple[AcidDirectory, ...]:
     """Find the directories of the latest compaction of its kind, without its highest write id.
 
@@ -156,7 +189,7 @@ def write_id_range(products: Iterable[AcidDirectory]) -> tuple[int, int]:
     return min(product.min_write_id for product in made), last
 
 
-def _is_major(compaction: Compaction) -> bool:
+def _is_major(compaction: QueueEntry) -> bool:
     return compaction.kind is VacuumKind.MAJOR
 
 

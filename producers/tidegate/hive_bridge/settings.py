@@ -62,9 +62,9 @@ class BridgeSettings(
     Its writer may still be running and not know of the abort. Set it longer than the Metastore's
     `metastore.txn.timeout`."""
     readers_lock_at_once: bool = False
-    """Assert that every engine takes all locks of a transaction in one call, and that no table is
-    renamed while it is read. Hive does so, unless it reads without locks (`hive.txn.read.locks` =
-    false or `hive.acid.lockless.reads.enabled` = true). If true, a vacuum does not wait for a
-    transaction that has locked other tables only: a long query holds back only the tables that it
-    reads. If false, a vacuum waits for the end of every transaction: an engine that locks its
-    tables one by one may lock this table later and read its old state."""
+    """Assert that every engine takes all locks of a transaction in one call. Hive does so, unless
+    it reads without locks (`hive.txn.read.locks` = false or `hive.acid.lockless.reads.enabled` =
+    true). If true, a vacuum does not wait for a transaction that has locked other tables only: a
+    long query holds back only the tables that it reads. If false, a vacuum waits for the end of
+    every transaction: an engine that locks its tables one by one may lock this table later and read
+    its old state."""

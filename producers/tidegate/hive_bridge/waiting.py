@@ -1,17 +1,173 @@
-"""The locks and transactions that vacuums wait for, and which of them have ended. Pure.
+"""The locks and transactions that vacuums wait for, which of them have ended, and why. Pure.
 
 The rule that protects readers: a hold has ended only if it is missing from a poll that began after
-the vacuum became known. An earlier poll may have come before the lock.
+the vacuum became known. An earlier poll may have come before the lock. The Metastore does not
+report why a hold ended: a reader that released its lock has stopped reading, but a stalled reader
+may go on reading after its lock expired. In doubt the reason is expiry, which makes the cleaner
+wait longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
 
-from tidegate.events import LockReleased, LockType, VacuumFinished, VacuumFlagged
-from tidegate.hive_metastore.holds import HeldTables
-from tidegate.hive_metastore.values import Transactions
+from tidegate.events import LockReleased, LockType, ReleaseReason, VacuumFinished, VacuumFlagged
+from tidegate.hive_metastore.values import HeldTables, Lock, Snapshot, Transactions
+
+_SHARE: Final = 0.9
+"""An end may be an expiry if the last heartbeat is at least this share of the time-out old."""
+_MOST_EXPIRED: Final = 100_000
+"""The most expirations to remember; the oldest are dropped."""
+Expired = int | Lock
+"""A transaction, or a lock without a transaction."""
+
+
+_Place = tuple[str, str | None]
+"""A table, and the Metastore, with its state, whose ids its holds are: a Metastore that was
+restored from a backup gives them out again."""
+
+
+class _Beat(NamedTuple):
+    value: int
+    seen: float
+    """When the bridge first saw this value, in seconds; the heartbeat itself was earlier."""
+
+
+class Endings:
+    """The latest heartbeat of every lock and transaction, as seen in the polls."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        """Take the Metastore's time-out of transactions and locks, in seconds."""
+        self._timeout = timeout_seconds
+        self._locks: dict[int, _Beat] = {}
+        self._transactions: dict[int, _Beat] = {}
+        self._transaction_of: dict[int, int] = {}
+        self._aborted: frozenset[int] = frozenset()
+        self._plain: tuple[Lock, ...] = ()
+        """The locks without a transaction."""
+        self._watching_since: float | None = None
+        self._last_poll = 0.0
+
+    def look(self, snapshot: Snapshot, now: float) -> None:
+        """Record a snapshot, at a time of a monotonic clock in seconds.
+
+        Call `expired`, `of_lock` and `of_transaction` for this snapshot before.
+        """
+        if self._watching_since is None or now - self._last_poll > self._timeout / 2:
+            self._watching_since = now
+        self._last_poll = now
+        locks = {lock.lock_id: lock.heartbeat_ms for lock in snapshot.locks}
+        self._locks = _beats(locks, self._locks, now)
+        self._transactions = _beats(snapshot.transactions.open, self._transactions, now)
+        self._aborted = snapshot.transactions.aborted
+        self._plain = tuple(lock for lock in snapshot.locks if lock.transaction_id is None)
+        self._transaction_of = {
+            lock.lock_id: lock.transaction_id
+            for lock in snapshot.locks
+            if lock.transaction_id is not None
+        }
+
+    def expired(self, snapshot: Snapshot, now: float) -> Iterator[Expired]:
+        """The holds that ended since the previous snapshot, possibly by expiry.
+
+        Call this before `look`.
+        """
+        opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
+        for transaction in self._transactions.keys() - opened.keys() | aborted - self._aborted:
+            if self.of_transaction(transaction, aborted, now) is ReleaseReason.EXPIRED:
+                yield transaction
+        held = {lock.lock_id for lock in snapshot.locks}
+        for lock in (row for row in self._plain if row.lock_id not in held):
+            if self.of_lock(lock.lock_id, None, aborted, now) is ReleaseReason.EXPIRED:
+                yield lock
+
+    def has_seen(self, lock_id: int | None, transaction_id: int | None) -> bool:
+        """Whether the previous snapshot had the lock or the transaction."""
+        return lock_id in self._locks or transaction_id in self._transactions
+
+    def of_transaction(
+        self, transaction: int, aborted: frozenset[int], now: float
+    ) -> ReleaseReason:
+        """Why a transaction ended, which the previous snapshot had open or no snapshot had.
+
+        The Metastore soon forgets an aborted transaction that wrote nothing. It then counts as
+        committed, which is safe: in both cases the reader itself ended it. A transaction that timed
+        out is recognised by the age of its last heartbeat.
+        """
+        if self._may_have_expired(self._transactions.get(transaction), now):
+            return ReleaseReason.EXPIRED
+        return ReleaseReason.ABORTED if transaction in aborted else ReleaseReason.COMMITTED
+
+    def of_lock(
+        self, lock_id: int, transaction: int | None, aborted: frozenset[int], now: float
+    ) -> ReleaseReason:
+        """Why a lock ended. The lock of a transaction ends with it and has no own heartbeat."""
+        owner = self._transaction_of.get(lock_id, transaction)
+        if owner is not None:
+            return self.of_transaction(owner, aborted, now)
+        expired = self._may_have_expired(self._locks.get(lock_id), now)
+        return ReleaseReason.EXPIRED if expired else ReleaseReason.UNLOCKED
+
+    def _may_have_expired(self, beat: _Beat | None, now: float) -> bool:
+        limit = _SHARE * self._timeout
+        if beat is not None:
+            return now - beat.seen >= limit
+        # never seen: it began and ended between two polls, unless there was a gap in the polls
+        watched = 0.0 if self._watching_since is None else self._last_poll - self._watching_since
+        return watched < limit or now - self._last_poll > self._timeout / 2
+
+
+class Expirations:
+    """The holds that expired since the compactions in the queue may have begun.
+
+    A reader whose hold expired before the vacuum is published may still be reading, and the
+    Metastore does not list it. Call `asked` before a poll of the queue, `answered` with its answer,
+    and `add` at each poll of the locks.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._latest: deque[Expired] = deque(maxlen=_MOST_EXPIRED)
+        self._count = 0
+        self._since: dict[int, int] = {}
+        """By compaction: the count of expirations before the last poll that did not list it."""
+        self._asked = self._asked_before = 0
+
+    def asked(self) -> None:
+        """Note that a poll of the queue begins."""
+        self._asked = self._count
+
+    def answered(self, compactions: Collection[int]) -> None:
+        """Record the ids of the queue's answer; in the first answer they may be of any age."""
+        for compaction in compactions:
+            self._since.setdefault(compaction, self._asked_before)
+        for gone in self._since.keys() - set(compactions):
+            del self._since[gone]
+        self._asked_before = self._asked
+
+    def add(self, expired: Iterable[Expired]) -> None:
+        """Remember expired holds."""
+        for hold in expired:
+            self._latest.append(hold)
+            self._count += 1
+
+    def since_begin_of(self, compaction: int) -> Iterator[Expired]:
+        """The remembered holds that may have expired since a compaction began."""
+        first = self._since.get(compaction, 0)
+        return islice(self._latest, max(0, first - (self._count - len(self._latest))), None)
+
+
+def _beats(listed: Mapping[int, int], before: Mapping[int, _Beat], now: float) -> dict[int, _Beat]:
+    found: dict[int, _Beat] = {}
+    for key, value in listed.items():
+        known = before.get(key)
+        if known is None or value not in {0, known.value}:  # 0: this answer has no heartbeats
+            known = _Beat(value, now)
+        found[key] = known
+    return found
 
 
 class Ended(NamedTuple):
@@ -25,11 +181,6 @@ class Ended(NamedTuple):
     lock_type: LockType | None
     metastore: str | None
     elsewhere: bool = False
-
-
-_Place = tuple[str, str | None]
-"""A table, and the Metastore, with its state, whose ids its holds are: a Metastore that was
-restored from a backup gives them out again."""
 
 
 class _Hold(NamedTuple):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.connection import Connection, interface
-from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
-from tidegate.hive_metastore.settings import MetastoreSettings
-from tidegate.hive_metastore.values import Compaction, Lock, Snapshot, Table, Transactions
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+from tidegate.hive_metastore.values import (
+    HeldTables,
+    Holds,
+    Lock,
+    QueueEntry,
+    Snapshot,
+    Table,
+    Transactions,
+    holds_of,
+)
 
 R = TypeVar("R")
 _LOCK_TYPES: Final = {
@@ -38,7 +41,7 @@ _CAPABILITIES: Final = (
 )
 
 
-class MetastoreClient:
+class MetastoreClient(Connection):
     """One connection to a Metastore; made at the first call, and again after a fault.
 
     For one thread. Every call may raise:
@@ -48,28 +51,18 @@ class MetastoreClient:
     MetastoreRefusedError: it answered that it won't, for example that a table does not exist.
     """
 
-    def __init__(
-        self, settings: MetastoreSettings, called: Callable[[str], object] | None = None
-    ) -> None:
-        """Take the settings, and who counts the calls; nothing is connected yet.
-
-        Raises:
-            ConfigError: a library is missing that the settings need.
-        """
-        self._connection = Connection(settings, called=called)
-
     def snapshot(self) -> Snapshot:
         """Look at everything once, in the order that `Snapshot` describes."""
         return Snapshot(self.uuid(), self.compactions(), self.locks(), self.transactions())
 
     def uuid(self) -> str:
         """The UUID of the Metastore's database: another one is another Metastore."""
-        return str(_whole(self._call("get_metastore_db_uuid"), "the UUID"))
+        return str(_whole(self.call("get_metastore_db_uuid"), "the UUID"))
 
     def setting(self, name: str) -> str | None:
         """The Metastore's own value of one of its settings; None where it does not say."""
         try:
-            found = str(self._call("get_config_value", name, ""))
+            found = str(self.call("get_config_value", name, ""))
         except MetastoreRefusedError:
             return None
         return found or None
@@ -84,7 +77,7 @@ class MetastoreClient:
         The request has no filter for a table on purpose: the Metastore's filters are exact, so a
         filter for a partition hides the locks on its database or its whole table.
         """
-        answer = self._call("show_locks", interface().ShowLocksRequest(dbname=database))
+        answer = self.call("show_locks", interface().ShowLocksRequest(dbname=database))
         return tuple(_lock(row) for row in _whole(answer.locks, "the locks"))
 
     def transactions(self) -> Transactions:
@@ -94,7 +87,7 @@ class MetastoreClient:
         4.0.1. Then this lists the ids alone, with heartbeats of 0 (unknown).
         """
         try:
-            answer = self._call("get_open_txns_info")
+            answer = self.call("get_open_txns_info")
         except TransientError:
             return self.transaction_states()
         listed = _whole(answer.open_txns, "the transactions")
@@ -108,7 +101,7 @@ class MetastoreClient:
 
     def transaction_states(self) -> Transactions:
         """The same without heartbeats: every one is 0, unknown."""
-        answer = self._call("get_open_txns")
+        answer = self.call("get_open_txns")
         listed = _whole(answer.open_txns, "the transactions")
         aborted = _bits(answer.abortedBits or b"", listed)
         opened = dict.fromkeys((id_ for id_ in listed if id_ not in aborted), 0)
@@ -116,20 +109,20 @@ class MetastoreClient:
 
     def compactions(
         self, database: str | None = None, table: str | None = None
-    ) -> tuple[Compaction, ...]:
+    ) -> tuple[QueueEntry, ...]:
         """The queue of compactions, and the history that the Metastore retains.
 
         Hive 3.1.3 ignores the filter and returns those of all tables.
         """
         request = interface().ShowCompactRequest(dbName=database, tbName=table)
-        answer = self._call("show_compact", request)
+        answer = self.call("show_compact", request)
         return tuple(_compaction(row) for row in _whole(answer.compacts, "the compactions"))
 
-    def queued(self, compaction_id: int) -> Compaction | None:
+    def queued(self, compaction_id: int) -> QueueEntry | None:
         """The current entry of a compaction in the queue or the history, or None."""
         # Hive 3.1.3 does not know the filter, and answers with all of them
         request = interface().ShowCompactRequest(id=compaction_id)
-        rows = _whole(self._call("show_compact", request).compacts, "the compactions")
+        rows = _whole(self.call("show_compact", request).compacts, "the compactions")
         return next((_compaction(row) for row in rows if row.id == compaction_id), None)
 
     def write_ids(self, database: str, table: str, transactions: ValidTxns) -> ValidWriteIds:
@@ -143,7 +136,7 @@ class MetastoreClient:
     ) -> tuple[ValidWriteIds, ...]:
         """The valid write ids of several tables, named `database.table`, in one call."""
         request = interface().GetValidWriteIdsRequest(list(tables), str(transactions))
-        answer = self._call("get_valid_write_ids", request)
+        answer = self.call("get_valid_write_ids", request)
         found = tuple(map(_write_ids, _whole(answer.tblValidWriteIds, "the write ids")))
         if {ids.table.lower() for ids in found} != {table.lower() for table in tables}:
             raise TransientError("the Metastore's answer is not complete: a table is missing")
@@ -151,11 +144,11 @@ class MetastoreClient:
 
     def tables(self) -> tuple[tuple[str, str], ...]:
         """Every table as database and name. One call for each database."""
-        databases = _whole(self._call("get_all_databases"), "the databases")
+        databases = _whole(self.call("get_all_databases"), "the databases")
         found = [
             (str(database), str(name))
             for database in databases
-            for name in _whole(self._call("get_all_tables", database), "the tables")
+            for name in _whole(self.call("get_all_tables", database), "the tables")
         ]
         return tuple(found)
 
@@ -169,7 +162,7 @@ class MetastoreClient:
             processorCapabilities=list(_CAPABILITIES),
             processorIdentifier="tidegate",
         )
-        found = _whole(self._call("get_table_req", request).table, "the table")
+        found = _whole(self.call("get_table_req", request).table, "the table")
         location = _whole(found.sd, "the table's storage").location
         return Table(
             _whole(found.dbName, "the table's database"),
@@ -180,12 +173,12 @@ class MetastoreClient:
 
     def partition(self, database: str, table: str, partition: str) -> Table:
         """The location and the properties of a partition, named as in `p=1/q=2`."""
-        found = self._call("get_partition_by_name", database, table, partition)
+        found = self.call("get_partition_by_name", database, table, partition)
         return _partition(database, table, found)
 
     def partitions(self, database: str, table: str) -> tuple[Table, ...]:
         """The locations and the properties of all partitions of a table; may be empty."""
-        found = _whole(self._call("get_partitions", database, table, -1), "the partitions")
+        found = _whole(self.call("get_partitions", database, table, -1), "the partitions")
         return tuple(_partition(database, table, row) for row in found)
 
     def holds(self, database: str, table: str, partition: str | None) -> Holds:
@@ -197,26 +190,6 @@ class MetastoreClient:
         """
         held = HeldTables(self.locks())
         return holds_of(held, self.transactions(), (database, table, partition), None)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        """Use it in a `with` block, which closes it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
-
-    def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types are made at run time
-        return self._connection.call(name, *arguments)
 
 
 def _whole(part: R | None, what: str) -> R:
@@ -263,9 +236,9 @@ def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
     )
 
 
-def _compaction(row: Any) -> Compaction:  # noqa: ANN401 - as above
+def _compaction(row: Any) -> QueueEntry:  # noqa: ANN401 - as above
     highest = row.hightestWriteId or row.hightestTxnId or 0
-    return Compaction(
+    return QueueEntry(
         int(row.id or 0),
         _whole(row.dbname, "a compaction's database").lower(),
         _whole(row.tablename, "a compaction's table").lower(),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tidegate.errors import (
     ConfigError,
@@ -69,10 +69,12 @@ class Connection:
     def __init__(
         self,
         settings: MetastoreSettings,
-        service: object = None,
         called: Callable[[str], object] | None = None,
+        service: object = None,
     ) -> None:
-        """Take the settings, a Thrift service other than the reader's, and who counts the calls.
+        """Take the settings, what counts the calls, and a Thrift service other than the reader's.
+
+        Nothing is connected yet.
 
         Raises:
             ConfigError: a library is missing that the settings need.
@@ -118,6 +120,14 @@ class Connection:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+    def __enter__(self) -> Self:
+        """Use it in a `with` block, which closes it."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the connection."""
+        self.close()
 
     def _give_up(self, name: str, error: Exception) -> None:
         """Forget the connection: an answer that comes late would be taken for another call's."""

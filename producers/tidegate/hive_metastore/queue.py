@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidegate.events import VacuumKind
 from tidegate.hive_metastore.connection import Connection, load
 from tidegate.hive_metastore.settings import MetastoreSettings
-from tidegate.hive_metastore.values import ABORT_CLEAN_UP, Compaction
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+from tidegate.hive_metastore.values import ABORT_CLEAN_UP, QueueEntry
 
 _FILE: Final = Path(__file__).with_name("queue.thrift")
 _TYPES: Final = {VacuumKind.MINOR: 1, VacuumKind.MAJOR: 2}
@@ -25,7 +21,7 @@ def _interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the 
     return load(_FILE, "tidegate_metastore_queue_thrift")
 
 
-class CompactionQueue:
+class CompactionQueue(Connection):
     """One connection to a Metastore that marks cleaned compactions. Raises as MetastoreClient.
 
     A mark has two effects: the compaction is "succeeded" in SHOW COMPACTIONS, and the Metastore
@@ -41,9 +37,9 @@ class CompactionQueue:
         Raises:
             ConfigError: a library is missing that the settings need.
         """
-        self._connection = Connection(settings, _interface().CompactionQueue, called)
+        super().__init__(settings, called, _interface().CompactionQueue)
 
-    def mark_cleaned(self, compaction: Compaction) -> None:
+    def mark_cleaned(self, compaction: QueueEntry) -> None:
         """The compaction's cleaning is done. Marked twice is marked once."""
         kind = _TYPES[compaction.kind or VacuumKind.MINOR]
         self._mark(
@@ -74,21 +70,4 @@ class CompactionQueue:
             type=kind,
             highestWriteId=highest,
         )
-        self._connection.call("mark_cleaned", info)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        """Use it in a `with` block, which closes it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
+        self.call("mark_cleaned", info)

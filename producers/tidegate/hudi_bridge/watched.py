@@ -6,12 +6,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Final
 
 from tidegate.errors import InvalidEventError
 from tidegate.events import CommitCompleted, table_identity
-from tidegate.hudi import Instant
+from tidegate.hudi import Instant, Layout
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_reader import HudiTable, commit_of, completion_of, load_table
 from tidegate.storage import Storage
@@ -27,38 +26,46 @@ class PublishedCommits:
     """The commits of one table on the topic.
 
     Attributes:
-        instants: The latest instants, with their completion times.
-        start: The completion time of the first remembered commit; None without one.
+        instants: The latest instants.
         others: Whether another publisher than the bridge sent the last commit.
     """
 
-    instants: dict[str, str] = field(default_factory=dict[str, str])
-    start: str | None = None
+    instants: set[str] = field(default_factory=set[str])
     others: bool = False
     _forgotten: str = ""
 
     def take(self, event: CommitCompleted) -> None:
         """Record a commit that is on the topic, from the bridge or another publisher."""
-        completed = event.completion_time or event.instant
-        self.instants[event.instant] = completed
-        earliest = completed if self.start is None else min(self.start, completed)
-        self.start = max(earliest, self._forgotten)
+        self.instants.add(event.instant)
         self.others = event.source != SOURCE
         if len(self.instants) > 2 * _REMEMBERED:
-            self._forget_the_earliest()
+            ordered = sorted(self.instants)
+            self.instants = set(ordered[-_REMEMBERED:])
+            self._forgotten = ordered[-_REMEMBERED - 1]
 
-    def _forget_the_earliest(self) -> None:
-        """Move `start` forward: earlier commits are never due, however long the timeline is."""
-        ordered = sorted(self.instants.items(), key=itemgetter(1))
-        self.instants = dict(ordered[-_REMEMBERED:])
-        self.start = self._forgotten = ordered[-_REMEMBERED - 1][1]
+    def first(self, greatest: str) -> str | None:
+        """The first instant that counts; earlier commits are never due. None without one.
+
+        An instant that the table has not reached yet is an error of its publisher.
+
+        Args:
+            greatest: The table's last completed write.
+        """
+        instants = tuple(self.instants)  # another thread may take an event meanwhile
+        first = min((instant for instant in instants if instant <= greatest), default=None)
+        has_forgotten = self._forgotten and self._forgotten <= greatest
+        return max(first or "", self._forgotten) if has_forgotten else first
 
 
 class WatchedTable:
     """Compares a table's timeline with its commits on the topic.
 
-    A commit is due if the topic does not have it, and it completed after the first commit that the
-    topic has. So a bridge needs no position of its own: the next poll finds the commits that were
+    A commit is due if the topic does not have its instant, and it follows the first one that the
+    topic has. Its completion time on the topic is not used: a publisher may be wrong about it. In
+    version 6 it is not used at all, because it is the time of a file, which a copy changes. There,
+    a write that began earlier and completed later is due if this process saw it pending.
+
+    So a bridge needs no position of its own: the next poll finds the commits that were
     missed by a stopped bridge or lost by a writer. A commit that is archived before a poll is
     missed for good; Hudi keeps at least 20 (`hoodie.keep.min.commits`).
 
@@ -81,6 +88,7 @@ class WatchedTable:
         self._settings, self._clock = settings, clock
         self._missing_since: dict[str, float] = {}
         self._unpublishable = set[str]()
+        self._pending = set[str]()
         self._is_first = True
 
     def identify(self, storage: Storage) -> None:
@@ -112,22 +120,33 @@ class WatchedTable:
             instant: at for instant, at in self._missing_since.items() if instant in there
         }
         self._unpublishable &= there
+        completed = {write.timestamp for write in table.timeline.completed_writes}
+        missing = self._pending & there - self.published.instants
+        self._pending = (there - completed) | missing
         self._is_first = False
         return events
 
     def _due(self, table: HudiTable) -> list[Instant]:
-        completed = table.timeline.completed_writes
-        writes = [write for write in completed if write.timestamp not in self._unpublishable]
-        writes.sort(key=completion_of)
-        start, known = self.published.start, self.published.instants
-        if start is None:
+        timeline, has_times = table.timeline, table.properties.layout is not Layout.ONE
+        writes = [w for w in timeline.completed_writes if w.timestamp not in self._unpublishable]
+        if has_times:
+            writes.sort(key=completion_of)
+        greatest = max((write.timestamp for write in writes), default="")
+        first = self.published.first(greatest)
+        if first is None:
             return writes if self._settings.start == "earliest" else writes[-1:]
-        due = [
+        completed = timeline.completion_of(first)
+        return [
             write
             for write in writes
-            if write.timestamp not in known and completion_of(write) > start
+            if write.timestamp not in self.published.instants
+            and (
+                write.timestamp > first
+                or write.timestamp in self._pending
+                or (has_times and completion_of(write) > completed)
+            )
+            and self._has_waited(write)
         ]
-        return [write for write in due if self._has_waited(write)]
 
     def _has_waited(self, instant: Instant) -> bool:
         """Whether the writer, if it publishes its commits itself, has had enough time for it."""
@@ -138,7 +157,7 @@ class WatchedTable:
         return now - since >= self._settings.grace_ms / 1000
 
     def _event(self, table: HudiTable, instant: Instant) -> CommitCompleted | None:
-        is_late = self.published.start is not None and (self._is_first or self.published.others)
+        is_late = bool(self.published.instants) and (self._is_first or self.published.others)
         name = self.name or ""
         try:
             return commit_of(table, instant, name=name, source=SOURCE, reconciled=is_late)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -16,6 +16,7 @@ from tidegate.hudi import (
     compacted_groups,
     compactions_to_read,
     merged_files,
+    repeated_writes,
 )
 from tidegate.hudi_reader.partitions import PartitionFiles
 from tidegate.hudi_reader.table import HudiTable
@@ -40,12 +41,13 @@ def slice_rules(table: HudiTable) -> SliceRules:
 
 
 def with_merged(
-    table: HudiTable, rules: SliceRules, partitions: Iterable[PartitionFiles]
+    table: HudiTable, rules: SliceRules, partitions: Sequence[PartitionFiles]
 ) -> SliceRules:
     """The rules for the files of these partitions.
 
-    Reads the plans of the compactions after archived delta commits whose log files still exist. A
-    table that is cleaned as often as it is archived has none.
+    Reads the commits that wrote several base files of one file group, most often none. Reads the
+    plans of the compactions after archived delta commits whose log files still exist. A table that
+    is cleaned as often as it is archived has none.
 
     Raises:
         FormatError: a plan can't be read, or a log file's name has an unknown form.
@@ -59,7 +61,12 @@ def with_merged(
             continue
         with suppress(NotFound):  # another kind of write
             merged[instant] = _read_plan(table, instant, merged_files)
-    return replace(rules, merged=merged, unknown=unknown)
+    named = set(rules.named)
+    repeated = {instant for p in partitions for instant in repeated_writes(p.sizes)}
+    for commit in filter(None, map(table.timeline.completed_write, sorted(repeated))):
+        writes = table.read_commit(commit).writes
+        named |= {(stat.partition, stat.path.rpartition("/")[2]) for stat in writes}
+    return replace(rules, merged=merged, unknown=unknown, named=named)
 
 
 def _read_plan(table: HudiTable, instant: str, decode: Callable[[bytes], T]) -> T:

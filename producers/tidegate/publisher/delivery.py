@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import (
     DeliveryError,
@@ -93,6 +94,7 @@ class ConfirmedProducer:
         require_protected_settings(config)
         self._config = {**DEFAULTS, **config}
         self._seconds = _report_seconds(self._config)
+        self._cluster_id = ""
         self._connection = self._owned(Connection(self._config))
         self._connection.connect()
 
@@ -141,6 +143,30 @@ class ConfirmedProducer:
             self._wait(connection, reports)
             if not reports.was_handed_back():
                 return connection
+
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster; asked for once.
+
+        Raises:
+            DeliveryError: no broker answers within `delivery.timeout.ms`.
+            DeliveryRefusedError: the broker refuses the login; raised at once.
+        """
+        deadline, faults = time.monotonic() + self._seconds, BrokerFaults(self._config)
+        settings: dict[str, Any] = {**self._config, "error_cb": faults.record}
+        admin = None if self._cluster_id else AdminClient(settings)
+        while admin is not None and not self._cluster_id:
+            reason = "the broker does not know it yet"
+            try:
+                found = cast("str | None", admin.list_topics(timeout=CHECK_SECONDS).cluster_id)
+                self._cluster_id = found or ""
+            except KafkaException as error:
+                reason = error.args[0].str()
+            admin.poll(0)  # serves `error_cb`
+            if faults.denied is not None or time.monotonic() > deadline:
+                kind = DeliveryError if faults.denied is None else DeliveryRefusedError
+                why = faults.away or reason if faults.denied is None else faults.denied.str()
+                raise kind(f"nothing was sent, because a signature names the cluster: {why}")
+        return self._cluster_id
 
     def close(self) -> None:
         """Wait up to five seconds for messages that other threads are sending.

@@ -49,6 +49,7 @@ from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
+from tidegate.signatures.signer import Sign, unsigned
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,10 @@ class Publisher:
         self._wire = wire_for(settings)
         self._source = source
         self._prefix = prefix
-        self._signer = None if sign_with is None else Signer(SigningKey.read(Path(sign_with)))
+        self._sign: Sign = unsigned
+        if sign_with is not None:
+            key = SigningKey.read(Path(sign_with))
+            self._sign = Signer(key, self._producer.cluster_id).sign
         self._topics: dict[type[Event], str] = {}
 
     def publish(self, *events: Event) -> list[Receipt]:
@@ -438,9 +442,7 @@ class Publisher:
         topic = self._topics.get(kind)
         if topic is None:
             topic = self._topics[kind] = topic_of(kind).name(self._prefix)
-        message = self._wire.serialize(event, topic)
-        if self._signer is not None:
-            message = self._signer.sign(event, message)
+        message = self._sign(event, self._wire.serialize(event, topic))
         return self._with_trace(message) if self._with_trace else message
 
 

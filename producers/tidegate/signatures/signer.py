@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime
 
 from tidegate.events.base import Event
 from tidegate.events.message import Message
@@ -12,10 +11,13 @@ from tidegate.events.signature import SIGNATURE_HEADER, SIGNED
 from tidegate.signatures.keys import SigningKey
 from tidegate.signatures.tokens import token
 
-PERSONS_VALIDITY: Final = timedelta(days=1)
-"""A person's request is published at once; one that is redriven later is looked at again."""
-SERVICES_VALIDITY: Final = timedelta(days=30)
-"""As long as commands are kept: a service's command may be redriven that late."""
+Sign = Callable[[Event, Message], Message]
+"""Returns the message of an event with its signature."""
+
+
+def unsigned(_: Event, message: Message) -> Message:
+    """The message as it is: a `Sign` without a key."""
+    return message
 
 
 def _now() -> datetime:
@@ -28,16 +30,17 @@ class Signer:
     def __init__(
         self,
         key: SigningKey,
-        valid: timedelta = PERSONS_VALIDITY,
+        cluster: Callable[[], str],
         clock: Callable[[], datetime] = _now,
     ) -> None:
-        """Take the key, how long a signature may be used, and a clock (aware times)."""
-        self._key, self._valid, self._clock = key, valid, clock
+        """Take the key, what returns the id of the Kafka cluster, and a clock (aware times)."""
+        self._key, self._cluster, self._clock = key, cluster, clock
 
     def sign(self, event: Event, message: Message) -> Message:
-        """The message, signed if the kind of its event is one of `SIGNED`."""
+        """The message with a new signature, if its event is one of `SIGNED`."""
         if not isinstance(event, SIGNED):
             return message
         now = self._clock()
-        signature = token(event, message.topic, self._key, now, now + self._valid)
-        return message._replace(headers=(*message.headers, (SIGNATURE_HEADER, signature)))
+        signature = token(event, message.topic, self._cluster(), self._key, now)
+        others = (header for header in message.headers if header[0] != SIGNATURE_HEADER)
+        return message._replace(headers=(*others, (SIGNATURE_HEADER, signature)))

@@ -11,6 +11,7 @@ from tidegate.events.base import Event
 from tidegate.events.framing import Headers
 from tidegate.events.signature import (
     MAX_TOKEN_BYTES,
+    MAX_VALIDITY,
     SIGNATURE_HEADER,
     TOKEN_TYPE,
     signed_claims,
@@ -27,19 +28,20 @@ class BadSignatureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A verified signature: by which key, and until when the broker may have taken the message."""
+    """A verified signature: by which key, when, and until when the broker may take the message."""
 
     key_id: str
+    signed_at: datetime
     expires: datetime
 
 
-def token(command: Event, topic: str, key: SigningKey, now: datetime, expires: datetime) -> bytes:
-    """Sign an event for a topic."""
+def token(event: Event, topic: str, cluster: str, key: SigningKey, now: datetime) -> bytes:
+    """Sign an event for a topic of a cluster, for a day from now on."""
     from joserfc import jwt  # noqa: PLC0415 - only signing needs it
 
     header = {"alg": _ALGORITHM, "typ": TOKEN_TYPE, "kid": key.key_id}
-    times = {"iat": int(now.timestamp()), "exp": int(expires.timestamp())}
-    claims = signed_claims(command, topic) | times
+    times = {"iat": int(now.timestamp()), "exp": int((now + MAX_VALIDITY).timestamp())}
+    claims = signed_claims(event, topic, cluster) | times
     return jwt.encode(header, claims, key.jwk, algorithms=[_ALGORITHM]).encode()
 
 
@@ -60,19 +62,20 @@ def signature_header(headers: Headers) -> bytes | None:
 
 
 def verified(
-    signature: bytes, command: Event, topic: str, keys: Mapping[str, PublicKey]
+    signature: bytes, event: Event, topic: str, cluster: str, keys: Mapping[str, PublicKey]
 ) -> Signature:
-    """Verify that one of these keys signed this event for this topic. Time is not looked at.
+    """Verify that one of these keys signed this event for this topic. Compares it with no clock.
 
     Args:
         signature: The content of the header.
-        command: The event as it was decoded.
+        event: The event as it was decoded.
         topic: Where it was read.
+        cluster: The id of the cluster where it was read.
         keys: The trusted keys by their ids.
 
     Raises:
-        BadSignatureError: it is not a signature, its key is not trusted, or it is of something
-            else.
+        BadSignatureError: it is not a signature, its key is not trusted, it is of something else,
+            or it is valid for longer than a day.
     """
     from joserfc import jws, jwt  # noqa: PLC0415 - only signing needs it
     from joserfc.errors import JoseError  # noqa: PLC0415
@@ -87,13 +90,16 @@ def verified(
         raise BadSignatureError("it does not verify, or is not a signature at all") from error
     if found.header.get("typ") != TOKEN_TYPE:
         raise BadSignatureError("it is a token made for something else")
-    for name, value in signed_claims(command, topic).items():
+    for name, value in signed_claims(event, topic, cluster).items():
         if found.claims.get(name) != value:
             raise BadSignatureError(f"it is of another event: its {name} differs")
-    return Signature(key.key_id, _expiry(found.claims.get("exp")))
+    signed_at, expires = (_time(found.claims.get(name)) for name in ("iat", "exp"))
+    if expires - signed_at > MAX_VALIDITY:
+        raise BadSignatureError("it is valid for longer than a day")
+    return Signature(key.key_id, signed_at, expires)
 
 
-def _expiry(claim: object) -> datetime:
+def _time(claim: object) -> datetime:
     if type(claim) is not int or not 0 <= claim <= _LATEST:
-        raise BadSignatureError("it has no expiry")
+        raise BadSignatureError("it has no time of its making, or no expiry")
     return datetime.fromtimestamp(claim, UTC)

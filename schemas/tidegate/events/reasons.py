@@ -70,22 +70,22 @@ class Reason(StrEnum):
     # about the command's signature
     NOT_SIGNED = (
         "not-signed",
-        "The setting `security.require_signatures` is on, and the command is not signed.",
+        "The setting `security.require_signatures` is on, and the event is not signed.",
         "Sign it: `tidegate publish ... --sign-with KEY`, or `security.sign_with` of the service.",
     )
     BAD_SIGNATURE = (
         "bad-signature",
-        "The signature does not verify, its key is not trusted, or it is of another command.",
+        "The signature does not verify, its key is not trusted, or it is of something else.",
         "Find out who wrote the message; list the key in `[[security.keys]]` if it should count.",
     )
     SIGNATURE_EXPIRED = (
         "signature-expired",
-        "The broker got the command after its signature had expired.",
-        "Make a new request; an old one that is published again stays refused.",
+        "The broker got the event before or after its signature was valid, or its time is unknown.",
+        "Make a new request; an old one that is published again stays refused. Check the clock.",
     )
     KEY_NOT_ALLOWED = (
         "key-not-allowed",
-        "The key is trusted, but not for this command, this table or this time.",
+        "The key is trusted, but not for this event, table, location or time.",
         "Sign with a key that may, or extend the key's entry in `[[security.keys]]`.",
     )
     # about a savepoint on a Hudi table
@@ -133,7 +133,7 @@ class Reason(StrEnum):
     )
     SAVEPOINT_ARCHIVED = (
         "savepoint-archived",
-        "The savepointed commit is no longer on the active timeline.",
+        "The savepointed commit, or one with files of the savepoint, is no longer on the timeline.",
         "Choose a newer savepoint.",
     )
     GREATER_SAVEPOINT = (

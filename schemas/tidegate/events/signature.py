@@ -1,15 +1,17 @@
-"""What the signature of an event covers, whatever its framing. Pure: nothing is signed here.
+"""What the signature of an event covers, whatever its framing, and who may sign which events. Pure.
 
 A signature is a JSON Web Token (RFC 7519) in the header SIGNATURE_HEADER, made with an Ed25519 key.
-Its claims bind it to one event, for one table, on one topic:
+Its claims bind it to one event, for one table, on one topic of one cluster:
 
-    aud     the topic, with the deployment's prefix
-    sub     the table: the key of the message
-    jti     the event's id, which counts once: so a signature can't be used twice
-    event   the kind of the event
-    sha256  the hash of the event's content, in base64url without padding
-    iat     when it was signed, in seconds since the epoch
-    exp     until when the broker may take the message, in seconds since the epoch
+    cluster   the id of the Kafka cluster
+    aud       the topic, with the deployment's prefix
+    sub       the table: the key of the message
+    location  the table's location, as the event has it
+    jti       the event's id, which counts once: so a signature can't be used twice
+    event     the kind of the event
+    sha256    the hash of the event's content, in base64url without padding
+    iat       when it was signed, in seconds since the epoch
+    exp       until when the broker may take the message, at most a day after `iat`
 
 The content is hashed as canonical JSON, not as the bytes on the wire: no schema of a registry can
 then give signed bytes another meaning, and a field with a default that a later version adds breaks
@@ -20,39 +22,95 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 from tidegate.events.aborted import WritesAborted
-from tidegate.events.base import Command, Event
+from tidegate.events.approvals import RestoreApproved
+from tidegate.events.base import Command, Event, Outcome
+from tidegate.events.catalogue import CARRIED
 from tidegate.events.codec import decode, encode
+from tidegate.events.commands import (
+    RestoreRequested,
+    SavepointRequested,
+    SavepointsCheckRequested,
+)
 from tidegate.events.facts import LockReleased, VacuumFinished
+from tidegate.events.holds import HoldRequest
+from tidegate.events.quarantine import CleaningUndoRequested
+from tidegate.events.savepoint_removal import SavepointRemovalRequested
+from tidegate.events.tasks import TaskIssued
 
-SIGNED: Final = (Command, VacuumFinished, LockReleased, WritesAborted)
-"""Commands, and the facts that a removal rests on."""
+MAX_VALIDITY: Final = timedelta(days=1)
+"""The longest life of a signature: much less than a used request is remembered."""
 SIGNATURE_HEADER: Final = "ce_signature"
 TOKEN_TYPE: Final = "tidegate-command+jwt"  # noqa: S105 - the type of a token
 MAX_TOKEN_BYTES: Final = 8_192
+_FACTS: Final = (VacuumFinished, LockReleased, WritesAborted)
+"""The facts that a removal rests on."""
+SIGNED: Final = (Command, Outcome, *_FACTS)
+"""The events that are signed."""
 
 
-def signed_claims(command: Event, topic: str) -> dict[str, str]:
-    """The claims that bind a signature to an event on a topic."""
-    digest = sha256(canonical(command)).digest()
+class KeyRole(StrEnum):
+    """What a key is for."""
+
+    WRITER = "writer"
+    REQUESTER = "requester"
+    APPROVER = "approver"
+    HOLDER = "holder"
+    COORDINATOR = "coordinator"
+    WORKER = "worker"
+
+
+MAY_SIGN: Final[Mapping[KeyRole, tuple[type[Event], ...]]] = MappingProxyType(
+    {
+        KeyRole.WRITER: _FACTS,
+        KeyRole.REQUESTER: (
+            SavepointRequested,
+            SavepointRemovalRequested,
+            RestoreRequested,
+            CleaningUndoRequested,
+        ),
+        KeyRole.APPROVER: (RestoreApproved,),
+        KeyRole.HOLDER: (HoldRequest,),
+        KeyRole.COORDINATOR: (
+            TaskIssued,
+            *CARRIED,
+            SavepointsCheckRequested,
+            RestoreRequested,
+            Outcome,
+        ),
+        KeyRole.WORKER: (Outcome,),
+    }
+)
+"""The events that a key of a role may sign."""
+
+
+def signed_claims(event: Event, topic: str, cluster: str) -> dict[str, str]:
+    """The claims that bind a signature to an event on a topic of a cluster."""
+    digest = sha256(canonical(event)).digest()
     return {
+        "cluster": cluster,
         "aud": topic,
-        "sub": command.table,
-        "jti": command.event_id,
-        "event": type(command).__name__,
+        "sub": event.table,
+        "location": event.location,
+        "jti": event.event_id,
+        "event": type(event).__name__,
         "sha256": urlsafe_b64encode(digest).rstrip(b"=").decode(),
     }
 
 
-def canonical(command: Event) -> bytes:
+def canonical(event: Event) -> bytes:
     """The content of an event as JSON, as RFC 8785 writes it, without fields at their defaults.
 
     Integers are exact, which RFC 8785 leaves open beyond 2**53.
     """
     # encoded and decoded: both sides then have the same precision and time zone
-    content = decode(encode(command)).model_dump(mode="json", exclude_defaults=True)
+    content = decode(encode(event)).model_dump(mode="json", exclude_defaults=True)
     text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return text.encode()

@@ -6,25 +6,30 @@ compaction here.
 
 from __future__ import annotations
 
-from tidegate.hive.bases import (
-    DATA_FORMAT_FILE,
-    DATA_FORMAT_LIMIT,
-    FoundDirectory,
-    is_of_compaction,
-)
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
 from tidegate.hive.content import content_hash
-from tidegate.hive.hiding import hides
-from tidegate.hive.id_lists import NOTHING_OPEN, IdRanges, shortened
 from tidegate.hive.names import MARKER_SUFFIX, AcidDirectory, Base, Delta, is_acid_name, parse_name
 from tidegate.hive.obsolete import (
+    DATA_FORMAT_FILE,
+    DATA_FORMAT_LIMIT,
     AcidState,
+    FoundDirectory,
     NotEnoughHistory,
+    aborted_rows,
     acid_state,
-    always_obsolete,
+    hides,
+    is_of_compaction,
     settled_state,
 )
-from tidegate.hive.write_ids import CleanerWriteIds, RangeResponse, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import (
+    NOTHING_OPEN,
+    CleanerWriteIds,
+    IdRanges,
+    RangeResponse,
+    ValidTxns,
+    ValidWriteIds,
+    shortened,
+)
 
 __all__ = [
     "DATA_FORMAT_FILE",
@@ -44,8 +49,8 @@ __all__ = [
     "RangeResponse",
     "ValidTxns",
     "ValidWriteIds",
+    "aborted_rows",
     "acid_state",
-    "always_obsolete",
     "content_hash",
     "covers",
     "hides",

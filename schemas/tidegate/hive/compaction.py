@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from tidegate.errors import TidegateError
-from tidegate.hive.bases import FoundDirectory, is_compacted
 from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
-from tidegate.hive.obsolete import settled_state
+from tidegate.hive.obsolete import FoundDirectory, is_compacted, settled_state
 from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
 
 _MOST_PRODUCTS: Final = 2
@@ -192,8 +191,7 @@ class Compaction:
         return above_range or found.acid.write_id > self.write_ids.high_water_mark
 
     def _may_go(self, acid: AcidDirectory, below: int) -> bool:
-        first = acid.min_write_id if isinstance(acid, Delta) else acid.write_id
-        if self.write_ids.opens_in(first, acid.max_write_id):
+        if self.write_ids.opens_in(*acid.written_by):
             return False
         if acid.max_write_id > below and not self.reaches(acid):
             return False

@@ -14,7 +14,7 @@ import re
 from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError
-from tidegate.hive.id_lists import shortened
+from tidegate.hive.write_ids import shortened
 
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)
@@ -50,6 +50,11 @@ class Base(NamedTuple):
         return self.write_id
 
     @property
+    def written_by(self) -> tuple[int, int]:
+        """The first and the last write id of its writers: of an insert overwrite, its own."""
+        return self.write_id, self.write_id
+
+    @property
     def name(self) -> str:
         """The directory's name as Hive writes it."""
         return f"base_{self.write_id:07d}{_visibility(self.visibility_txn)}"
@@ -67,6 +72,11 @@ class Delta(NamedTuple):
     statement: int | None = None
     visibility_txn: int | None = None
     deletes: bool = False
+
+    @property
+    def written_by(self) -> tuple[int, int]:
+        """The first and the last write id of its writers."""
+        return self.min_write_id, self.max_write_id
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from tidegate.hudi.file_slice import (
     instant_of_data_file,
     latest_slices,
     parse_data_file,
+    repeated_writes,
     replaced_groups,
 )
 from tidegate.hudi.instant import (
@@ -25,7 +26,13 @@ from tidegate.hudi.instant import (
     InstantState,
     Layout,
 )
-from tidegate.hudi.instant_time import instant_of, instant_of_ms, is_instant, next_instant
+from tidegate.hudi.instant_time import (
+    instant_of,
+    instant_of_ms,
+    is_instant,
+    moment_of,
+    next_instant,
+)
 from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
@@ -68,8 +75,10 @@ __all__ = [
     "is_instant",
     "latest_slices",
     "merged_files",
+    "moment_of",
     "next_instant",
     "parse_data_file",
     "read_entries",
+    "repeated_writes",
     "replaced_groups",
 ]

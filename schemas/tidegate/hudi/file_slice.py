@@ -140,7 +140,8 @@ class SliceRules:
     compaction's instant: later writes to a group belong to a new slice of that instant.
     `merged` has the files (partition, name) that every compaction of `compactions_to_read` merges,
     by instant. `unknown` has the instants of `compactions_to_read` that may be compactions, but
-    have no plan.
+    have no plan. `named` has the base files (partition, name) that a commit names, where another
+    one has the same file id and instant: a task that was repeated may leave a file behind.
     """
 
     timeline: Timeline
@@ -150,6 +151,7 @@ class SliceRules:
         default_factory=dict[str, AbstractSet[tuple[str, str]]]
     )
     unknown: AbstractSet[str] = frozenset()
+    named: AbstractSet[tuple[str, str]] = frozenset()
 
 
 def replaced_groups(
@@ -196,6 +198,19 @@ def compactions_to_read(
     begun = [(base.file_id, base.instant) for base in bases if base.file_id in oldest]
     begun += [(file_id, rules.compactions.get((partition, file_id), "")) for file_id in oldest]
     return frozenset(instant for file_id, instant in begun if instant > oldest[file_id])
+
+
+def repeated_writes(names: Iterable[str]) -> frozenset[str]:
+    """The instants that wrote several base files of one file group of a partition."""
+    seen, repeated = set[tuple[str, str]](), set[str]()
+    for name in names:
+        if not _may_be_log(name):  # most tables have no such file: names are compared, not parsed
+            file_id, _, rest = name.partition("_")
+            key = file_id, rest.rpartition("_")[2]
+            if key in seen and (base := BaseFile.parse(name)) is not None:
+                repeated.add(base.instant)
+            seen.add(key)
+    return frozenset(repeated)
 
 
 def _may_be_log(name: str) -> bool:
@@ -260,9 +275,11 @@ class _Group:
     def _slices(
         self, bases: Iterable[BaseFile], logs: Iterable[LogFile]
     ) -> dict[str, tuple[BaseFile | None, list[LogFile]]]:
-        timeline = self.rules.timeline
+        timeline, named = self.rules.timeline, self.rules.named
         slices: dict[str, tuple[BaseFile | None, list[LogFile]]] = {}
-        for base in sorted(bases, key=lambda b: (b.instant, b.token)):
+        for base in sorted(
+            bases, key=lambda b: (b.instant, (self.partition, b.file_name) in named, b.token)
+        ):
             if timeline.is_committed(base.instant):
                 slices[base.instant] = (base, [])
         pending = self.rules.compactions.get((self.partition, self.file_id))

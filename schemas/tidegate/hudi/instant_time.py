@@ -24,6 +24,20 @@ def instant_of(moment: datetime, zone: tzinfo | None) -> str:
     return f"{there:{_TO_SECONDS}}{there.microsecond // 1000:03d}"
 
 
+def moment_of(instant: str, zone: tzinfo | None) -> datetime:
+    """The moment of an instant in `zone`, as `instant_of`; the nearest one if it is not a time."""
+    digits = instant[:_DIGITS].ljust(_DIGITS, "0")
+    try:
+        local = datetime.strptime(digits[:_SECONDS_DIGITS], _TO_SECONDS)  # noqa: DTZ007 - below
+    except ValueError:
+        local = datetime(max(1, int(digits[:4])), 1, 1)  # noqa: DTZ001 - below
+    local = local.replace(microsecond=int(digits[_SECONDS_DIGITS:]) * 1000)
+    try:
+        return local.replace(tzinfo=zone).astimezone(UTC)
+    except OverflowError:
+        return local.replace(tzinfo=UTC)
+
+
 def instant_of_ms(milliseconds: int, zone: tzinfo | None) -> str:
     """Format milliseconds since the epoch as an instant.
 

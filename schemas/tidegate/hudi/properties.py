@@ -1,4 +1,4 @@
-"""`hoodie.properties`: the declarations of a table, and the two edits that Tidegate makes."""
+"""`hoodie.properties`: the declarations of a table, and the edit that Tidegate makes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ METADATA_PARTITIONS: Final = (
 
 _LAYOUT_TWO_FROM: Final = 8
 _LINE: Final = re.compile(r"\s*((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)")
-_PLAIN: Final = re.compile(r"[\w.,-]+", re.ASCII)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -107,19 +106,6 @@ def without(content: bytes, keys: Collection[str]) -> bytes:
         for line in content.splitlines(keepends=True)
         if (_entry(line.decode("latin-1").rstrip("\r\n")) or ("", ""))[0] not in keys
     )
-
-
-def with_value(content: bytes, key: str, value: str) -> bytes:
-    """Set a key to a value; neither may have characters that need escaping.
-
-    Raises:
-        ValueError: the key or the value needs escaping.
-    """
-    if _PLAIN.fullmatch(key) is None or _PLAIN.fullmatch(value) is None:
-        raise ValueError(f"{key}={value} needs escaping")
-    left = without(content, (key,))
-    end = b"" if left.endswith(b"\n") or not left else b"\n"
-    return left + end + f"{key}={value}\n".encode("ascii")
 
 
 def _lines(content: bytes) -> list[str]:

@@ -18,7 +18,7 @@ from tidegate.hive import (
     ValidTxns,
     ValidWriteIds,
     acid_state,
-    always_obsolete,
+    settled_state,
 )
 
 pytestmark = [pytest.mark.judge]
@@ -109,9 +109,9 @@ def check_surely_obsolete(
 ) -> None:
     if isinstance(answer, str) or any(isinstance(our, str) for our in ours):
         with pytest.raises(NotEnoughHistory):
-            always_obsolete(found(*names), ids, txns)
+            settled_state(found(*names), ids, txns)
         return
-    surely = set(always_obsolete(found(*names), ids, txns))
+    surely = set(settled_state(found(*names), ids, txns).obsolete)
     assert surely <= set(answer.obsolete)
     assert len(ours) > 1 or surely == set(answer.obsolete)
 

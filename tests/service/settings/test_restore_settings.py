@@ -110,8 +110,8 @@ def test_where_signatures_are_required_an_approver_with_a_key_is_needed() -> Non
     with pytest.raises(ValidationError, match="an approval is impossible"):
         settings(rule, security=keys())
     with pytest.raises(ValidationError, match="an approval is impossible"):
-        settings(rule, security=keys(name="ben", commands=["RestoreApproved"]))
-    settings(rule, security=keys(commands=["Restore*"]))
+        settings(rule, security=keys(name="ben", roles=["approver"]))
+    settings(rule, security=keys(roles=["requester", "approver"]))
 
 
 BY_HUDI = {"rules": [{"tables": "lake.old.*", "engine": "hudi"}]}

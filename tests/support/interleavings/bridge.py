@@ -22,11 +22,11 @@ from tidegate.events import (
 from tidegate.hive import Delta, parse_name
 from tidegate.hive_bridge.compactions import Key, key_of, published_key
 from tidegate.hive_bridge.waiting import WaitingHolds
-from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import (
     READY_FOR_CLEANING,
-    Compaction,
+    HeldTables,
     Lock,
+    QueueEntry,
     Transactions,
 )
 
@@ -105,10 +105,10 @@ class Bridge:
             if entry.is_visible and key_of(entry, "hive") not in exported
         )
 
-    def _queued(self, index: int, vacuum: Vacuum) -> Compaction:
+    def _queued(self, index: int, vacuum: Vacuum) -> QueueEntry:
         """The Metastore's entry of a compaction; Hive 4 calls it ready before it commits."""
         ready = {"visible"} if self._scenario.hive == 3 else {"visible", "written"}
-        return Compaction(
+        return QueueEntry(
             index,
             DATABASE,
             TABLE,

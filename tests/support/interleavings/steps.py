@@ -25,8 +25,7 @@ from tidegate.cleaning import CleaningPlan, ListedDirectory, plan_cleaning
 from tidegate.events import CleaningReleased, Event
 from tidegate.events.codec import encode
 from tidegate.hive import Base, ValidWriteIds, parse_name
-from tidegate.hive_metastore.holds import Holds, holds_of
-from tidegate.hive_metastore.values import write_ids_of_compaction
+from tidegate.hive_metastore.values import Holds, holds_of, write_ids_of_compaction
 
 
 @dataclass(frozen=True, slots=True)

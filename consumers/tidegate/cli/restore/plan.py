@@ -13,13 +13,15 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli.deployment import located
 from tidegate.cli.options import (
     AsJson,
+    AsJsonLines,
     ConfigFile,
     Location,
     OptionalTableName,
+    TableName,
     read_event,
     table_of,
 )
-from tidegate.cli.output import write, write_json
+from tidegate.cli.output import write, write_json, write_table
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors.commands import command_line
@@ -29,9 +31,10 @@ from tidegate.hudi import InstantState
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.event_log.summary import counted, size
 from tidegate.restores import PlannedRestore, plan_restore
-from tidegate.savepoints.freeing import plan_freeing
 from tidegate.savepoints.listing import chosen_savepoint
-from tidegate.service.assembly import table_work
+from tidegate.savepoints.removal_plan import plan_freeing
+from tidegate.savepoints.timeline_view import TimelineViews
+from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.restore_rules import restore_settings, restored_by_hudi
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi import open_table
@@ -196,6 +199,56 @@ def savepoint_removal(
     _show(fields)
     _show_paths("would remove", planned.timeline_files)
     _show_paths("Hudi may clean", planned.freed)
+
+
+@plan.command()
+def retention(
+    table: TableName,
+    location: Location = None,
+    as_json: AsJsonLines = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what these settings' savepoint policy would make and remove, now.
+
+    Before changed settings are deployed: the services apply them at the table's next check.
+    """
+    settings = Settings.load(config)
+    where = located(settings, table, location)
+    warehouse, _ = table_work(settings)
+    rule = savepoint_policy(settings).rule_of(table_of(table) or table)
+    now = datetime.now(UTC)
+    view = TimelineViews(warehouse, lambda: now).of(open_table(warehouse, where), rule)
+    found = view.check(rule, now)
+    policy = {saved.instant: saved.policy for saved in view.savepoints}
+    rows = [
+        *(
+            {"savepoint": due.instant, "would": "be made", "why": ", ".join(due.tiers)}
+            for due in found.due
+        ),
+        *(
+            {"savepoint": due.instant, "would": "be withheld", "why": "max_count"}
+            for due in found.withheld
+        ),
+        *(
+            {"savepoint": gone.instant, "would": "be removed", "why": gone.why}
+            for gone in found.removable
+        ),
+        *(
+            {
+                "savepoint": at,
+                "would": "stay",
+                "why": f"no rule of the table owns policy {policy[at]}",
+            }
+            for at in found.unowned
+        ),
+    ]
+    if as_json:
+        for row in rows:
+            write_json(row)
+        return
+    write_table(rows)
+    if not rows:
+        write("nothing would be made or removed")
 
 
 @plan.command()

@@ -9,8 +9,19 @@ import typer
 
 from tidegate.cli.deployment import located
 from tidegate.cli.look.waiting import age_of
-from tidegate.cli.options import AsJsonLines, ConfigFile, table_of
+from tidegate.cli.options import (
+    AsJsonLines,
+    ConfigFile,
+    Location,
+    Reason,
+    TableName,
+    option_group,
+    table_of,
+)
 from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.sending import Requesting, request
+from tidegate.errors import ConfigError
+from tidegate.publisher import Publisher, Receipt
 from tidegate.savepoints.listing import savepoints_of
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
@@ -44,7 +55,8 @@ def list_savepoints(
     """List the savepoints of a table, oldest first, with requester, time and reason.
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
-    Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over.
+    Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over, and
+    `tidegate savepoints remove` requests their removal.
     """
     settings = Settings.load(config)
     warehouse, parallel_map = table_work(settings)
@@ -82,3 +94,48 @@ def list_savepoints(
     write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
     if not rows:
         write(f"{location} has no savepoint")
+
+
+@savepoints.command()
+@option_group(Requesting)
+def remove(
+    asking: Requesting,
+    table: TableName,
+    policy: Annotated[str, typer.Option(help="The policy that made them; no rule may own it.")],
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request the removal of all savepoints of a policy that no rule of the table owns.
+
+    They stay otherwise. To keep them and let a rule end them, name the policy in its `adopts`.
+    """
+    settings = Settings.load(config)
+    warehouse, _ = table_work(settings)
+    name, where = table_of(table) or table, located(settings, table, location)
+    rule = savepoint_policy(settings).rule_of(name)
+    found = [
+        listed.instant
+        for listed in savepoints_of(warehouse, where)
+        if listed.is_unowned(rule) and listed.mark and listed.mark.policy == policy
+    ]
+    if not found:
+        raise ConfigError(f"{where} has no savepoint of {policy}, or a rule of {name} owns it")
+    codes = list[int]()
+    for instant in found:
+
+        def send(publisher: Publisher, instant: str = instant) -> Receipt:
+            return publisher.request_savepoint_removal(
+                table=name,
+                location=where,
+                instant=instant,
+                reason=reason,
+                requested_by=asking.person,
+                request_id=asking.request_id and f"{asking.request_id}-{instant}",
+            )
+
+        try:
+            request(config, asking, name, send, again=asking.request_id is not None)
+        except typer.Exit as answered:
+            codes.append(answered.exit_code)
+    raise typer.Exit(max(codes, default=0))

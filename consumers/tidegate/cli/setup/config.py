@@ -70,7 +70,10 @@ def init() -> None:
 
 @config.command()
 def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Read the settings as the services do; exit code 2 and a line for each problem."""
+    """Read the settings as the services do; exit code 2 and a line for each problem.
+
+    What a changed savepoint policy would make and remove: `tidegate plan retention`.
+    """
     Settings.load(config).connection()
     if as_json:
         write_json({"valid": True})

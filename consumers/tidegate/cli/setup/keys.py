@@ -1,20 +1,22 @@
-"""`tidegate keys`: make the keys that sign commands, and show their public halves."""
+"""`tidegate keys`: make the keys that sign events, and show their public halves."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.authorization.key_file import create_key_file
 from tidegate.cli.options import AsJson
 from tidegate.cli.output import write, write_json
+from tidegate.errors import ConfigError
 from tidegate.events.names import visible
+from tidegate.events.signature import KeyRole
 from tidegate.signatures import SigningKey
 
-keys = typer.Typer(help="Keys that sign commands.", no_args_is_help=True)
+keys = typer.Typer(help="Keys that sign events.", no_args_is_help=True)
 PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
 
 
@@ -28,30 +30,66 @@ def _visible(name: str) -> str:
 Name = Annotated[
     str, typer.Option(help="Whose key it is; stands in outcomes.", parser=_visible, metavar="<str>")
 ]
+Roles = Annotated[
+    list[KeyRole], typer.Option("--role", help="What the key is for; repeat it for several roles.")
+]
+Tables = Annotated[
+    list[str], typer.Option(help="A pattern of the tables' names; repeat it. Default: every table.")
+]
+Locations = Annotated[
+    list[str], typer.Option(help="A directory of the tables; repeat it. Default: everywhere.")
+]
+EVERY_TABLE: list[str] = ["*"]
+EVERYWHERE: list[str] = []
 
 
 @keys.command()
-def new(file: PrivateKey, name: Name = "NAME", as_json: AsJson = False) -> None:
+def new(
+    file: PrivateKey,
+    role: Roles,
+    tables: Tables = EVERY_TABLE,
+    locations: Locations = EVERYWHERE,
+    name: Name = "NAME",
+    as_json: AsJson = False,
+) -> None:
     """Make a key: the private half in a new file of mode 0600, the public half as a setting."""
-    _show(create_key_file(file), name, as_json=as_json)
+    key = SigningKey.generate()
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(key.private_pem)
+    except OSError as error:
+        raise ConfigError(f"the private key can't be written: {error}") from error
+    _show(
+        key,
+        {"name": name, "roles": role, "tables": tables, "locations": locations},
+        as_json=as_json,
+    )
 
 
 @keys.command()
-def show(file: PrivateKey, name: Name = "NAME", as_json: AsJson = False) -> None:
+def show(
+    file: PrivateKey,
+    role: Roles,
+    tables: Tables = EVERY_TABLE,
+    locations: Locations = EVERYWHERE,
+    name: Name = "NAME",
+    as_json: AsJson = False,
+) -> None:
     """Show the public half of a key, as the settings of the services want it."""
-    _show(SigningKey.read(file), name, as_json=as_json)
+    _show(
+        SigningKey.read(file),
+        {"name": name, "roles": role, "tables": tables, "locations": locations},
+        as_json=as_json,
+    )
 
 
-def _show(key: SigningKey, name: str, *, as_json: bool) -> None:
+def _show(key: SigningKey, entry: dict[str, object], *, as_json: bool) -> None:
     if as_json:
-        write_json({"key_id": key.key_id, "name": name, "public_key": key.public_pem})
+        write_json({"key_id": key.key_id, "public_key": key.public_pem, **entry})
         return
     write(f"# key {key.key_id}")
     write("[[security.keys]]")
-    write(f"name = {json.dumps(name)}")
-    write('public_key = """')
-    for line in key.public_pem.splitlines():
+    for setting, value in entry.items():
+        write(f"{setting} = {json.dumps(value)}")
+    for line in ('public_key = """', *key.public_pem.splitlines(), '"""'):
         write(line)
-    write('"""')
-    write('commands = ["RestoreRequested", "SavepointRequested"]')
-    write('tables = ["*"]')

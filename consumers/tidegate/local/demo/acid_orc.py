@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyorc
 
 from tidegate.hive import (
+    DATA_FORMAT_FILE,
     AcidDirectory,
     Base,
     Delta,
@@ -111,11 +112,15 @@ class AcidTable:
         ]
 
     def _current(self, snapshot: ValidWriteIds) -> list[AcidDirectory]:
-        """Choose the directories to read, among those with files, as Hive's reader does."""
+        """Choose the directories to read, among those with files, as Hive's reader does.
+
+        The base of a TRUNCATE has a file that says so, and no bucket.
+        """
         found = [
             FoundDirectory.named(path.name)
             for path in sorted(self.location.iterdir())
-            if is_acid_name(path.name) and (path / _BUCKET).exists()
+            if is_acid_name(path.name)
+            and ((path / _BUCKET).exists() or (path / DATA_FORMAT_FILE).exists())
         ]
         state = acid_state(found, snapshot)
         chosen = [*state.current, *([] if state.base is None else [state.base])]
@@ -126,8 +131,10 @@ class AcidTable:
     ) -> list[RowEvent]:
         found: list[RowEvent] = []
         for directory in directories:
-            with (self.location / directory.name / _BUCKET).open("rb") as file:
-                found += [RowEvent(*values) for values in pyorc.Reader(file)]
+            bucket = self.location / directory.name / _BUCKET
+            if bucket.exists():
+                with bucket.open("rb") as file:
+                    found += [RowEvent(*values) for values in pyorc.Reader(file)]
         return sorted(event for event in found if snapshot.is_valid(event.write_id))
 
     def _write(self, directory: AcidDirectory, events: Iterable[RowEvent]) -> str:

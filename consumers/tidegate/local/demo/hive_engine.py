@@ -52,7 +52,7 @@ class HiveEngine:
         # Derby takes its time to end a deadlock of two calls
         self.settings = MetastoreSettings(uri=uri, timeout_ms=60_000)
         self.types = _interface()
-        self._connection = Connection(self.settings, self.types.WriteMetastore)
+        self._connection = Connection(self.settings, service=self.types.WriteMetastore)
 
     def close(self) -> None:
         """Close the connection."""

@@ -21,7 +21,7 @@ from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import subject_of
 from tidegate.registry.client import RegistryClient
-from tidegate.service.assembly import authorizer, instance_ids
+from tidegate.service.assembly import authorization, instance_ids
 from tidegate.service.settings import Settings, SparkSettings
 from tidegate.signatures.keys import SigningKey
 
@@ -161,7 +161,7 @@ _APPROVALS = (
 def check_signatures(settings: Settings) -> Finding:
     """Whether commands must be signed, and whether the keys are valid and their files private."""
     security = settings.security
-    authorizer(settings)  # raises if a key is invalid
+    authorization(settings, "")  # raises if a key is invalid
     if security.sign_with is not None:
         SigningKey.read(security.sign_with)
     if not security.require_signatures:

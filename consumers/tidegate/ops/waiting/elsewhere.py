@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.holds import HeldTables
+from tidegate.hive_metastore.values import HeldTables
 
 
 @dataclass(frozen=True, slots=True)

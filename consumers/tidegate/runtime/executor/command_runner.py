@@ -24,21 +24,22 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
+from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
-from tidegate.events.topics import OUTCOME_TOPIC
+from tidegate.events.topics import OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import (
-    NOT_PROVEN,
-    AclAlone,
     Authorization,
     SignedBy,
     Unauthorized,
+    is_unproven,
 )
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.signatures.signer import Sign, unsigned
 from tidegate.tables.claim import AlreadyDone, NumberTaken, Task
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import Overtaken
@@ -84,9 +85,10 @@ class CommandRunner:
     wire: Wire
     retries: RetryPolicy
     lookup: OutcomeLookup
-    authorization: Authorization = field(default_factory=AclAlone)
+    authorization: Authorization = field(default_factory=Authorization)
     deployment: str = ""
     """The id of the cluster and the prefix of the topics."""
+    sign: Sign = unsigned
     refusals: RefusalLimit = field(default_factory=RefusalLimit)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """The running commands, by the id of their thread."""
@@ -180,7 +182,7 @@ class CommandRunner:
             return
         try:
             # of the message that the person or the coordinator signed
-            signed_by = self.authorization.check(command, _original(issued, record))
+            signed_by = self.authorization.check(command, self._original(command, issued, record))
             claim = self.executor.claim(command, task)
             for outcome in self.executor.execute(command, claim):
                 answer = _with_asker(outcome, command, signed_by)
@@ -203,13 +205,24 @@ class CommandRunner:
         for outcome in outcomes:
             self._publish(outcome)
 
-    def publish_redriven(self, issued: TaskIssued) -> None:
+    def publish_redriven(self, issued: TaskIssued, record: Record) -> None:
         """Publish that a task is to be issued again, above the numbers that are on the table."""
-        self._publish(self.ended(issued, end=TaskEnd.REDRIVEN))
+        if self._is_issued(issued, record):
+            self._publish(self.ended(issued, end=TaskEnd.REDRIVEN))
 
-    def publish_end(self, issued: TaskIssued, error: Exception) -> None:
+    def publish_end(self, issued: TaskIssued, record: Record, error: Exception) -> None:
         """Publish that a task is among the dead letters: the next of its table may be issued."""
-        self._publish(self.ended(issued, end=TaskEnd.DEAD_LETTERED, message=str(error) or "failed"))
+        if self._is_issued(issued, record):
+            how = {"end": TaskEnd.DEAD_LETTERED, "message": str(error) or "failed"}
+            self._publish(self.ended(issued, **how))
+
+    def _is_issued(self, issued: TaskIssued, record: Record) -> bool:
+        """Whether the coordinator signed a task, also if that is long ago: it is redriven."""
+        try:
+            self.authorization.check(issued, record)
+        except Unauthorized as refused:
+            return refused.reason is Reason.SIGNATURE_EXPIRED
+        return True
 
     def ended(self, issued: TaskIssued, **how: Any) -> TaskEnded:  # noqa: ANN401 - checked by the model
         """The last word on a task."""
@@ -227,27 +240,30 @@ class CommandRunner:
         appended_ms = attempts.record.timestamp_ms
         outcomes = self.lookup.outcomes_of(command, appended_ms)
         # a stranger's refused message may have borne this command's id
-        counted = [
-            outcome for outcome in outcomes if getattr(outcome, "reason", None) not in NOT_PROVEN
-        ]
+        counted = [outcome for outcome in outcomes if not is_unproven(outcome)]
         return self.executor.is_answered(command, counted)
+
+    def _original(self, command: Command, issued: TaskIssued, record: Record) -> Record:
+        """The record of the message that a task carries: its signature is of that one.
+
+        The coordinator signs what it requests for tasks, a person for requests. Both topics are
+        this deployment's, whatever the task says.
+        """
+        message = issued.command
+        topics = {record.partition.topic, topic_of(type(command)).name(self.prefix)}
+        topic = message.topic if message.topic in topics else record.partition.topic
+        return record._replace(
+            partition=record.partition._replace(topic=topic),
+            value=message.value,
+            headers=tuple((header.name, header.value) for header in message.headers),
+            timestamp_ms=int(message.appended_at.timestamp() * 1000),
+        )
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
         hint = _hint(outcome)
         log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
-        self.bus.send([self.wire.serialize(outcome, topic)])
-
-
-def _original(issued: TaskIssued, record: Record) -> Record:
-    """The record of the message that a task carries: its signature is of that one."""
-    message = issued.command
-    return record._replace(
-        partition=record.partition._replace(topic=message.topic),
-        value=message.value,
-        headers=tuple((header.name, header.value) for header in message.headers),
-        timestamp_ms=int(message.appended_at.timestamp() * 1000),
-    )
+        self.bus.send([self.sign(outcome, self.wire.serialize(outcome, topic))])
 
 
 def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:

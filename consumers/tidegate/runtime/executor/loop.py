@@ -14,7 +14,7 @@ from tidegate.errors import FormatError, StopService
 from tidegate.events import Command, Event, TaskIssued
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC, topic_for_workers
 from tidegate.events.wire import Wire, command_of
-from tidegate.runtime.authorization import AclAlone, Authorization
+from tidegate.runtime.authorization import Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.command_reader import CommandReader
@@ -27,6 +27,7 @@ from tidegate.runtime.input.dead_letters import REDRIVEN_FROM, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
+from tidegate.signatures.signer import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH = 100
@@ -83,6 +84,7 @@ class ExecutorLoop:
         wire: Wire | None = None,
         stop_seconds: float = STOP_SECONDS,
         authorization: Authorization | None = None,
+        sign: Sign = unsigned,
     ) -> None:
         """Join the group.
 
@@ -97,6 +99,7 @@ class ExecutorLoop:
             wire: How events are encoded.
             stop_seconds: How long `close` waits for running commands.
             authorization: Who may have commands executed; by default every publisher of commands.
+            sign: Signs the outcomes; by default they are not signed.
 
         Raises:
             ConfigError: a topic does not exist.
@@ -110,8 +113,9 @@ class ExecutorLoop:
             wire,
             retries,
             OutcomeLookup(bus, wire, prefix),
-            authorization or AclAlone(),
+            authorization or Authorization(),
             f"{bus.cluster_id()}/{prefix}",
+            sign,
         )
         # the poll thread decodes and dead-letters: its retries must end before the poll is due
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
@@ -130,9 +134,8 @@ class ExecutorLoop:
         inputs = {TASK_TOPIC, *map(topic_for_workers, executor.consumes)}
         topics = sorted(topic.name(prefix) for topic in inputs)
         count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
-        alone = (kind for kind in executor.consumes if topic_for_workers(kind) is not TASK_TOPIC)
-        kinds: tuple[type[Event], ...] = (TaskIssued, *alone)
-        self._consumes = executor.consumes
+        kinds: tuple[type[Event], ...] = (TaskIssued, *executor.consumes)
+        self._consumes, self._task_topic = executor.consumes, TASK_TOPIC.name(prefix)
         self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", topics, self)
 
@@ -304,18 +307,23 @@ class ExecutorLoop:
             event = self._decoder.decode(record)
             issued = event if isinstance(event, TaskIssued) else None
             command = event if issued is None else command_of(issued, self._wire)
+            self._require_task(event, record)
         except FormatError as error:
             self._dead_letters.send(record, error)
             if isinstance(event, TaskIssued):
                 ended, fault = event, error
-                self._poll_retries.call(lambda: self._runner.publish_end(ended, fault))
+                self._poll_retries.call(lambda: self._runner.publish_end(ended, record, fault))
             return None
         if not isinstance(command, Command) or not isinstance(command, self._consumes):
             return None
         if issued is not None and any(name == REDRIVEN_FROM for name, _ in record.headers):
-            self._poll_retries.call(lambda: self._runner.publish_redriven(issued))
+            self._poll_retries.call(lambda: self._runner.publish_redriven(issued, record))
             return None
         return _Asked(command, issued)
+
+    def _require_task(self, event: Event | None, record: Record) -> None:
+        if record.partition.topic == self._task_topic and not isinstance(event, TaskIssued | None):
+            raise FormatError(f"a {type(event).__name__} counts only within a TaskIssued")
 
     def _write_recorded(self, *, all_of_them: bool = False) -> None:
         for partition in self._dead_letters.write_recorded(all_of_them=all_of_them):
@@ -401,7 +409,7 @@ class ExecutorLoop:
         try:
             self._dead_letters.send(task.record, error)
             if task.attempts.issued is not None:
-                self._runner.publish_end(task.attempts.issued, error)
+                self._runner.publish_end(task.attempts.issued, task.record, error)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault

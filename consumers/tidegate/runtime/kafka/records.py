@@ -7,6 +7,8 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final, cast, overload
 
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+
 from tidegate.errors import FormatError
 from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
@@ -43,6 +45,7 @@ _new_tuple: Final = tuple.__new__
 def as_record(message: Received) -> Record:
     """Convert a received message. This runs for every message, so it creates few objects."""
     key, value = message.key(), message.value()
+    time_type, timestamp_ms = message.timestamp()
     # the same as `Record(...)`, without its call
     return _new_tuple(
         Record,
@@ -52,8 +55,9 @@ def as_record(message: Received) -> Record:
             key if isinstance(key, bytes) else as_bytes(key),
             value if isinstance(value, bytes) else as_bytes(value),
             ReceivedHeaders(message),
-            message.timestamp()[1],
+            timestamp_ms,
             "",
+            time_type == TIMESTAMP_LOG_APPEND_TIME,
         ),
     )
 

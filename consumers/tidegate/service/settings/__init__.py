@@ -73,7 +73,7 @@ overdue_after = "6h"                     # a vacuum waits longer for its readers
 unknown_after = "2d"                     # releases, and no vacuum: UnknownTableReleased
 
 [security]                               # else access rights are the only guard
-require_signatures = true                # of commands, vacuums, releases and aborted writes
+require_signatures = true                # of all that services act on, but for commits
 sign_with = "/etc/tidegate/gate.pem"     # this process's own key; people: `publish --sign-with`
 [[security.keys]]                        # `tidegate keys new` makes a key and prints such an entry
 name = "ana"                             # stands in outcomes, and is compared with requested_by
@@ -81,7 +81,7 @@ public_key = '''
 -----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEAi1rhVPwDoukAMfi8GYWRskRLvUMaVZCi2hh0gLJf950=
 -----END PUBLIC KEY-----'''
-commands = ["Restore*"]                  # shell patterns of what the key may sign
+roles = ["requester", "approver"]        # what the key is for: see keys new
 tables = ["lake.sales.*"]
 locations = ["s3://lake/sales"]          # the directories of these tables are in it
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
@@ -141,6 +141,7 @@ from pydantic import (
 
 from tidegate.errors import ConfigError
 from tidegate.events.names import Name
+from tidegate.events.signature import KeyRole
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
@@ -320,18 +321,14 @@ class Settings(Section, frozen=True):
     def _approvals_can_be_signed(self) -> Self:
         if not self.security.require_signatures:
             return self
-        signers = [
-            key.name
-            for key in self.security.keys
-            if any(fnmatchcase("RestoreApproved", command) for command in key.commands)
-        ]
+        signers = [key.name for key in self.security.keys if KeyRole.APPROVER in key.roles]
         for rule in self.restores.rules:
             if rule.approval and not any(
                 fnmatchcase(name, pattern) for name in signers for pattern in rule.approved_by
             ):
                 raise ValueError(
                     f"restores.rules for {rule.about}: an approval is impossible: no key in"
-                    " [[security.keys]] of a name in approved_by may sign a RestoreApproved"
+                    " [[security.keys]] of a name in approved_by has the role approver"
                 )
         return self
 

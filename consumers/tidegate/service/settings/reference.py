@@ -8,6 +8,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get_origin
 
@@ -84,6 +85,8 @@ def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: 
 def _kind(annotation: Any) -> str:  # noqa: ANN401 - any type
     if get_origin(annotation) is Literal:
         return " or ".join(json.dumps(arg) for arg in get_args(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return " or ".join(map(json.dumps, annotation))
     if get_origin(annotation) is tuple:
         return f"list of {_kind(get_args(annotation)[0])}"
     if get_origin(annotation) is dict or annotation is dict:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, mo
 from tidegate.errors import validation
 from tidegate.events.names import Name
 from tidegate.events.roles import Role
+from tidegate.events.signature import KeyRole
 from tidegate.service.settings.section import Section
 from tidegate.storage import normalise
 
@@ -24,26 +25,42 @@ class KeySettings(Section, frozen=True):
     """Whose key it is: a person or a service. Outcomes keep it as `signed_by`."""
     public_key: str = Field(repr=False)
     """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
-    commands: tuple[str, ...] = Field(min_length=1)
-    """Shell patterns of the kinds of commands, and of the facts that a removal rests on:
-    VacuumFinished, LockReleased, WritesAborted."""
+    roles: tuple[KeyRole, ...] = Field(min_length=1)
+    """`writer` signs vacuums, releases and aborted writes; `requester` savepoints, restores and
+    undos; `approver` approvals; `holder` holds of the cleaning; `coordinator` tasks; `worker`
+    outcomes of the cleaner, the savepoint writer and the restorer."""
     tables: tuple[Name, ...] = ("*",)
-    """Shell patterns of the tables, as catalog.database.table."""
+    """Shell patterns of the tables, as catalog.database.table. A signer chooses both a table's name
+    and its location, so give both or neither; a `holder` signs for names alone."""
     locations: tuple[Annotated[str, AfterValidator(normalise)], ...] = ()
-    """The tables' directories, or directories above them; empty: everywhere."""
-    not_before: AwareDatetime | None = None
-    """Trusted from this time on, compared with the broker's time of the command."""
+    """The tables' directories, or directories above them, as they are written in events; empty:
+    everywhere."""
     not_after: AwareDatetime | None = None
     """Trusted until this time, compared with the broker's time of the command."""
 
+    @model_validator(mode="after")
+    def _has_tables_and_locations(self) -> Self:
+        if self.tables == ("*",) and self.locations:
+            raise ValueError(
+                f"the key of {self.name} has locations and no tables: holds and releases are by"
+                " name, which a signer chooses; add the names"
+            )
+        if self.tables != ("*",) and not self.locations and set(self.roles) != {KeyRole.HOLDER}:
+            raise ValueError(
+                f"the key of {self.name} has tables and no locations: a signer chooses the name;"
+                " add the directories"
+            )
+        return self
+
 
 class SecuritySettings(Section, frozen=True):
-    """Signatures of commands and of the facts that a removal rests on; else only ACLs guard."""
+    """Signatures of all events that services act on, but for commits; else only ACLs guard."""
 
     require_signatures: bool = False
-    """Refuse commands, vacuums, releases and aborted writes without a good signature."""
+    """Refuse commands, vacuums, releases, aborted writes and outcomes without a good signature."""
     sign_with: Path | None = None
-    """The file of the private key with which this process signs what it publishes."""
+    """The file of the private key with which this process signs what it publishes. Where signatures
+    are required, every service and the Metastore bridge need one whose roles permit it."""
     keys: tuple[KeySettings, ...] = ()
     principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
     """By role, the Kafka principals to which `topics acls` grants its rights, for example

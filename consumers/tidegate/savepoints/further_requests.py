@@ -1,8 +1,8 @@
-"""Claims: what else an existing savepoint was requested for.
+"""Further requests: what else an existing savepoint was requested for.
 
 Hudi has at most one savepoint per commit, and its mark never changes. A person may ask for one that
 a policy made, or that has a lifetime; and a policy may need its own for another tier. So the
-request is recorded next to the timeline, one file per request. A check keeps what a person claims.
+request is recorded next to the timeline, one file per request. A check keeps what they name.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from tidegate.tables.hudi import OutcomeStore
 from tidegate.tables.hudi.outcome_store import FOLDER
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
-_FOLDER: Final = "savepoint-claims"
+_FOLDER: Final = "further-requests"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class FurtherRequest:
     """Who wants a savepoint kept, and until when."""
 
     by: str
     until: datetime | None
     """None: until a person removes it."""
     tiers: tuple[str, ...] = ()
-    """The tiers of the savepoint's own policy that it serves, too; empty: a person's claim."""
+    """The tiers of the savepoint's own policy that it serves, too; empty: a person's request."""
 
     def holds(self, now: datetime) -> bool:
-        """Whether a person's claim still applies, with the tolerated difference of two clocks."""
+        """Whether a person's request still applies, with the tolerated difference of two clocks."""
         return not self.tiers and (self.until is None or now < end_of(self.until, CLOCK_TOLERANCE))
 
 
@@ -51,7 +51,9 @@ def is_wish(command: SavepointRequested, there: SavepointMetadata) -> bool:
     return mark != command.mark  # an equal mark: an earlier attempt of this request made it
 
 
-def claim(warehouse: Warehouse, location: str, command: SavepointRequested, instant: str) -> None:
+def record_further_request(
+    warehouse: Warehouse, location: str, command: SavepointRequested, instant: str
+) -> None:
     """Record what this savepoint is needed for. Idempotent."""
     mark = command.mark
     lifetime = mark.lifetime if mark else None
@@ -68,12 +70,12 @@ def claim(warehouse: Warehouse, location: str, command: SavepointRequested, inst
         return
 
 
-def claims_on(storage: Storage, location: str, instant: str) -> list[Claim]:
-    """The claims on a savepoint.
+def further_requests_on(storage: Storage, location: str, instant: str) -> list[FurtherRequest]:
+    """The further requests for a savepoint.
 
     Raises:
-        FormatError: a claim can't be read, so it may still apply.
-        TransientError: a claim was removed during the read.
+        FormatError: a request can't be read, so it may still apply.
+        TransientError: a request was removed during the read.
     """
     try:
         files = storage.list(_folder(location, instant))
@@ -82,29 +84,31 @@ def claims_on(storage: Storage, location: str, instant: str) -> list[Claim]:
     return [_read(storage, file.path) for file in files if file.name.endswith(".json")]
 
 
-def claimant(storage: Storage, location: str, instant: str, now: datetime) -> Claim | None:
-    """A claim that keeps a savepoint, preferably one without an end; None if nothing claims it.
+def holder_of(
+    storage: Storage, location: str, instant: str, now: datetime
+) -> FurtherRequest | None:
+    """A request that keeps a savepoint, preferably one without an end; None: there is none.
 
-    Raises: as `claims_on`.
+    Raises: as `further_requests_on`.
     """
-    held = [claim for claim in claims_on(storage, location, instant) if claim.holds(now)]
-    return min(held, key=lambda claim: claim.until is not None, default=None)
+    held = [found for found in further_requests_on(storage, location, instant) if found.holds(now)]
+    return min(held, key=lambda found: found.until is not None, default=None)
 
 
-def all_claims(storage: Storage, location: str) -> dict[str, list[Claim]]:
-    """All claims on the savepoints of a table, by instant.
+def all_further_requests(storage: Storage, location: str) -> dict[str, list[FurtherRequest]]:
+    """All further requests for the savepoints of a table, by instant.
 
-    Raises: as `claims_on`.
+    Raises: as `further_requests_on`.
     """
     try:
         folders = storage.list(join(location, FOLDER, _FOLDER))
     except NotFound:
         return {}
-    return {folder.name: claims_on(storage, location, folder.name) for folder in folders}
+    return {folder.name: further_requests_on(storage, location, folder.name) for folder in folders}
 
 
-def forget_claims(warehouse: Warehouse, location: str, instant: str) -> None:
-    """Delete the claims on a removed savepoint: they don't apply to a later one of its commit."""
+def forget_further_requests(warehouse: Warehouse, location: str, instant: str) -> None:
+    """Delete those for a removed savepoint: they don't apply to a later one of its commit."""
     try:
         warehouse.list(_folder(location, instant))
     except NotFound:
@@ -116,16 +120,16 @@ def _folder(location: str, instant: str) -> str:
     return join(location, FOLDER, _FOLDER, instant)
 
 
-def _read(storage: Storage, path: str) -> Claim:
+def _read(storage: Storage, path: str) -> FurtherRequest:
     try:
         read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
         until = read["until"]
         tiers = tuple(map(str, read.get("tiers") or ()))
-        return Claim(str(read["by"]), None if until is None else _moment(until), tiers)
+        return FurtherRequest(str(read["by"]), None if until is None else _moment(until), tiers)
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FormatError(f"the claim {path} can't be read: {error}") from error
+        raise FormatError(f"the request {path} can't be read: {error}") from error
 
 
 def _moment(text: str) -> datetime:

@@ -1,0 +1,367 @@
+"""Random histories of a table on a real Metastore: the bridges, the gate and the cleaner at work.
+
+Real Hive reads the rows, and its own rules say what is obsolete. No reader that the Metastore knows
+reads other rows than at its begin, and nothing obsolete is left at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+
+from support.acid import TRUNCATED, names_in
+from support.hive_judge import HiveJudge
+from support.metastore import HiveEngine, own_metastore
+from support.rows import Rows
+from support.watched_bridge import Watched
+from tidegate.cleaning import Cleaner
+from tidegate.cleaning.second_source import MetastoreSource, Quarantine
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import TidegateError
+from tidegate.events import Command, Event
+from tidegate.hive import AcidState, ValidTxns, ValidWriteIds, parse_name
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.values import write_ids_of_compaction
+from tidegate.local.demo.acid_orc import AcidTable
+from tidegate.local.embedded.metastore import EmbeddedMetastore
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+FIRST = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))
+HISTORIES = int(os.environ.get("TIDEGATE_HISTORIES", "20"))
+COLUMNS = {"id": "int"}
+STEPS = ("write",) * 4 + (
+    *("delete", "delete", "abort", "open", "settle", "overwrite", "truncate", "rename", "drop"),
+    *("minor", "minor", "major", "reader", "reader", "reader", "lock", "end"),
+    *("poll", "poll", "poll", "kill"),
+)
+MINOR, MAJOR = 1, 2
+pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full, pytest.mark.timeout(36_000)]
+
+
+@dataclass
+class Write:
+    """What a transaction wrote."""
+
+    txn: int
+    inserted: frozenset[int] = frozenset()
+    deleted: frozenset[int] = frozenset()
+    overwrites: bool = False
+
+
+@dataclass
+class Reader:
+    txn: int | None
+    lock: int | None
+    snapshot: tuple[ValidWriteIds, ValidTxns]
+    rows: list[str]
+
+
+@dataclass
+class World:
+    """A table, its writers, its readers, and two bridges that both poll."""
+
+    engine: HiveEngine
+    judge: HiveJudge
+    db: str
+    seed: int
+    writes: dict[int, Write] = field(default_factory=dict)
+    """By write id."""
+    open: list[int] = field(default_factory=list)
+    """Write ids of open transactions."""
+    aborted: set[int] = field(default_factory=set)
+    readers: list[Reader] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    """Transactions that read another table."""
+    events: list[Event] = field(default_factory=list)
+    """All events of the topics."""
+    counts: Counter[str] = field(default_factory=Counter)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    last_row: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)  # noqa: S311 - the same history every time is the point
+        self.at_once = self.random.random() < 0.5
+        self.names = (f"orders_{self.seed}", f"sold_{self.seed}")
+        self.name, self.other = self.names[0], f"other_{self.seed}"
+        self.table = AcidTable(self.engine.table(self.db, self.name), COLUMNS)
+        self.engine.table(self.db, self.other)
+        self.gate = Rows(restarts=False)
+        first = self.bridge(Baseline())
+        first.bridge.look()
+        self.bridges = [first, self.bridge(first.bridge.baseline)]
+        source = MetastoreSource(
+            self.engine.settings, Quarantine(), readers_lock_at_once=self.at_once
+        )
+        roots = WarehouseRoots.of(str(self.table.location.parents[1]))
+        self.cleaner = Cleaner(Warehouse(roots), ThreadMap(1), lambda: self.now, second=source)
+
+    def bridge(self, baseline: Baseline) -> Watched:
+        """One that removes aborted writes at once: their writers have ended here."""
+        grace = {"aborted_grace_ms": 0, "aborted_interval_ms": 1}
+        return Watched(self.engine, baseline, readers_lock_at_once=self.at_once, **grace)
+
+    def snapshot(self) -> tuple[ValidWriteIds, ValidTxns]:
+        with MetastoreClient(self.engine.settings) as client:
+            transactions = client.transaction_states().valid()
+            return client.write_ids(self.db, self.name, transactions), transactions
+
+    def state(self, snapshot: tuple[ValidWriteIds, ValidTxns], *, as_cleaner: bool) -> AcidState:
+        found = self.judge.ask(self.table.location, *snapshot, as_cleaner=as_cleaner)
+        assert isinstance(found, AcidState), found
+        return found
+
+    def rows(self, snapshot: tuple[ValidWriteIds, ValidTxns]) -> list[str]:
+        return self.judge.rows(self.table.location, snapshot[0], COLUMNS, snapshot[1])
+
+    def expected(self) -> list[str]:
+        """The rows of the writes that committed."""
+        done = {
+            write_id: write
+            for write_id, write in self.writes.items()
+            if write_id not in self.aborted and write_id not in self.open
+        }
+        first = max((write_id for write_id, write in done.items() if write.overwrites), default=0)
+        rows = {row for id_, write in done.items() if id_ >= first for row in write.inserted}
+        rows -= {row for write in done.values() for row in write.deleted}
+        return sorted(f"{{{row}}}" for row in rows)
+
+    def act(self, step: str) -> None:
+        """Do a step, unless it is one that no engine would do now."""
+        self.counts[step] += 1
+        match step:
+            case "write" | "delete" | "abort" | "open":
+                self.write(step)
+            case "overwrite" | "truncate" if not self.open:  # Hive locks the table for it
+                self.write(step)
+            case "settle" if self.open:
+                self.settle(self.random.choice(self.open), self.random.choice(("commit", "abort")))
+            case "minor" | "major":
+                self.compact(MINOR if step == "minor" else MAJOR)
+            case "reader" if len(self.readers) < 3:
+                self.read()
+            case "lock" | "end" if self.readers:
+                self.go_on(self.random.choice(self.readers), step)
+            case "rename" | "drop" if not self.readers and not self.open:
+                (self.rename if step == "rename" else self.drop)()
+            case "poll" | "kill":
+                (self.poll if step == "poll" else self.kill)()
+            case _:
+                self.counts[step] -= 1
+
+    def go_on(self, reader: Reader, step: str) -> None:
+        if step == "end":
+            self.end_reader(reader)
+        elif not reader.lock:
+            reader.lock = self.engine.lock(self.db, self.name, txn=reader.txn)
+
+    def write(self, step: str) -> None:
+        txn = self.engine.open_txn()
+        write_id = self.engine.write_id(self.db, self.name, txn)
+        is_overwrite = step in {"overwrite", "truncate"}
+        inserted, deleted = frozenset[int](), frozenset[int]()
+        if step == "delete":
+            found = self.table.read(self.snapshot()[0])
+            keys = [key for key in found if self.random.random() < 0.5]
+            deleted = frozenset(found[key][0] for key in keys)
+            if keys:
+                self.table.delete(write_id, keys)
+        elif step != "truncate":
+            inserted = frozenset({self.last_row + 1, self.last_row + 2})
+            self.last_row += 2
+            name = self.table.insert(write_id, [(row,) for row in sorted(inserted)])
+            if is_overwrite:
+                (self.table.location / name).rename(self.table.location / f"base_{write_id:07}")
+        else:
+            base = self.table.location / f"base_{write_id:07}"
+            base.mkdir()
+            (base / "_metadata_acid").write_bytes(TRUNCATED)
+        self.writes[write_id] = Write(txn, inserted, deleted, is_overwrite)
+        self.open.append(write_id)
+        if step == "abort" or (is_overwrite and self.random.random() < 0.2):
+            self.settle(write_id, "abort")
+        elif step != "open":
+            self.settle(write_id, "commit")
+
+    def settle(self, write_id: int, how: str) -> None:
+        self.open.remove(write_id)
+        txn = self.writes[write_id].txn
+        if how == "abort":
+            # the Metastore knows of a transaction's tables by its locks
+            self.engine.lock(self.db, self.name, txn=txn, kind=2, operation=2)
+            self.engine.abort(txn)
+            self.aborted.add(write_id)
+        else:
+            self.engine.commit(txn)
+
+    def compact(self, kind: int) -> bool:
+        """As Hive's Worker: it merges what readers read, or queues an entry without a product.
+
+        Returns:
+            False if the Metastore refused it, because an earlier one is not marked as cleaned.
+        """
+        now = self.snapshot()
+        highest = min([now[0].high_water_mark, *(write_id - 1 for write_id in self.open)])
+        if highest < 1:
+            return True
+        ids = write_ids_of_compaction(now[0], highest)
+        state = self.state((ids, now[1]), as_cleaner=False)
+        try:
+            info, txn = self.engine.compaction(self.db, self.name, highest, kind=kind)
+        except TidegateError:
+            return False
+        if kind == MAJOR and state.current and len(state.current) + bool(state.base) > 1:
+            self.table.compact_major(ids, txn)
+        elif kind == MINOR and len(state.current) > 1:
+            low = min(parse_name(name).min_write_id for name in state.current)
+            high = max(parse_name(name).max_write_id for name in state.current)
+            self.table.compact_minor(low, high, ids, txn)
+        if self.random.random() < 0.3:
+            self.poll()
+        self.engine.finish_compaction(info, txn)
+        return True
+
+    def read(self) -> None:
+        """A reader that locks at its begin or later, or one with a lock and no transaction."""
+        lock, kind = None, self.random.choice(("plain", "locks", "compiles", "elsewhere"))
+        txn = None if kind == "plain" else self.engine.open_txn()
+        if kind == "plain":
+            lock = self.engine.lock(self.db, self.name)
+        snapshot = self.snapshot()
+        if kind == "locks":
+            lock = self.engine.lock(self.db, self.name, txn=txn)
+        elif kind == "elsewhere":
+            self.engine.lock(self.db, self.other, txn=txn)
+            if self.at_once and txn is not None:  # it reads the other table only
+                self.others.append(txn)
+                return
+        self.readers.append(Reader(txn, lock, snapshot, self.rows(snapshot)))
+
+    def end_reader(self, reader: Reader) -> None:
+        self.check(reader)
+        self.readers.remove(reader)
+        if reader.txn is None:
+            self.engine.unlock(reader.lock or 0)
+        else:
+            self.engine.commit(reader.txn)
+
+    def check(self, reader: Reader) -> None:
+        found = self.rows(reader.snapshot)
+        assert found == reader.rows, (reader, found, names_in(self.table.location))
+
+    def rename(self) -> None:
+        old, self.name = self.name, next(name for name in self.names if name != self.name)
+        self.engine.alter(self.db, old, new_name=self.name)
+        self.table = AcidTable(self.table.location.with_name(self.name), COLUMNS)
+        assert self.table.location.is_dir() or not self.writes
+
+    def drop(self) -> None:
+        """Another table gets its name; 4.0.1 goes on counting the write ids."""
+        self.engine.drop_table(self.db, self.name)
+        shutil.rmtree(self.table.location, ignore_errors=True)
+        assert self.engine.table(self.db, self.name) == self.table.location
+        self.table.location.mkdir(exist_ok=True)
+        self.writes, self.aborted = {}, set()
+
+    def poll(self) -> None:
+        """One of the bridges polls; the gate and the cleaner do what follows."""
+        active = self.random.choice(self.bridges)
+        seen = len(active.events)
+        active.vacuums(self.db)
+        active.bridge._aborted.wait(60)
+        active.bridge.look()
+        self.deliver(active.events[seen:])
+        self.now += timedelta(minutes=2)
+        self.carry_out(self.gate.tick(self.now))
+        active.bridge._marking.wait(60)
+        active.bridge.look()
+
+    def deliver(self, events: list[Event]) -> None:
+        events = [event for event in events if event.table.split(".")[2] in self.names]
+        self.events += events
+        for watched in self.bridges:
+            watched.bridge.take(events)
+        for event in events:
+            self.carry_out(self.gate.handle(event, at=self.now))
+
+    def carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            self.deliver(list(self.cleaner.execute(command)))
+            for reader in self.readers:
+                self.check(reader)
+
+    def kill(self) -> None:
+        """One bridge dies; another one reads the topics from their beginning."""
+        place = self.random.randrange(2)
+        baseline = self.bridges[1 - place].bridge.baseline
+        self.bridges[place].bridge.close()
+        self.bridges[place] = self.bridge(baseline)
+        self.bridges[place].bridge.take(self.events)
+
+    def end(self) -> None:
+        """Let everything come to its end, compact twice, and check what is left."""
+        for write_id in list(self.open):
+            self.settle(write_id, "commit")
+        for reader in list(self.readers):
+            self.end_reader(reader)
+        for txn in self.others:
+            self.engine.commit(txn)
+        before = self.rows(self.snapshot())
+        self.poll_often()
+        for _ in range(2):  # the second one has nothing to merge
+            assert self.compact(MAJOR), "the queue still has an entry of the table"
+            self.poll_often()
+        after = self.snapshot()
+        assert before == self.rows(after) == self.expected(), names_in(self.table.location)
+        state = self.state(after, as_cleaner=True)
+        assert (state.obsolete, state.aborted) == ((), ()), names_in(self.table.location)
+
+    def poll_often(self) -> None:
+        for _ in range(4):
+            self.kill()  # another bridge checks at once what one would check in a minute
+            self.poll()
+            self.poll()
+
+    def close(self) -> None:
+        for watched in self.bridges:
+            watched.bridge.close()
+        for name in (self.name, self.other):  # a sweep asks about every table
+            self.engine.drop_table(self.db, name)
+
+
+@pytest.fixture(scope="module")
+def its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetastore]:
+    """A Metastore of this file: the transactions of other tests would be readers here."""
+    with own_metastore(tmp_path_factory.mktemp("metastore")) as running:
+        yield running
+
+
+def test_no_reader_reads_other_rows_and_nothing_obsolete_is_left(
+    its_own: EmbeddedMetastore, hive: HiveJudge
+) -> None:
+    engine, counts = HiveEngine(its_own), Counter[str]()
+    db = engine.database()
+    for seed in range(FIRST, FIRST + HISTORIES):
+        world, steps = World(engine, hive, db, seed), list[str]()
+        try:
+            for _ in range(world.random.randint(10, 30)):
+                steps.append(world.random.choice(STEPS))
+                world.act(steps[-1])
+            world.end()
+        except Exception as error:
+            raise AssertionError(f"history {seed}: {steps}: {error}") from error
+        finally:
+            world.close()
+        counts += world.counts
+        counts.update(type(event).__name__ for event in world.events)
+    engine.close()
+
+    print(dict(counts))  # noqa: T201 - the figures of a run
+    assert counts["DirectoriesCleaned"] > HISTORIES
