@@ -11,7 +11,7 @@ from support.hdfs import Cluster, Hdfs
 from support.quarantined import clean, quarantining, removal_of, undo, undo_of
 from tables.test_claim import done, take, task
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.events import CleaningUndone, QuarantineRemoved
 from tidegate.tables.claim import HIVE, AlreadyDone
