@@ -33,7 +33,7 @@ from typing import Any
 from report import Line, line, show, text
 
 from tidegate.local.embedded import EmbeddedBroker
-from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE
+from tidegate.local.embedded.broker import SERVERS_VARIABLE
 
 ROUNDS = 3
 MODULES = ("growth_tables", "growth_bus", "growth_reports")

@@ -32,7 +32,7 @@ from tidegate.events.keys import partition_of
 from tidegate.events.parts import split_by_names
 from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.events.wire import Wire
-from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE
+from tidegate.local.embedded.broker import SERVERS_VARIABLE
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.changelogs import check_state
 from tidegate.ops.event_log import EventLog

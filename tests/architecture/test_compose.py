@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tidegate.local.embedded.settings import broker_settings
+from tidegate.local.embedded.broker import broker_settings
 from tidegate.service.assembly import cleaning_rules
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import (
     NOON,
     commit,
@@ -23,7 +24,6 @@ from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import authorization
 
 FLOOD = 300

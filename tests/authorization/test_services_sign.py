@@ -12,6 +12,7 @@ import pytest
 
 from support.acid import INSERTS, build, tree
 from support.deployment_events import released
+from support.memory_bus import MemoryBus
 from support.samples import (
     NOON,
     commit,
@@ -49,7 +50,6 @@ from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import REDRIVEN_FROM
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import assemble, authorization
 from tidegate.service.bridge_assembly import metastore_bridge
 from tidegate.service.settings import Settings

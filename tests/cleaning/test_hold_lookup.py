@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import FIVE_LISTINGS, INSERTS, TABLE, build, names_in, release
+from support.memory_bus import MemoryBus
 from support.quarantined import removal_of
 from support.samples import NOON, memory_bus, message
 from tidegate.cleaning import Cleaner
@@ -30,7 +31,6 @@ from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import Authorization, SignedBy, Unauthorized
 from tidegate.runtime.bus import Partition, Record, Watermarks
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories

@@ -8,6 +8,7 @@ import pytest
 
 from support.acid import TABLE
 from support.markers import marker_behind
+from support.memory_bus import MemoryBus
 from support.samples import NOON, commands_on, end_tasks, events_on, memory_bus, message, release
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CHUNK, CoordinatorLoop
@@ -26,7 +27,6 @@ from tidegate.events.wire import Wire, command_of
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.settings import TopicSettings
 
 HOLD = CleaningHoldRequested(

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
+from support.memory_bus import MemoryBus
 from support.samples import commit, events_on, memory_bus, message
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Kind, Store
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CommitCompleted, Event, SavepointRequested
-from tidegate.runtime.memory.bus import MemoryBus
 
 TABLES = ("lake.sales.orders", "lake.sales.items", "lake.hr.staff")
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from support.memory_bus import MemoryBus, MemoryChangelog, MemorySubscription
 from support.samples import EveryThird, commit, counted_of, events_on, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import TransientError
 from tidegate.runtime.bus import ChangelogRecord
-from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.retry import RetryPolicy
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from datetime import datetime
 import pytest
 
 from support.changelogs import OpenPartition
+from support.memory_bus import MemoryBus, MemoryChangelog, MemorySubscription
 from support.rows import restored
 from support.samples import (
     NOON,
@@ -51,7 +52,6 @@ from tidegate.runtime.bus import (
     Watermarks,
 )
 from tidegate.runtime.input.dead_letters import dead_letter
-from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.retry import RetryPolicy
 
 COMMANDS = "tidegate.commands"
@@ -138,7 +138,7 @@ class Auditor(EveryThird):
 def test_rule_2_rows_are_remembered_before_commands_and_outcomes_are_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("support.memory_bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
     loop = CoordinatorLoop(Auditor(), bus)
@@ -212,7 +212,8 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
     class Retained(MemoryBus):
         def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
             found = super().watermarks(partitions)
-            return {p: replace(item, first=len(self.log(p))) for p, item in found.items()}
+            gone = {p: len(self.log(p)) for p in found if p.topic != CHANGELOG}
+            return {p: replace(item, first=gone.get(p, 0)) for p, item in found.items()}
 
     plain = memory_bus(partitions=1)
     bus = Retained({log.topic for log in plain._logs}, partitions=1)
@@ -227,7 +228,7 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
 def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice(
     fuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("support.memory_bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     wave_1 = [message(commit(n)) for n in range(4)] + [message(commit(0, "lake.sales.returns"))]
     wave_2 = [message(release(n)) for n in range(3)] + [message(commit(4))]
@@ -256,7 +257,7 @@ def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_tw
 
 
 def test_rule_2_remember_then_publish_then_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("support.memory_bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
     work_off(CoordinatorLoop(EveryThird(), bus))
@@ -294,7 +295,7 @@ def vacuum_of(table: str, *locks: int) -> VacuumFinished:
 def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
     fuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("support.memory_bus.MemorySubscription", DyingSubscription)
     bus = DyingBus({log.topic for log in memory_bus()._logs}, partitions=1)
     waves = [gate_events(), [message(release(9))], [message(vacuum_of("lake.sales.orders", 3, 4))]]
     left = fuse

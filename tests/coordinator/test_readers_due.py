@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from support.markers import marker_behind
+from support.memory_bus import MemoryBus, MemoryChangelog
 from support.samples import events_on, memory_bus, message, release
 from tidegate.coordinator.alarms import AlarmRule, Alarms
 from tidegate.coordinator.broker_time import BrokerTime
@@ -20,7 +21,6 @@ from tidegate.monitoring.measured import measured_subject
 from tidegate.monitoring.observed import observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
-from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog
 
 TABLE = "lake.sales.orders"
 LIMIT_MS = 60_000

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from support.acid import build, names_in
-from support.metastore import HiveEngine
+from support.metastore import HIVE_3, HiveEngine
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import DirectoriesCleaned, VacuumKind
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.embedded.metastore_home import HIVE_3
 
 pytestmark = [
     pytest.mark.slow,

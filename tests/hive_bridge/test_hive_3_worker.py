@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from support.acid import names_in
-from support.metastore import HiveEngine, own_metastore
+from support.metastore import HIVE_3, HiveEngine, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import Queued, acid_table
 from tidegate.events import DirectoriesCleaned, VacuumFinished, VacuumKind
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.demo.acid_orc import AcidTable, Key
-from tidegate.local.embedded.metastore_home import HIVE_3
 
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full]
 MINOR, MAJOR = 1, 2

@@ -14,7 +14,7 @@ from support.metastore import own_metastore, until_answers
 from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreKerberos
-from tidegate.local.embedded.metastore_home import HIVE_4
+from tidegate.local.embedded.metastore import HIVE_4
 
 MAIN = Path(__file__).parents[1] / "reference/hive/SecureMetastore.java"
 CORE_SITE = """<configuration>

@@ -30,8 +30,7 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.metastore_home import HIVE_4
+from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow

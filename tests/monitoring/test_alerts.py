@@ -44,7 +44,7 @@ SERIES = {
     "tidegate_pending_approvals": "0x5 1x20 0x100",
     'tidegate_unfinished_restores{state="failed"}': "0x5 1x20 0x100",
     'up{job="tidegate-monitor"}': "1x200",
-    "tidegate_monitor_last_look_timestamp_seconds": "0+60x200",
+    "tidegate_monitor_last_poll_timestamp_seconds": "0+60x200",
 }
 CLEANER = {"consumergroup": "tidegate.cleaner"}
 FIRING: dict[tuple[int, str], list[tuple[dict[str, str], dict[str, str]]]] = {

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import (
     NOON,
     EveryThird,
@@ -35,7 +36,6 @@ from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode, Tracer
 
+from support.memory_bus import MemoryBus
 from support.samples import (
     EveryThird,
     Recorder,
@@ -28,7 +29,6 @@ from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.tracing import Traces
 from tidegate.publisher.tracing import trace_injector
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 
 COMMANDS, OUTCOMES = "tidegate.commands", "tidegate.outcomes"
 

@@ -116,7 +116,7 @@ def test_an_outage_of_two_minutes_is_seen_once(
         Deployment(broker.bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS)
     )
     watched = Watched(place, stack)
-    prometheus, last = watched.prometheus, "tidegate_monitor_last_look_timestamp_seconds"
+    prometheus, last = watched.prometheus, "tidegate_monitor_last_poll_timestamp_seconds"
     broker.kill()
     wait_for("the outage in the log", lambda: watched.logged("the broker is away"))
     wait_for(

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from support.hudi_tables import HandMade, at, end_of, four_commits
+from support.memory_bus import MemoryBus
 from support.samples import events_on, memory_bus
 from tidegate.errors import DeliveryError, FormatError, InvalidEventError
 from tidegate.events import CommitCompleted
 from tidegate.hudi import Action, Instant, InstantState
 from tidegate.hudi_reader import NoSuchTable
 from tidegate.publisher import Message, Publisher, Receipt
-from tidegate.runtime.memory.bus import MemoryBus
 
 NAME = "lake.sales.orders"
 

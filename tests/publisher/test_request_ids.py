@@ -19,6 +19,7 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from support.memory_bus import MemoryBus
 from support.samples import events_on, memory_bus, work_off
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import DeliveryError, InvalidEventError
@@ -26,7 +27,6 @@ from tidegate.events import RestoreCompleted, RestoreStarted
 from tidegate.publisher import Message, Publisher, Receipt
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import SavepointWriter
 
 LATER = "20260301130000000"

@@ -18,6 +18,7 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from support.memory_bus import MemoryBus
 from support.samples import EveryThird, Recorder, commit, deserialized, memory_bus, work_off
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, PermanentError
@@ -30,7 +31,6 @@ from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_mes
 from tidegate.ops.replay.events import SelectedEvent, Selection, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 
 TOPIC = "tidegate.commits"
 GUID = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")

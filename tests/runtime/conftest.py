@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import memory_bus
-from tidegate.runtime.memory.bus import MemoryBus
 
 
 @pytest.fixture

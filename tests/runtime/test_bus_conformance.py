@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from support.changelogs import OpenPartition
+from support.memory_bus import MemoryBus
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, ChangelogRecord, Partition, Record, Subscription
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.memory.bus import MemoryBus
 
 Topics = tuple[str, str]
 QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 200}

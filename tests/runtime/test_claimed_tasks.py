@@ -21,6 +21,7 @@ from support.hudi_tables import (
     timeline_names,
 )
 from support.interfering import Interfering
+from support.memory_bus import MemoryBus
 from support.quarantined import QUARANTINE, undo_of, visible
 from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
@@ -49,7 +50,6 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.savepoints import SavepointWriter

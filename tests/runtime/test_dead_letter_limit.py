@@ -10,6 +10,7 @@ from datetime import datetime
 import pytest
 
 from support.deployment import Deployment
+from support.memory_bus import MemoryBus
 from support.samples import (
     EveryThird,
     Recorder,
@@ -36,7 +37,6 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit, Fault, fault_of
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.memory.bus import MemoryBus
 
 ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
 DEAD = "tidegate.dead-letters"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.memory_bus import MemoryBus, MemorySubscription
 from support.samples import (
     NOON,
     Recorder,
@@ -39,7 +40,6 @@ from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Reco
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
-from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import (
     NOON,
     Recorder,
@@ -24,7 +25,6 @@ from tidegate.events import Command, Outcome, RestoreRequested
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import EveryThird, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FencedError
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.memory.bus import MemoryBus
 
 CHANGELOG = "tidegate.coordinator.changelog"
 

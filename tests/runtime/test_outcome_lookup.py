@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.samples import memory_bus, message, savepoint_request
 from tidegate.errors import TransientError
 from tidegate.events import SavepointCreated, SavepointRequested
@@ -17,7 +18,6 @@ from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor import outcome_lookup
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
-from tidegate.runtime.memory.bus import MemoryBus
 
 OUTCOMES = "tidegate.outcomes"
 HOUR = 3_600_000

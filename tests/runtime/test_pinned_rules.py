@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
 
+from support.memory_bus import MemoryBus, MemoryChangelog, MemorySubscription
 from support.samples import (
     EveryThird,
     Recorder,
@@ -31,7 +32,6 @@ from tidegate.runtime.bus import (
 )
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import dead_letter
-from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.retry import RetryPolicy
 
 TABLE, DEAD = "lake.sales.orders", "tidegate.dead-letters"
@@ -130,7 +130,7 @@ class LateCommits(MemorySubscription):
 def test_what_a_decider_began_is_acknowledged_before_its_partition_is_given_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", LateCommits)
+    monkeypatch.setattr("support.memory_bus.MemorySubscription", LateCommits)
     bus = memory_bus(partitions=1)
     loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)

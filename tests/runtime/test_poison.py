@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as Received
 
+from support.memory_bus import MemoryBus
 from support.samples import EveryThird, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, MessageTooLargeError
@@ -24,7 +25,6 @@ from tidegate.runtime.input.dead_letters import (
 )
 from tidegate.runtime.kafka.errors import is_transient
 from tidegate.runtime.kafka.records import ReceivedHeaders
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
 
 DEAD, COMMITS = "tidegate.dead-letters", "tidegate.commits"

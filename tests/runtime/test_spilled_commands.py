@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from support.backlogs import FEW, HEALTHY, HOT, Gated, in_memory, step_until
+from support.memory_bus import MemoryBus
 from support.samples import (
     Recorder,
     events_on,
@@ -23,7 +24,6 @@ from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 

@@ -15,9 +15,8 @@ from support.samples import (
 )
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import OffsetGapError
-from tidegate.runtime.bus import Partition
+from tidegate.runtime.bus import Partition, TopicIdentity, require_same_topic
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 
 def test_a_decider_stops_before_it_acknowledges_anything_of_the_new_topic() -> None:

@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from tidegate.errors import OffsetGapError
+from tidegate.runtime.bus import TopicIdentity
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_guard import TopicGuard, split_metadata
-from tidegate.runtime.topic_identity import TopicIdentity
 
 
 def guard(**ids: str) -> TopicGuard:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from support.memory_bus import MemoryBus, MemorySubscription
 from support.samples import (
     EveryThird,
     Recorder,
@@ -24,7 +25,6 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input import uncopied
 from tidegate.runtime.input.dead_letters import OFFSETS_HEADER, counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION, Uncopied, parse_ranges
-from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 
 DEAD, COMMITS, COMMANDS = "tidegate.dead-letters", "tidegate.commits", "tidegate.commands"
 WHERE = Partition(COMMITS, 0)

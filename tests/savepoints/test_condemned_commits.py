@@ -18,6 +18,7 @@ from support.hudi_tables import (
     ticking,
     warehouse_over,
 )
+from support.memory_bus import MemoryBus
 from support.policies import every_commit
 from support.samples import events_on, memory_bus, message
 from tidegate.compute.parallel_map import ThreadMap
@@ -39,7 +40,6 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
     CondemnedAction,
     CondemnedRule,

@@ -27,8 +27,8 @@ from tidegate.errors import FormatError
 from tidegate.events import CleaningMode, CleaningStarted, Event, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire
+from tidegate.local.embedded.broker import free_ports
 from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.node import free_ports
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics.acls import Acl
 from tidegate.ops.waiting import waiting_vacuums

@@ -18,6 +18,7 @@ from support.hudi_tables import (
     savepoint_request,
     snapshot,
 )
+from support.memory_bus import MemoryBus
 from support.samples import events_on, memory_bus, message
 from tidegate.events import (
     CleaningRefused,
@@ -33,7 +34,6 @@ from tidegate.events import (
 )
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import SERVICES, Loop, assemble
 from tidegate.service.settings import Settings
 from tidegate.tables.claim import HIVE

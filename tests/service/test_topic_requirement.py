@@ -7,9 +7,7 @@ import logging
 import pytest
 
 from tidegate.events.topics import CHANGELOG, LOCKS, VACUUMS
-from tidegate.service.topics.declaration import DeclaredTopic
-from tidegate.service.topics.difference import ActualTopic
-from tidegate.service.topics.requirement import harmful
+from tidegate.service.topics import ActualTopic, DeclaredTopic, harmful
 
 LOCKS_DECLARED = DeclaredTopic(LOCKS, "t.locks", partitions=6, replication=3)
 VACUUMS_DECLARED = DeclaredTopic(VACUUMS, "t.vacuums", partitions=6, replication=3)

@@ -199,7 +199,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateMonitorBlind",
-        "time() - tidegate_monitor_last_look_timestamp_seconds > 120"
+        "time() - tidegate_monitor_last_poll_timestamp_seconds > 120"
         ' or absent(up{job="tidegate-monitor"} == 1)',
         "2m",
         "warning",

@@ -12,7 +12,7 @@ from typing import Self
 from confluent_kafka.admin import AdminClient
 
 from tidegate.local.embedded import EmbeddedBroker
-from tidegate.local.embedded.node import free_ports, new_cluster_id
+from tidegate.local.embedded.broker import free_ports, new_cluster_id
 
 NODES = (1, 2, 3)
 _REPLICATED = {

@@ -13,7 +13,7 @@ import pyspark
 
 from tidegate.compute.java import find_jdk
 from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.metastore_home import OPENED, metastore_home
+from tidegate.local.embedded.metastore import OPENED, metastore_home
 
 HERE = Path(__file__).parents[1] / "reference/hive"
 # what Hive wants beside the Metastore's class path, which has all of Hive; the rest is in the lock

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, cast
 import docker
 import pytest
 import yaml
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 from testcontainers.core.container import DockerContainer
 
-from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE, bootstrap
-from tidegate.local.embedded.node import free_ports
+from tidegate.local.embedded.broker import SERVERS_VARIABLE, bootstrap, free_ports
 
 if TYPE_CHECKING:
     from support.deployment import Deployment
@@ -89,6 +90,23 @@ def create_topic(servers: str, topic: str, partitions: int = 1, **settings: str)
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     [done] = admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values()
     done.result(60)
+
+
+def delete_first_records(servers: str, topic: str, end: int) -> None:
+    """Delete the records before an offset of partition 0; Kafka refuses that of a topic that is
+    only compacted, so for this moment the topic is not."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def set_policy(value: str) -> None:
+        entry = ConfigEntry("cleanup.policy", value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        [done] = admin.incremental_alter_configs([resource]).values()
+        done.result(60)
+
+    set_policy("compact,delete")
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, end)]).values()
+    deleted.result(60)
+    set_policy("compact")
 
 
 def warm_up(servers: str) -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from support.memory_bus import MemoryBus, MemorySubscription
 from tidegate.runtime.bus import Partition, Watermarks
-from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 
 
 @contextmanager

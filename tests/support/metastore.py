@@ -6,6 +6,7 @@ Take a table of your own (`HiveEngine.table`) and ask about that only: other tes
 from __future__ import annotations
 
 import socket
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,17 +21,26 @@ from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.local.demo import hive_engine as demo
-from tidegate.local.demo.hive_engine import EXCLUSIVE, SHARED_READ, SHARED_WRITE
-from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.metastore_home import HIVE_3, HIVE_4, MetastoreVersion
-from tidegate.local.embedded.node import free_ports
+from tidegate.local.demo.hive_engine import SHARED_READ
+from tidegate.local.embedded.broker import free_ports
+from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore, MetastoreVersion
 
 # the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
 _NO_TIMEOUT = "3600s"
 _WORKER = "tidegate.worker"
+SHARED_WRITE, EXCLUSIVE = 2, 3
+_INSERT = 2
 _WITH_WORKER = Path(__file__).parents[1] / "reference/hive/Metastore3.java"
 __all__ = ["EXCLUSIVE", "SHARED_READ", "SHARED_WRITE", "HiveEngine"]
 
+_PACKAGE = "org.apache.hadoop.hive.metastore"
+HIVE_3 = MetastoreVersion(
+    Path(__file__).with_name("metastore-3.json"),
+    f"{_PACKAGE}.tools.MetastoreSchemaTool",
+    f"{_PACKAGE}.txn.AcidHouseKeeperService",
+    "metastore.timedout.txn.reaper.interval",
+)
+"""Hive 3.1.3."""
 VERSIONS = [
     pytest.param(HIVE_4, id="4.0.1"),
     pytest.param(HIVE_3, id="3.1.3", marks=pytest.mark.full),
@@ -93,6 +103,34 @@ class HiveEngine(demo.HiveEngine):
         super().__init__(metastore.uri)
         self.metastore = metastore
         self.is_hive_3 = metastore.version.lock == HIVE_3.lock
+
+    def database(self) -> str:
+        """Make a database; its name."""
+        name = f"db_{uuid.uuid4().hex[:8]}"
+        self.call("create_database", self.types.Database(name, "", None, {}))
+        return name
+
+    def abort(self, txn: int) -> None:
+        """Abort a transaction."""
+        self.call("abort_txn", self.types.AbortTxnRequest(txn))
+
+    def write(self, database: str, table: str, *, commit: bool = True) -> int:
+        """A transaction that writes; its write id."""
+        txn = self.open_txn()
+        write_id = self.write_id(database, table, txn)
+        if commit:
+            self.commit(txn)
+        else:
+            self.abort(txn)
+        return write_id
+
+    def aborted_write(self, database: str, table: str, partition: str | None = None) -> int:
+        """A write that took its locks as Hive does, and aborts; its write id."""
+        txn = self.open_txn()
+        write_id = self.write_id(database, table, txn)
+        self.lock(database, table, partition, txn, kind=SHARED_WRITE, operation=_INSERT)
+        self.abort(txn)
+        return write_id
 
     def create(self, described: Any) -> None:  # noqa: ANN401 - Thrift's types
         """Make a table of a description."""
@@ -159,7 +197,9 @@ class HiveEngine(demo.HiveEngine):
         if self.is_hive_3:
             self._compact_3(database, table, highest, partition, kind)
             return 0
-        return super().compact(database, table, highest, partition, kind)
+        info, txn = self.compaction(database, table, highest, partition, kind)
+        self.finish_compaction(info, txn)
+        return txn
 
     def _compact_3(
         self, database: str, table: str, highest: int, partition: str | None, kind: int

@@ -56,7 +56,7 @@ class Place:
         file.write_text(
             f'[kafka]\n"bootstrap.servers" = "{self.servers}"\n'
             f'[topics]\nprefix = "{self.prefix}"\npartitions = 2\n'
-            f'[warehouse]\nroots = ["{self.lake}"]\n[spark]\nfrom_items = 100000\n'
+            f'[warehouse]\nroots = ["{self.lake}"]\n[spark]\nmin_items = 100000\n'
             '[cleaning]\nconfirm_with = "nothing"\n' + rules
         )
         return Settings.load(file)

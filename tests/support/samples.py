@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import ClassVar, cast
 
+from support.memory_bus import MemoryBus
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Kind, Store
 from tidegate.coordinator.subject import Effects
@@ -29,7 +30,6 @@ from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC, topic_of
 from tidegate.events.wire import Wire, command_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse

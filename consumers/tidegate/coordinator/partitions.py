@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.store import Store, lost_head, new_changelog
 from tidegate.coordinator.subject import Subject
-from tidegate.errors import StoppingError, StopService
+from tidegate.errors import OffsetGapError, StoppingError, StopService
 from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import Bus, ChangelogRecord, Offsets, Partition
 from tidegate.runtime.gc_pause import gc_paused
@@ -98,8 +98,7 @@ class OwnedPartitions:
             stopping: Asked while reading, which may take long.
 
         Raises:
-            OffsetGapError: events would be skipped, or the changelog has lost rows that followed
-                from events whose offsets are committed.
+            OffsetGapError: events would be skipped, or the changelog has lost rows.
             StoppingError: `stopping` returned True.
         """
         numbers = sorted({start.number for start in starts})
@@ -166,7 +165,11 @@ class OwnedPartitions:
     def _check(self, stores: Mapping[int, Store], starts: Offsets) -> None:
         count = self._bus.partitions(self._topic)
         inputs = [Partition(topic, number) for number in stores for topic in self._inputs]
-        watermarks = self._bus.watermarks(inputs)
+        own = [Partition(self._topic, number) for number in stores]
+        watermarks = self._bus.watermarks([*inputs, *own])
+        for where in own:
+            if lost := lost_head(where, watermarks[where].first):
+                raise OffsetGapError(f"{lost}. To go on, {new_changelog(self._topic)}")
         for number, store in stores.items():
             store.position.check_partitions(count)
             for topic in self._inputs:

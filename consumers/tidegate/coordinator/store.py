@@ -26,8 +26,10 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, PermanentError
+from tidegate.errors.commands import command_line
 from tidegate.events.message import Message
-from tidegate.runtime.bus import ChangelogRecord, Watermarks
+from tidegate.events.roles import Role
+from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 
 POSITION_KEY: Final = b"\x00position"
 """No table's identity begins with a zero byte, or contains one."""
@@ -159,6 +161,31 @@ class Position:
 
 
 _POSITION: Final = TypeAdapter(Position)
+
+
+def lost_head(where: Partition, first: int) -> str | None:
+    """Why the rows of a changelog's partition are not all of them; None: they are.
+
+    Args:
+        where: The partition.
+        first: Its first offset. Compaction never moves it, whatever it removes.
+    """
+    if not first:
+        return None
+    return (
+        f"{where.topic}[{where.number}] begins at offset {first}: its first records were deleted,"
+        " so rows of tables are missing. With cleanup.policy = compact, and nothing else, Kafka"
+        " deletes none"
+    )
+
+
+def new_changelog(topic: str) -> str:
+    """The commands after which the coordinator makes its rows again, from its inputs."""
+    again = command_line("replay group", Role.COORDINATOR, to_earliest=True, execute=True)
+    return (
+        "stop the coordinator (events that its topics no longer have are lost), delete"
+        f" {topic}, then run: {command_line('topics create')} && {again}"
+    )
 
 
 class Store:

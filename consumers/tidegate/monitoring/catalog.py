@@ -173,13 +173,13 @@ BRIDGE_CALLS: Final = Metric(
     ("service", "call"),
 )
 BRIDGE_POLL: Final = Metric(
-    "tidegate_metastore_look_seconds",
+    "tidegate_metastore_poll_seconds",
     Kind.HISTOGRAM,
     "Duration of a poll of the Metastore, including publication.",
     buckets=_QUICK,
 )
 BRIDGE_LAST_POLL: Final = Metric(
-    "tidegate_metastore_last_look_timestamp_seconds",
+    "tidegate_metastore_last_poll_timestamp_seconds",
     Kind.GAUGE,
     "When the last poll of the Metastore succeeded, in seconds since the epoch.",
 )
@@ -323,7 +323,7 @@ PINNED_SINCE: Final = Metric(
     ("tables",),
 )
 MONITOR_LAST_POLL: Final = Metric(
-    "tidegate_monitor_last_look_timestamp_seconds",
+    "tidegate_monitor_last_poll_timestamp_seconds",
     Kind.GAUGE,
     "When the monitor last polled the complete deployment, in seconds since the epoch.",
     (),

@@ -1,4 +1,4 @@
-"""What the loops need from a broker: one protocol, implemented on Kafka and in memory."""
+"""What the loops need from a broker: one protocol, and what tells its topics apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, OffsetGapError, StopService
+from tidegate.errors.commands import command_line
 from tidegate.events.message import Headers
 from tidegate.publisher import Message
 
@@ -283,3 +284,38 @@ def require_copartitioned(bus: Bus, topics: Iterable[str]) -> int:
         listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
         raise ConfigError(f"these topics must have the same number of partitions: {listed}")
     return counts.popitem()[1]
+
+
+class TopicIdentity(NamedTuple):
+    """The broker's id of a topic, and its number of partitions.
+
+    A topic that is deleted and created again has the same name, so a consumer would continue at its
+    old offset and skip the new topic's earlier records. Only the broker's topic id differs. A topic
+    that gets more partitions has the events of one table on two of them.
+    """
+
+    topic_id: str
+    partitions: int
+
+
+def require_same_topic(group: str, topic: str, before: TopicIdentity, now: TopicIdentity) -> None:
+    """Compare a topic with what it was when the group's member joined.
+
+    Raises:
+        OffsetGapError: it was deleted and created again.
+        StopService: it has another number of partitions.
+    """
+    service = group.rpartition(".")[2]
+    if now.topic_id != before.topic_id:
+        raise OffsetGapError(
+            f"{topic} was deleted and created again while {group} was using it: records may have"
+            " been skipped; nothing of the new topic was acknowledged. Find out what is missing;"
+            " to continue with what the topics have now:"
+            f" {command_line('replay group', service, to_earliest=True, execute=True)}"
+        )
+    if now.partitions != before.partitions:
+        raise StopService(
+            f"{topic} has {now.partitions} partitions, it had {before.partitions} when {service}"
+            " started: new events of a table may be on another partition than its earlier ones."
+            f" Compare all topics with: {command_line('topics check')}"
+        )

@@ -10,8 +10,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from tidegate.bridges import HudiBridgeLoop
-from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner
 from tidegate.cleaning.hold_lookup import HoldLookup
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
@@ -32,11 +30,9 @@ from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import require_thrift
-from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.observed import ObservedService, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
-from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.restores import (
     ApprovalRecords,
@@ -78,7 +74,6 @@ from tidegate.service.stores import (
 )
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import Sign, unsigned
-from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -426,36 +421,3 @@ def assemble(
     if name not in SERVICES:
         raise ConfigError(f"unknown service {name!r}: choose from {', '.join(SERVICES)}")
     return SERVICES[name](settings, bus, monitoring.service(name) if monitoring else None)
-
-
-def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
-    """Build the bridge to the Hudi tables of the settings, and join its group.
-
-    Raises:
-        ConfigError: the settings name no tables, or a port or a topic for callbacks that is not
-            to be had.
-    """
-    watched = settings.bridge.hudi
-    if watched is None:
-        raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
-    prefix, connection = settings.topics.prefix, settings.connection()
-    publisher = Publisher(
-        source=HUDI_BRIDGE, prefix=prefix, config=connection, registry=settings.registry
-    )
-
-    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
-        return FactsReader(connection, topics, group, wire_for(settings.registry))
-
-    try:
-        return HudiBridgeLoop(
-            bus,
-            prefix,
-            settings=watched,
-            storage=Storage(settings.warehouse.options),
-            publish=lambda events: publisher.publish(*events),
-            make_reader=make_reader,
-            connection=connection,
-        )
-    except OSError as error:
-        where = f"{watched.callback_host}:{watched.callback_port}"
-        raise ConfigError(f"{where} can't be listened on: {error.strerror}") from error

@@ -1,28 +1,63 @@
-"""Build the Metastore bridge from the settings."""
+"""Build the bridges from the settings; the metrics of the Metastore bridge."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 
-from tidegate.bridges import MetastoreBridgeLoop
+from tidegate.bridges import HudiBridgeLoop, MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
-from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
+from tidegate.bridges.metastore import NAME
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SOURCE, MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_metastore.connection import require_thrift
+from tidegate.hudi_bridge.watched import SOURCE as HUDI_SOURCE
+from tidegate.monitoring import catalog
+from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus
 from tidegate.service.assembly import authorization, own_key
-from tidegate.service.bridge_metrics import BridgeMetrics
 from tidegate.service.settings import Settings
 from tidegate.storage import Storage
+
+
+class BridgeMetrics(Observer):
+    """Counts the measurements in a process's metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Begin as a bridge on standby."""
+        self._metrics = metrics
+        metrics.set(catalog.BRIDGE_ACTIVE, 0, NAME)
+
+    def called(self, name: str) -> None:
+        """Count a call."""
+        self._metrics.add(catalog.BRIDGE_CALLS, 1, NAME, name)
+
+    def looked(self, seconds: float, holds: int, unmarked: int) -> None:
+        """Record the seconds of a listing, and the numbers of waiting holds and vacuums."""
+        self._metrics.observe(catalog.BRIDGE_POLL, seconds, NAME)
+        self._metrics.set(catalog.BRIDGE_LAST_POLL, time.time(), NAME)
+        self._metrics.set(catalog.BRIDGE_HOLDS, holds, NAME)
+        self._metrics.set(catalog.BRIDGE_VACUUMS, unmarked, NAME)
+
+    def marked(self, count: int) -> None:
+        """Count marked compactions."""
+        self._metrics.add(catalog.BRIDGE_MARKED, count, NAME)
+
+    def refused(self) -> None:
+        """Count a table, compaction or event that the bridge can't handle."""
+        self._metrics.add(catalog.BRIDGE_REFUSED, 1, NAME)
+
+    def is_active(self, *, active: bool) -> None:
+        """Record whether this is the active bridge."""
+        self._metrics.set(catalog.BRIDGE_ACTIVE, int(active), NAME)
 
 
 def metastore_bridge(
@@ -51,7 +86,7 @@ def metastore_bridge(
     observer: Observer = UNOBSERVED
     if monitoring is not None:
         observer = BridgeMetrics(monitoring.metrics)
-        bus = observed_bus(bus, monitoring.service(METASTORE_BRIDGE))
+        bus = observed_bus(bus, monitoring.service(NAME))
 
     def make_bridge(known: Baseline) -> MetastoreBridge:
         return MetastoreBridge(
@@ -68,3 +103,36 @@ def metastore_bridge(
 
     interval = watched.interval_ms
     return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)
+
+
+def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
+    """Build the bridge to the Hudi tables of the settings, and join its group.
+
+    Raises:
+        ConfigError: the settings name no tables, or a port or a topic for callbacks that is not
+            to be had.
+    """
+    watched = settings.bridge.hudi
+    if watched is None:
+        raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
+    prefix, connection = settings.topics.prefix, settings.connection()
+    publisher = Publisher(
+        source=HUDI_SOURCE, prefix=prefix, config=connection, registry=settings.registry
+    )
+
+    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
+        return FactsReader(connection, topics, group, wire_for(settings.registry))
+
+    try:
+        return HudiBridgeLoop(
+            bus,
+            prefix,
+            settings=watched,
+            storage=Storage(settings.warehouse.options),
+            publish=lambda events: publisher.publish(*events),
+            make_reader=make_reader,
+            connection=connection,
+        )
+    except OSError as error:
+        where = f"{watched.callback_host}:{watched.callback_port}"
+        raise ConfigError(f"{where} can't be listened on: {error.strerror}") from error

@@ -29,14 +29,13 @@ from tidegate.service.assembly import (
     SERVICES,
     Loop,
     assemble,
-    hudi_bridge,
     instance_ids,
 )
-from tidegate.service.bridge_assembly import metastore_bridge
+from tidegate.service.bridge_assembly import hudi_bridge, metastore_bridge
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
-from tidegate.service.topics.requirement import require_declared_topics
+from tidegate.service.topics import require_declared_topics
 
 log = logging.getLogger(__name__)
 _CHECK_SECONDS: Final = 0.5

@@ -1,4 +1,4 @@
-"""The interface for a bridge's measurements."""
+"""A bridge's measurements."""
 
 from __future__ import annotations
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from support.jar_locks import make_lock
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
-from tidegate.local.embedded import metastore_home
-from tidegate.local.embedded.jars import cache_dir, resolve
-from tidegate.local.embedded.lock import JarLock, LockedJar
-from tidegate.local.embedded.locking import make_lock
-from tidegate.local.embedded.metastore_home import MetastoreHome, MetastoreVersion
+from tidegate.local.embedded import metastore
+from tidegate.local.embedded.jars import JarLock, LockedJar, cache_dir, resolve
+from tidegate.local.embedded.metastore import MetastoreHome, MetastoreVersion
 
 SMALL = (b"the bytes of a small jar", b"the bytes of a greater jar")
 
@@ -131,7 +130,7 @@ def test_an_unreachable_repository_is_one_sentence_that_names_the_way_out(
     settings = tmp_path / "repository" / "ivysettings.xml"
     text = settings.read_text().replace((tmp_path / "repository").as_uri(), "http://127.0.0.1:9/")
     settings.write_text(text)
-    monkeypatch.setattr("tidegate.local.embedded.ivy._ATTEMPTS", 1)
+    monkeypatch.setattr("tidegate.local.embedded.jars._ATTEMPTS", 1)
 
     with pytest.raises(TransientError, match="TIDEGATE_IVY_SETTINGS") as caught:
         resolve(lock)
@@ -215,11 +214,9 @@ def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Meta
     archive_of(tmp_path / "repository")
     lock = tmp_path / "small.json"
     lock.write_text(make_lock(("org.example:two:1.0:bin@tar.gz",), transitive=False).dumps())
-    monkeypatch.setattr(
-        metastore_home, "_create_schema", lambda home, *_: home.empty_database.mkdir()
-    )
+    monkeypatch.setattr(metastore, "_create_schema", lambda home, *_: home.empty_database.mkdir())
     version = MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
-    return lambda: metastore_home.metastore_home(find_jdk(17), version)
+    return lambda: metastore.metastore_home(find_jdk(17), version)
 
 
 def replace_jar(program: Path) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from support.json_lines import json_lines
-from support.kafka import create_topic
+from support.kafka import create_topic, delete_first_records
 from support.samples import commit
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -131,6 +131,45 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     assert tidegate(*command[1:]).exit_code == 0
     after = findings(tidegate("doctor", "coordinator", "--json"))
     assert after["state"]["state"] == "ok"
+
+
+def test_a_changelog_without_its_first_records_fails_until_the_advice_is_followed(
+    tidegate: Tidegate,
+    admin: AdminClient,
+    producer: ConfirmedProducer,
+    bootstrap_servers: str,
+    topic_prefix: str,
+) -> None:
+    tidegate("topics", "create")
+    topic = f"{topic_prefix}.coordinator.changelog"
+    say(producer, f"{topic_prefix}.commits", commit(1))
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    while not policy.step(0.1):
+        pass
+    policy.close()
+    delete_first_records(bootstrap_servers, topic, 2)
+
+    answer = tidegate("doctor", "coordinator", "--json")
+
+    ill = findings(answer)["state"]
+    assert (answer.exit_code, ill["state"]) == (1, "fail")
+    assert ill["seen"].startswith(f"{topic}[0] begins at offset 2: its first records were deleted")
+    before, _, commands = ill["advice"].partition(", then run: ")
+    assert before.endswith(f"delete {topic}")
+    [gone] = admin.delete_topics([topic]).values()
+    gone.result(60)
+    while partitions(admin, topic):
+        time.sleep(0.05)
+    for command in commands.split(" && "):
+        assert tidegate(*shlex.split(command)[1:]).exit_code == 0
+    after = findings(tidegate("doctor", "coordinator", "--json"))
+    assert after["state"]["state"] == "ok"
+    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    while not policy.step(0.1):
+        pass
+    policy.close()
+    bus.close()
 
 
 def test_each_finding_is_a_line_that_says_what_to_do(tidegate: Tidegate, tmp_path: Path) -> None:

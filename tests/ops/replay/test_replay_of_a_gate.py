@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from support.memory_bus import MemoryBus
 from support.rows import restored
 from support.samples import NOON, commands_on, end_tasks, memory_bus, message, release
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -13,7 +14,6 @@ from tidegate.events import CleaningReleased, Event, VacuumFinished
 from tidegate.ops.replay.changelogs import reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.memory.bus import MemoryBus
 
 ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
 GROUP = "tidegate.coordinator"

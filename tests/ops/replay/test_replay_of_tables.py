@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.policies import checked_after, every_commit
 from support.samples import commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -21,7 +22,6 @@ from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
 from tidegate.ops.replay.tables import count_records, locate_tables
 from tidegate.publisher import Message
 from tidegate.runtime.bus import ChangelogRecord, Partition, Record
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
     SavepointPolicy,
 )

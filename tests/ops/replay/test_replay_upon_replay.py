@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from support.memory_bus import MemoryBus
 from support.policies import checked_after, every_commit
 from support.samples import commit, events_on, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
@@ -18,7 +19,6 @@ from tidegate.ops.replay.plan import GroupPosition, GroupReplay, plan_group
 from tidegate.ops.replay.tables import count_records
 from tidegate.ops.replay.targets import Target, ToEarliest, ToOffset
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import SavepointPolicy
 
 COMMITS = Partition("tidegate.commits", 0)

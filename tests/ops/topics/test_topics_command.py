@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from support.json_lines import json_lines
 from support.kafka import create_topic
+from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError, TransientError
 from tidegate.ops.topics import ActualTopic, create_topics, describe_topics
@@ -126,6 +127,10 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
         retention_ms="60000",
         cleanup_policy="compact",
     )
+    made = {f"{topic_prefix}.locks", f"{topic_prefix}.vacuums"}
+    admin = connect({"bootstrap.servers": bootstrap_servers})
+    # a broker lists a new topic late
+    wait_for("the topics", lambda: describe_topics(admin, sorted(made)).keys() == made)
 
     answer = topics(bootstrap_servers, "check", "--json")
 

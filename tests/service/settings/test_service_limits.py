@@ -25,8 +25,8 @@ roots = ["/lake"]
 attempts = 20
 longest_wait_ms = 9000
 [services.dead_letters]
-most = 3
-of = 5
+max_failures = 3
+window = 5
 """
 
 
@@ -70,7 +70,8 @@ def test_a_limit_for_all_is_every_services(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) -> None:
-    own = f"[services.{name}.retries]\nfirst_wait_ms = 50\n[services.{name}.dead_letters]\nmost = 1"
+    own = f"[services.{name}.retries]\nfirst_wait_ms = 50\n"
+    own += f"[services.{name}.dead_letters]\nmax_failures = 1"
     shown = settings(COMMON + own).services
 
     for service in SERVICES:
@@ -86,7 +87,9 @@ def test_a_service_has_its_own_limit_and_no_invalid_message_counts(name: str) ->
     topic = "tidegate.tasks" if name == "cleaner" else topic
     bus = memory_bus(partitions=1)
     bus.send([Message(topic, b"k", b"poison") for _ in range(4)])
-    loop = assemble(name, settings(COMMON + f"[services.{name}.dead_letters]\nmost = 2"), bus)
+    loop = assemble(
+        name, settings(COMMON + f"[services.{name}.dead_letters]\nmax_failures = 2"), bus
+    )
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
 
     loop.step(0)
@@ -102,7 +105,8 @@ def test_a_service_has_its_own_limit_and_no_invalid_message_counts(name: str) ->
         pytest.param("[services.retries]\nattempts = 0", "services.retries.attempts", id="none"),
         pytest.param("[services.dead_letters]\nof = 1001", "dead_letters.of", id="too many"),
         pytest.param(
-            "[services.dead_letters]\nmost = 9\n[services.cleaner.dead_letters]\nof = 8",
+            "[services.dead_letters]\nmax_failures = 9\n"
+            "[services.cleaner.dead_letters]\nwindow = 8",
             "dead_letters of cleaner: max_failures (9) exceeds window (8)",
             id="more than all",
         ),

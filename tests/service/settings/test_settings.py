@@ -113,7 +113,7 @@ def test_a_misspelt_name_is_refused_and_named(file: Path, text: str, named: str)
     "text",
     [
         pytest.param("[topics]\npartitions = 0", id="no partition"),
-        pytest.param("[spark]\nfrom_items = 0", id="no item"),
+        pytest.param("[spark]\nmin_items = 0", id="no item"),
         pytest.param("[restores]\nwatch_seconds = -1", id="less than no time"),
         pytest.param("[restores]\nwatch_seconds = inf", id="a watch without end"),
         pytest.param("[restores]\nlock_files = ['/lock']", id="a lock outside of the table"),
@@ -188,28 +188,12 @@ def test_a_variable_of_the_environment_wins_over_the_file(
 def test_a_variable_wins_over_a_setting_under_its_old_name(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.write_text("[services.dead_letters]\nmost = 3\nof = 5")
+    file.write_text("[services.dead_letters]\nmax_failures = 3\nwindow = 5")
     monkeypatch.setenv("TIDEGATE_SERVICES__DEAD_LETTERS__MAX_FAILURES", "4")
 
     limits = Settings.load(file).services.limits_of("cleaner")
 
     assert (limits.max_failures, limits.window) == (4, 5)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("[services.dead_letters]\nmost = 3\nof = 5", id="old names"),
-        pytest.param("[services.dead_letters]\nmax_failures = 3\nwindow = 5", id="new names"),
-    ],
-)
-def test_old_and_new_names_mean_the_same(file: Path, text: str) -> None:
-    file.write_text(text + "\n[spark]\nfrom_items = 9")
-
-    settings = Settings.load(file)
-
-    limits = settings.services.limits_of("cleaner")
-    assert (limits.max_failures, limits.window, settings.spark.min_items) == (3, 5, 9)
 
 
 def test_constructing_settings_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,18 +56,12 @@ def demo(
     folder: Annotated[
         Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
     ] = None,
-    metastore: Annotated[
-        bool, typer.Option(help="Whether Hive's part runs on a real Metastore.")
-    ] = True,
 ) -> None:
-    """Run the whole story on real parts, and check every step.
-
-    Without a Metastore the vacuum and the releases of its locks are published by hand.
-    """
+    """Run the whole story on real parts, and check every step."""
     from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
 
     run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    raise typer.Exit(run_demo(folder or Path("demo-runs") / run, with_metastore=metastore))
+    raise typer.Exit(run_demo(folder or Path("demo-runs") / run))
 
 
 def monitor(

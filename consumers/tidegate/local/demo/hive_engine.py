@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,9 +13,9 @@ from tidegate.errors import TidegateError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.connection import Connection
 
-SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
+SHARED_READ: Final = 1
 _DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
-_SELECT, _INSERT, _NO_TXN = 1, 2, 6
+_SELECT, _NO_TXN = 1, 6
 _COMPACTION: Final = 3
 """A type of transaction: its commit makes the compaction visible."""
 _TAKE_SECONDS: Final = 20.0
@@ -61,12 +60,6 @@ class HiveEngine:
     def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
         """Make one call of Hive's own interface."""
         return self._connection.call(name, *arguments)
-
-    def database(self) -> str:
-        """Make a database; its name."""
-        name = f"db_{uuid.uuid4().hex[:8]}"
-        self.call("create_database", self.types.Database(name, "", None, {}))
-        return name
 
     def table(
         self,
@@ -127,10 +120,6 @@ class HiveEngine:
         """Commit a transaction."""
         self.call("commit_txn", self.types.CommitTxnRequest(txn))
 
-    def abort(self, txn: int) -> None:
-        """Abort a transaction."""
-        self.call("abort_txn", self.types.AbortTxnRequest(txn))
-
     def lock(  # noqa: PLR0913 - the fields of one request
         self,
         database: str,
@@ -162,24 +151,6 @@ class HiveEngine:
         request = self.types.AllocateTableWriteIdsRequest(database, table, [txn])
         [given] = self.call("allocate_table_write_ids", request).txnToWriteIds
         return int(given.writeId)
-
-    def write(self, database: str, table: str, *, commit: bool = True) -> int:
-        """A transaction that writes; its write id."""
-        txn = self.open_txn()
-        write_id = self.write_id(database, table, txn)
-        if commit:
-            self.commit(txn)
-        else:
-            self.abort(txn)
-        return write_id
-
-    def aborted_write(self, database: str, table: str, partition: str | None = None) -> int:
-        """A write that took its locks as Hive does, and aborts; its write id."""
-        txn = self.open_txn()
-        write_id = self.write_id(database, table, txn)
-        self.lock(database, table, partition, txn, kind=SHARED_WRITE, operation=_INSERT)
-        self.abort(txn)
-        return write_id
 
     def compaction(
         self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
@@ -215,11 +186,3 @@ class HiveEngine:
                 return found.ci
             time.sleep(0.05)
         raise TidegateError(f"compaction {wanted} did not come out of the Metastore's queue")
-
-    def compact(
-        self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
-    ) -> int:
-        """A whole compaction, ready for cleaning; its transaction."""
-        info, txn = self.compaction(database, table, highest, partition, kind)
-        self.finish_compaction(info, txn)
-        return txn

@@ -9,7 +9,7 @@ from typing import Final
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.local.demo import hive_scenario, hudi_scenario
 from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.hive_upstream import ByHand, ThroughMetastore
+from tidegate.local.demo.hive_upstream import Upstream
 from tidegate.local.demo.report import DemoReport
 from tidegate.local.embedded import resolve
 
@@ -26,10 +26,8 @@ EXPECTED: Final = {
 """How many outcomes of each kind the two scenarios have; no others are expected."""
 
 
-def run_demo(folder: Path, *, with_metastore: bool = True) -> int:
+def run_demo(folder: Path) -> int:
     """Run the demo in a new directory; return the exit code: 0 if all checks passed, else 1.
-
-    Without a Metastore the vacuum and the released locks are published by hand.
 
     Raises:
         ConfigError: the directory exists and is not empty.
@@ -38,7 +36,7 @@ def run_demo(folder: Path, *, with_metastore: bool = True) -> int:
         raise ConfigError(f"{folder} is not empty: give the demo a new or an empty directory")
     report = DemoReport()
     try:
-        run_scenarios(folder.absolute(), report, with_metastore=with_metastore)
+        run_scenarios(folder.absolute(), report)
     except TidegateError as error:
         report.console.print(f"[bold red]failed:[/] {error}", highlight=False)
         report.detail(f"Tables, settings and logs are in {folder}")
@@ -46,28 +44,21 @@ def run_demo(folder: Path, *, with_metastore: bool = True) -> int:
     return 0
 
 
-def run_scenarios(folder: Path, report: DemoReport, *, with_metastore: bool) -> None:
+def run_scenarios(folder: Path, report: DemoReport) -> None:
     """Run everything.
 
     Raises:
         TidegateError: a check failed, or a part could not be started.
     """
     report.heading("Setup")
-    locks = {"kafka": "Kafka", "hudi": "Hudi"}
-    if with_metastore:
-        locks["metastore"] = "the Hive Metastore"
+    locks = {"kafka": "Kafka", "hudi": "Hudi", "metastore": "the Hive Metastore"}
     with report.step(f"Get the jars of {', '.join(locks.values())}: from the cache or the network"):
         for lock in locks:
             resolve(lock)
-    started = DemoEnvironment(folder, report, with_metastore=with_metastore)
+    started = DemoEnvironment(folder, report, with_metastore=True)
     with started as environment, environment.publisher() as publisher:
         hudi_scenario.run(environment, report, publisher)
-        upstream = (
-            ThroughMetastore(environment)
-            if with_metastore
-            else ByHand(environment, publisher, environment.warehouse.resolve())
-        )
-        hive_scenario.run(environment, report, upstream)
+        hive_scenario.run(environment, report, Upstream(environment))
         _check_outcomes(environment, report)
     report.durations()
 

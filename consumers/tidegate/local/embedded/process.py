@@ -1,4 +1,4 @@
-"""A JVM as a child process that does not outlive its parent, with its output in a file."""
+"""A JVM as a child process that does not outlive its parent, and what the servers share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from tidegate.errors import TidegateError
 
@@ -107,3 +109,52 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+class EmbeddedServer(ABC):
+    """A server in a directory of its own. Use it as a context manager, or call `start`, `stop`."""
+
+    def __init__(self, startup_seconds: float) -> None:
+        """Take how long to wait until it answers."""
+        self._startup_seconds = startup_seconds
+        self._child: Child | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None while it is not running."""
+        return self._child.pid if self._child is not None else None
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start it and return when it answers. Started twice is started once."""
+
+    def stop(self, seconds: float = 30) -> None:
+        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
+        if self._child is None:
+            return
+        if not self._child.end(signal.SIGTERM, seconds):
+            self._child.end(signal.SIGKILL, seconds)
+        self._ended()
+
+    def kill(self) -> None:
+        """Kill it as a crash would (SIGKILL)."""
+        if self._child is not None:
+            self._child.end(signal.SIGKILL, self._startup_seconds)
+            self._ended()
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def _ended(self) -> None:
+        """Forget the process, which has ended."""
+        self._child = None

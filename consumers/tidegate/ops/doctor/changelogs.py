@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from tidegate.coordinator.store import Position, Store
+from tidegate.coordinator.store import Position, Store, lost_head, new_changelog
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events.topics import CHANGELOG
@@ -132,11 +132,7 @@ def check_state(broker: Broker) -> Finding:
         cause = error.__cause__
         if isinstance(cause, KafkaException) and cause.args[0].code() in DENIED:
             return not_permitted(_CHECK, error)
-        advice = (
-            "stop the coordinator (events that its topics no longer have are lost), delete"
-            f" {topic}, then run: {command_line('topics create')} && {_again()}"
-        )
-        return Finding(_CHECK, Status.FAIL, str(error), advice)
+        return Finding(_CHECK, Status.FAIL, str(error), new_changelog(topic))
     limit = (found.settings or {}).get("max.message.bytes")
     return summary.finding(int(limit) if limit else None)
 
@@ -151,6 +147,9 @@ def _read(broker: Broker, partitions: int) -> ChangelogSummary:
     starts = broker.groups.committed(f"{prefix}.{COORDINATOR}", parts)
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
+    for part, span in spans.items():
+        if lost := lost_head(part, span.start):
+            raise StopService(lost)
     whole, positions = ChangelogSummary(), dict[int, Position]()
     first, largest = 0, _BYTES_TOGETHER  # nothing is known of them yet, so the first is read alone
     while first < partitions:

@@ -16,6 +16,7 @@ from tidegate.ops.replay.changelogs import applied_positions
 from tidegate.ops.replay.plan import AppliedPosition, GroupPosition
 from tidegate.ops.replay.targets import Target, ToMoment
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
+from tidegate.runtime.kafka.topic_guard import watched_ids
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, inputs_of
 
@@ -86,14 +87,25 @@ class GroupPositions:
             target: The start of the replay.
             tables: The selected tables; None: all.
         """
-        committed = self.groups.committed(f"{self.prefix}.{service}", list(spans))
+        group, metadata = f"{self.prefix}.{service}", self.groups.metadata
+        found = self.groups.retries.call(lambda: metadata.committed(group, list(spans)))
+        committed = {part: position.offset for part, position in found.items()}
         at: dict[Partition, int] = {}
         if isinstance(target, ToMoment):
             for topic in sorted({span.topic for span in spans}):
                 at |= self.log.offsets_at(topic, target.moment)
-        applied = self._applied(spans, tables) if service == COORDINATOR else {}
+        applied: dict[Partition, AppliedPosition] = {}
+        earlier: set[Partition] = set()
+        if service == COORDINATOR:
+            applied = self._applied(spans, tables)
+            changelog = Partition(CHANGELOG.name(self.prefix), 0)
+            now = self.bus.watermarks([changelog])[changelog].topic_id
+            ids = {part: watched_ids(position.metadata) for part, position in found.items()}
+            earlier = {part for part, known in ids.items() if known and now not in known}
         return {
-            part: GroupPosition(span, committed.get(part), at.get(part), applied.get(part))
+            part: GroupPosition(
+                span, committed.get(part), at.get(part), applied.get(part), part in earlier
+            )
             for part, span in spans.items()
         }
 

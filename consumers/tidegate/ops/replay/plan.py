@@ -33,12 +33,14 @@ class GroupPosition:
         committed: The committed offset; None if the group never committed or it expired.
         at_moment: The offset at the target's time, if the target is a time.
         changelog: The position in the coordinator's changelog; None for an executor.
+        changelog_recreated: Whether the offset was committed with an earlier changelog.
     """
 
     available: range
     committed: int | None
     at_moment: int | None = None
     changelog: AppliedPosition | None = None
+    changelog_recreated: bool = False
 
     @property
     def has_started(self) -> bool:
@@ -70,6 +72,8 @@ class GroupPosition:
         """Why the service would refuse to start from here; empty if it would start."""
         if self.topic_recreated:
             return "the topic was recreated"
+        if self.changelog_recreated:
+            return "its changelog was recreated"
         at = self.next_offsets
         if any(not self.available.start <= offset <= self.available.stop for offset in at):
             return "its offset is no longer in the topic"

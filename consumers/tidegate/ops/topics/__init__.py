@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from tidegate.ops.topics.creating import check_topics, create_topics
-from tidegate.service.topics.cluster import describe_topics
-from tidegate.service.topics.declaration import DeclaredTopic, deployment
-from tidegate.service.topics.difference import ActualTopic, TopicDifference, differences
+from tidegate.service.topics import (
+    ActualTopic,
+    DeclaredTopic,
+    TopicDifference,
+    deployment,
+    describe_topics,
+    differences,
+)
 
 __all__ = [
     "ActualTopic",

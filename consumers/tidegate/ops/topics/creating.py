@@ -13,9 +13,15 @@ from confluent_kafka.cimpl import NewTopic
 from tidegate.errors import ConfigError, TransientError
 from tidegate.runtime.kafka.errors import is_transient
 from tidegate.service.settings import TopicSettings
-from tidegate.service.topics.cluster import WAIT_SECONDS, describe_topics
-from tidegate.service.topics.declaration import DeclaredTopic, deployment
-from tidegate.service.topics.difference import ActualTopic, TopicDifference, differences
+from tidegate.service.topics import (
+    WAIT_SECONDS,
+    ActualTopic,
+    DeclaredTopic,
+    TopicDifference,
+    deployment,
+    describe_topics,
+    differences,
+)
 
 _PAUSE: Final = 0.05
 Connection = Mapping[str, str | int | bool]

@@ -8,11 +8,13 @@ from functools import partial
 from typing import Final
 
 from tidegate.coordinator.readers import KINDS
-from tidegate.coordinator.store import POSITION_KEY, Store
+from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
+from tidegate.errors import StopService
+from tidegate.errors.commands import command_line
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG
 from tidegate.ops.waiting.outstanding import PendingVacuum, stored_vacuums
-from tidegate.runtime.bus import ChangelogRecord
+from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import as_record
@@ -47,7 +49,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     Raises:
         ConfigError: the changelog does not exist.
         TransientError: no broker answers.
-        StopService, FormatError: the changelog can't be read.
+        StopService, FormatError: the changelog can't be read, or is not complete.
     """
     connection = settings.connection()
     topic = CHANGELOG.name(settings.topics.prefix)
@@ -56,6 +58,10 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     count = _RETRIES.call(lambda: metadata.partitions(topic))
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
+    parts = [Partition(topic, number) for number in numbers]
+    for part, marks in _RETRIES.call(lambda: metadata.watermarks(parts)).items():
+        if lost := lost_head(part, marks.first):
+            raise StopService(f"{lost}. See: {command_line('doctor')}")
     for number in numbers:
         store = _RETRIES.call(partial(_store, settings, topic, number, table))
         yield store

@@ -27,10 +27,9 @@ from confluent_kafka.admin._topic import (
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.publisher.connection import BrokerFaults
-from tidegate.runtime.bus import Partition, Watermarks
+from tidegate.runtime.bus import Partition, TopicIdentity, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import APPENDED, STABLE
-from tidegate.runtime.topic_identity import TopicIdentity
 
 R = TypeVar("R")
 _Asked = Mapping[TopicPartition, Future[Any]]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.errors import StopService, TransientError
+from tidegate.runtime.bus import TopicIdentity, require_same_topic
 from tidegate.runtime.kafka.metadata import KafkaMetadata, PendingIdentities
-from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN: Final = 0.25
@@ -131,3 +131,8 @@ def split_metadata(metadata: str | None) -> tuple[str, str]:
     """
     ids, is_ours, text = (metadata or "").partition(_END_OF_IDS)
     return (ids + _END_OF_IDS, text) if is_ours else ("", ids)
+
+
+def watched_ids(metadata: str | None) -> list[str]:
+    """The ids of the watched topics in commit metadata; empty if there are none."""
+    return split_metadata(metadata)[0].removesuffix(_END_OF_IDS).split(",")[1:]

@@ -2,8 +2,7 @@
 
 Any text may contain `${NAME}`, the value of an environment variable, and `${file:/path}`, the
 content of a file, so that no secret is in the settings; `$${` stands for a plain `${`. A variable
-TIDEGATE_<section>__<name> wins over the file. Renamed settings are still accepted under their old
-names: `most` (max_failures), `of` (window), `from_items` (min_items).
+TIDEGATE_<section>__<name> wins over the file.
 
 [kafka]                                  # librdkafka's own settings
 "bootstrap.servers" = "broker:9092"      # KAFKA_BOOTSTRAP_SERVERS wins over it
@@ -131,7 +130,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from pydantic import (
-    AliasChoices,
     Field,
     SecretStr,
     ValidationError,
@@ -261,9 +259,7 @@ class WarehouseSettings(Section, frozen=True):
 class SparkSettings(Section, frozen=True):
     """The Spark session for table work, started when first needed."""
 
-    min_items: int = Field(
-        default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
-    )
+    min_items: int = Field(default=256, ge=1)
     """Table work with at least this many items runs on Spark; less is done in place."""
     job_seconds: int = Field(default=3600, ge=1)
     """A job that takes longer is cancelled, and the command is tried again later."""
@@ -354,7 +350,7 @@ class Settings(Section, frozen=True):
         content = from_file(named, os.environ) if named else {}
         above = from_environment(cls, os.environ)
         try:
-            return cls.model_validate(merged(content, above, cls))
+            return cls.model_validate(merged(content, above))
         except ValidationError as error:
             where = f"{named}" if named else "environment"
             raise InvalidSettingsError(where, problems(error, cls)) from None  # it has the values

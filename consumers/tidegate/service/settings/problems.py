@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final, get_args
 
-from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tidegate.errors.validation import problem_of
 
 _UNKNOWN: Final = "extra_forbidden"
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedNames:
-    """One setting: every name that is accepted for it, and its model if it is a section."""
-
-    names: tuple[str, ...]
-    section: type[BaseModel] | None
 
 
 def problems(error: ValidationError, model: type[BaseModel]) -> tuple[str, ...]:
@@ -40,33 +31,24 @@ def suggestion(name: str, known: Collection[str]) -> str:
     return f", known: {', '.join(sorted(known))}" if known else ""
 
 
-def accepted_names(model: type[BaseModel]) -> dict[str, AcceptedNames]:
-    """Every accepted name of a model's settings."""
-    found: dict[str, AcceptedNames] = {}
-    for name, field in model.model_fields.items():
-        alias = field.validation_alias
-        names = tuple(map(str, alias.choices)) if isinstance(alias, AliasChoices) else (name,)
-        found.update(dict.fromkeys(names, AcceptedNames(names, _model_in(field.annotation))))
-    return found
-
-
 def _line(kind: str, path: tuple[int | str, ...], message: str, model: type[BaseModel]) -> str:
     if kind == _UNKNOWN:
-        message = f"unknown setting{suggestion(str(path[-1]), _preferred(model, path[:-1]))}"
+        message = f"unknown setting{suggestion(str(path[-1]), _known(model, path[:-1]))}"
     where = ".".join(map(str, path))
     return f"{where}: {message}" if where else message
 
 
-def _preferred(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
-    """The preferred names of the section at this path; empty if any name is accepted."""
+def _known(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
+    """The names of the section at this path; empty if any name is accepted."""
     for step in path:
         if isinstance(step, int):
             continue
-        found = accepted_names(model).get(step)
-        if found is None or found.section is None:
+        field = model.model_fields.get(step)
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
             return []
-        model = found.section
-    return sorted({name.names[0] for name in accepted_names(model).values()})
+        model = inner
+    return sorted(model.model_fields)
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

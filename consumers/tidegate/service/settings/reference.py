@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from tidegate.events.roles import SERVICES
@@ -51,24 +51,18 @@ def settings_reference(model: type[BaseModel]) -> Iterator[Setting]:
 def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
     sections: list[tuple[str, type[BaseModel], bool]] = []
     meanings = _meanings(model)
-    for attribute, field in model.model_fields.items():
-        name = _name(attribute, field)
+    for name, field in model.model_fields.items():
         inner, is_list = _model_in(field.annotation)
         if inner is None:
-            meaning = meanings.get(attribute, "")
+            meaning = meanings.get(name, "")
             yield Setting(section, name, _kind(field.annotation), _default(field), meaning)
-        elif name not in SERVICES:  # each service has the limits of all
+        elif name.replace("_", "-") not in SERVICES:  # each service has the limits of all
             is_named = get_origin(field.annotation) is dict
             sections.append((f'{name}."NAME"' if is_named else name, inner, is_list))
     for name, inner, is_list in sections:
         # below a list of tables, a table is one of the last element
         dotted = f"{section.strip('[]')}.{name}" if section else name
         yield from _settings_of(inner, f"[{dotted}]" if is_list else dotted)
-
-
-def _name(attribute: str, field: FieldInfo) -> str:
-    alias = field.validation_alias
-    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else attribute
 
 
 def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN401 - any type

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from tidegate.errors import validation
 from tidegate.events.roles import SERVICES
 from tidegate.service.settings.section import Section
+from tidegate.service.settings.sources import merged
 
 _MAX_FAILURES: Final = 50
 _WINDOW: Final = 100
@@ -36,13 +37,9 @@ class DeadLetterSettings(Section, frozen=True):
     that refuse, never count. If both are the same, the service never stops for this reason.
     """
 
-    max_failures: int | None = Field(
-        default=None, ge=0, validation_alias=AliasChoices("max_failures", "most")
-    )
+    max_failures: int | None = Field(default=None, ge=0)
     """How many; by default 50."""
-    window: int | None = Field(
-        default=None, ge=1, le=1000, validation_alias=AliasChoices("window", "of")
-    )
+    window: int | None = Field(default=None, ge=1, le=1000)
     """Among how many; by default 100."""
 
 
@@ -79,13 +76,6 @@ class Limits(Section, frozen=True):
         return self.dead_letters.window or _WINDOW
 
 
-def _limits_of(name: str) -> Limits:
-    """A field for a service's own limits, under its name with dashes or underscores."""
-    names = AliasChoices(name, name.replace("-", "_"))
-    field: Limits = Field(default=Limits(), validation_alias=names)
-    return field
-
-
 class ServiceSettings(Section, frozen=True):
     """How the services work; the limits of one service are under its name."""
 
@@ -115,9 +105,18 @@ class ServiceSettings(Section, frozen=True):
     retries: RetrySettings = RetrySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     coordinator: Limits = Limits()
-    savepoint_writer: Limits = _limits_of("savepoint-writer")
+    savepoint_writer: Limits = Limits()
     restorer: Limits = Limits()
     cleaner: Limits = Limits()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_service_names(cls, content: dict[str, object]) -> dict[str, object]:
+        """A service's name has dashes in the file; a variable and this model have underscores."""
+        found: dict[str, object] = {}
+        for name, value in content.items():
+            found = merged(found, {name.replace("-", "_"): value})
+        return found
 
     @model_validator(mode="after")
     def _check_dead_letters(self) -> Self:

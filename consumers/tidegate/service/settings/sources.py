@@ -2,17 +2,72 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import ConfigError
-from tidegate.service.settings.problems import accepted_names, suggestion
-from tidegate.service.settings.references import resolve_references
+from tidegate.service.settings.problems import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_FILE: Final = "file:"
+
+
+def resolve_references(
+    content: Mapping[str, Any], environment: Mapping[str, str], where: str = ""
+) -> dict[str, Any]:
+    """Replace every reference in the strings of a settings file; `$${` stands for a plain `${`.
+
+    Args:
+        content: The settings as read from the file.
+        environment: The environment variables.
+        where: The path of `content` among all settings, for errors.
+
+    Raises:
+        ConfigError: a variable is not set, or a file can't be read. No content is quoted.
+    """
+    return {
+        name: _resolved(value, environment, f"{where}.{name}" if where else name)
+        for name, value in content.items()
+    }
+
+
+def _resolved(value: object, environment: Mapping[str, str], where: str) -> object:
+    match value:
+        case str():
+            return _REFERENCE.sub(lambda found: _content(found, environment, where), value)
+        case dict():
+            return resolve_references(value, environment, where)
+        case list():
+            return [_resolved(item, environment, f"{where}.{i}") for i, item in enumerate(value)]
+        case _:
+            return value
+
+
+def _content(found: re.Match[str], environment: Mapping[str, str], where: str) -> str:
+    name = found[1]
+    if name is None:
+        return "${"
+    if name.startswith(_FILE):
+        return _read(Path(name.removeprefix(_FILE)), where)
+    if name not in environment:
+        raise ConfigError(f"{where}: environment variable {name} is not set")
+    return environment[name]
+
+
+def _read(file: Path, where: str) -> str:
+    try:
+        # a secret's file often ends with a line break that is not part of it
+        return file.read_text("utf-8").removesuffix("\n").removesuffix("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"{where}: can't read {file}: {reason}") from error
+
 
 PREFIX: Final = "TIDEGATE_"
 SEPARATOR: Final = "__"
@@ -50,7 +105,7 @@ def from_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
         section, nested, _ = variable.removeprefix(PREFIX).lower().partition(SEPARATOR)
         if not variable.startswith(PREFIX) or not nested:
             continue
-        known = accepted_names(model)
+        known = model.model_fields
         if section not in known:
             raise ConfigError(f"{variable}: unknown section{suggestion(section, known)}")
         found = found or _variables(model)
@@ -75,17 +130,13 @@ def _variables(model: type[BaseModel]) -> dict[str, Any]:
         raise ConfigError(f"environment: {error}") from None  # its cause quotes the value
 
 
-def merged(
-    below: Mapping[str, Any], above: Mapping[str, Any], model: type[BaseModel] | None
-) -> dict[str, Any]:
-    """Both together; where a setting is in both, also under another of its names, `above` wins."""
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; where a setting is in both, `above` wins."""
     result = dict(below)
     for name, value in above.items():
-        names = accepted_names(model).get(name) if model else None
-        inner = names.section if names else None
-        for other in names.names if names else (name,):
-            before = result.pop(other, None)
-            if isinstance(before, Mapping) and isinstance(value, Mapping):
-                value = merged(before, value, inner)  # noqa: PLW2901 - the same setting, completed
-        result[name] = value
+        before = result.get(name)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[name] = merged(before, value)
+        else:
+            result[name] = value
     return result

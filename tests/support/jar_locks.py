@@ -1,6 +1,6 @@
 """Write a jar lock: for the maintainer who moves to a new version.
 
-python -m tidegate.local.embedded.locking kafka.json org.apache.kafka:kafka_2.13:4.3.1
+PYTHONPATH=tests python -m support.jar_locks kafka.json org.apache.kafka:kafka_2.13:4.3.1
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.local.embedded.ivy import fetch
-from tidegate.local.embedded.lock import JarLock, LockedJar, tree_digest, unpack
+from tidegate.local.embedded.jars import JarLock, LockedJar, fetch, tree_digest, unpack
 
 
 def make_lock(

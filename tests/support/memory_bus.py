@@ -1,4 +1,4 @@
-"""The bus in memory, under the same rules: for tests and for trying out a policy."""
+"""The bus in memory, under the same rules (tests/runtime/test_bus_conformance.py)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tidegate.runtime.bus import (
     Partition,
     RebalanceListener,
     Record,
+    TopicIdentity,
     Watermarks,
+    require_same_topic,
 )
-from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 
 class MemoryChangelog:

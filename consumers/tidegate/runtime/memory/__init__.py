@@ -1,1 +1,0 @@
-"""The bus in memory: for tests and for trying a policy out."""

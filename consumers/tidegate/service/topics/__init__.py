@@ -1,1 +1,0 @@
-"""The topics that a deployment declares, and what a broker has of them."""
