@@ -187,9 +187,9 @@ RULES: Final = (
     ),
     Rule(
         "what is there after a removal on an object store is reported",
-        "consumers/tidegate/tables/warehouse/s3_files.py",
-        "        return not left\n",
-        "        return True\n",
+        "consumers/tidegate/tables/warehouse/remote_changes.py",
+        "        return not self.store.remove_listed(location, found)\n",
+        "        self.store.remove_listed(location, found)\n        return True\n",
         "tests/tables/warehouse/test_s3.py::test_a_file_that_a_writer_puts_after_the_listing_is_left_and_reported",
     ),
     Rule(
@@ -212,6 +212,27 @@ RULES: Final = (
         "                elif not size:\n                    return None\n",
         "",
         "tests/tables/warehouse/test_s3.py::test_a_directory_goes_with_its_markers",
+    ),
+    Rule(
+        "a cluster's name is never read as a URL",
+        "producers/tidegate/storage/hdfs.py",
+        "if not _AUTHORITY.fullmatch(authority):",
+        "if not authority:",
+        "tests/tables/warehouse/test_hdfs_away.py::test_an_authority_that_a_url_parser_would_read_as_another_is_refused",
+    ),
+    Rule(
+        "a file on HDFS that took a listed name stays",
+        "consumers/tidegate/tables/warehouse/hdfs_files.py",
+        "if self._entry_or_none(entry.path) == entry",
+        "if self._entry_or_none(entry.path)",
+        "tests/tables/warehouse/test_hdfs.py::test_a_file_of_the_same_size_that_took_a_listed_name_stays",
+    ),
+    Rule(
+        "a directory on HDFS that changed during its move is moved back",
+        "consumers/tidegate/tables/warehouse/hdfs_files.py",
+        "if self.store.entry(there).modified_ms != checked.modified_ms:",
+        "if not checked:",
+        "tests/tables/warehouse/test_hdfs.py::test_a_directory_that_changed_after_the_look_is_moved_back",
     ),
     # restores
     Rule(

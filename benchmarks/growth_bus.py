@@ -35,7 +35,7 @@ from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, LOCKS, OUTCOME_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.local.embedded.broker import SERVERS_VARIABLE
 from tidegate.ops.doctor.broker import Broker
-from tidegate.ops.doctor.changelogs import check_state
+from tidegate.ops.doctor.state import check_state
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
@@ -382,7 +382,7 @@ def prepare_large_state(folder: Path, size: int) -> None:
 
 def _record_bytes() -> int:
     """What the gate stores of such a vacuum."""
-    store, gate = Store(ReaderGate.kinds), ReaderGate()
+    store, gate = Store(ReaderGate().kinds), ReaderGate()
     store.begin()
     gate.handle(vacuum(1, LARGE_HOLDS), store, NOW)
     store.commit()

@@ -14,6 +14,7 @@ settings.load_profile("tidegate")
 
 # The unit tests also run where PySpark is not installed (.ci/matrix).
 NEEDS = {
+    "support.hdfs": "hdfs_native",
     "support.kafka": "docker",
     "support.metastore": "thriftpy2",
     "support.registry": "docker",

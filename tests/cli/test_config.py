@@ -66,12 +66,13 @@ def test_a_problem_is_one_line_and_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "tidegate.toml"
-    file.write_text('[topics]\npartitons = 3\n[monitoring]\nport = "x"')
+    file.write_text('[topics]\npartitons = 3\n[monitoring]\nport = "x"\ntables = "*"')
 
     assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err
     assert "topics.partitons: unknown setting, did you mean partitions?" in said
     assert "monitoring.port" in said
+    assert 'monitoring.tables: write a list, e.g. ["a", "b"]' in said
 
 
 def test_what_is_shown_hides_every_secret(

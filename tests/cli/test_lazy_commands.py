@@ -7,7 +7,11 @@ import sys
 
 import pytest
 
+from tidegate.cli.tree import SECTIONS
+
 LIBRARIES = ("pydantic", "confluent_kafka", "fastavro", "rich", "asyncio", "fsspec", "pyspark")
+
+COMMANDS = {name: entry for group in SECTIONS.values() for name, entry in group.items()}
 
 
 def imported(*arguments: str) -> set[str]:
@@ -54,5 +58,5 @@ def test_the_list_of_commands_imports_no_command_and_no_library(option: str) -> 
 def test_a_command_imports_nothing_of_the_others(command: str, unwanted: tuple[str, ...]) -> None:
     found = imported(command, "--help")
 
-    assert f"tidegate.cli.look.{command}" in found
+    assert f"tidegate.cli.{COMMANDS[command].module}" in found
     assert found & set(unwanted) == set()

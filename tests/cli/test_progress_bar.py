@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from rich.console import Console
 
 from support.deployment_events import completed, restore_request, started
 from support.samples import NOON
-from tidegate.cli.progress import OutcomeBar, Share, drawn, share_of
+from tidegate.cli.progress import OutcomeBar, Share, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
+
+if TYPE_CHECKING:
+    import pytest
 
 REQUEST = restore_request()
 BASE: dict[str, Any] = {"source": "restorer", "occurred_at": NOON}
@@ -73,16 +75,3 @@ def test_each_kind_of_progress_has_its_unit() -> None:
     assert share_of(CLEANING) == Share(3, 12, "directories")
     assert share_of(completed(REQUEST)) is None
     assert share_of(None) is None
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        (Share(0, 10, "files"), "░░░░ 0 %"),
-        (Share(5, 10, "files"), "██░░ 50 %"),
-        (Share(10, 10, "files"), "████ 100 %"),
-        (Share(0, 0, "files"), "████ 100 %"),
-    ],
-)
-def test_a_bar_as_text(share: Share, text: str) -> None:
-    assert drawn(share, width=4) == text

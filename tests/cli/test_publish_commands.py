@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,11 +24,6 @@ from tidegate.savepoints import SavepointWriter
 from tidegate.service.settings import Settings
 
 Tidegate = Callable[..., tuple[int, str, str]]
-VACUUM = (
-    *("publish", "vacuum", "-t", "lake.sales.orders", "-l", "/lake/orders", "--kind", "minor"),
-    *("--directory", "delta_0000001_0000003", "--min-write-id", "1", "--max-write-id", "3"),
-    *("--valid-write-ids", "sales.orders:3:9223372036854775807::", "--own-lock-id", "7"),
-)
 
 
 @pytest.fixture
@@ -73,17 +67,15 @@ def test_the_example_of_every_event_is_valid(tidegate: Tidegate, kind: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("--max-write-id", "9"), "invalid VacuumFinished: ", id="a contradiction"),
-        pytest.param(("--lock", "ana"), "--lock 'ana': write ID, ID:TXN", id="a lock"),
-        pytest.param(("--file", "x.json"), "not both", id="a file and options"),
         pytest.param(("--timeout", "soon", "--wait"), "is not a duration", id="a time-out"),
         pytest.param(("-l", "orders"), "not an absolute path", id="a relative location"),
     ],
 )
-def test_a_vacuum_that_is_wrong_is_an_error_at_the_caller(
+def test_a_request_that_is_wrong_is_an_error_at_the_caller(
     tidegate: Tidegate, arguments: tuple[str, ...], said: str
 ) -> None:
-    code, out, err = tidegate(*VACUUM, *arguments)
+    savepoint = ("publish", "savepoint", "-t", "lake.sales.orders", "-l", "/lake/orders")
+    code, out, err = tidegate(*savepoint, *arguments)
 
     assert (code, out) == (2, "")
     assert said in err
@@ -105,13 +97,6 @@ def test_a_word_outside_the_choices_is_wrong(
     assert "is not one of" in err
 
 
-def test_a_missing_field_of_a_vacuum_is_named(tidegate: Tidegate) -> None:
-    code, _, err = tidegate("publish", "vacuum", "-t", "lake.sales.orders", "--kind", "major")
-
-    assert code == 2
-    assert "missing: --directory, --min-write-id" in err
-
-
 def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "approval", "--request", "r-1", "--reason", "checked")
 
@@ -120,7 +105,7 @@ def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
 
 
 @pytest.mark.kafka
-def test_a_vacuum_and_a_commit_are_published_from_options(
+def test_a_commit_is_published_from_options(
     tidegate: Tidegate,
     tmp_path: Path,
     bootstrap_servers: str,
@@ -134,27 +119,16 @@ def test_a_vacuum_and_a_commit_are_published_from_options(
     settings = Settings.load(file)
     create_topics(settings.connection(), settings.topics)
 
-    code, out, _ = tidegate(*VACUUM, "--lock", "8:80:ana", "--lock", "9::bob", "-c", str(file))
-    assert code == 0
-    ids = [json.loads(out)["event_id"]]
     commit = ("commit", "-t", "lake.sales.orders", "-l", "/lake/orders")
     more = ("--operation", "upsert", "--action", "deltacommit", "--table-type", "merge_on_read")
     code, out, _ = tidegate(
         "publish", *commit, "--instant", "20260301100000001", *more, "-c", str(file)
     )
     assert code == 0
-    ids.append(json.loads(out)["event_id"])
-
     monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
-    [vacuum], [done] = monitor.events("vacuums"), monitor.events("commits")
-    fields: dict[str, Any] = vacuum.model_dump(mode="json")
-    assert [(e["lock_id"], e["transaction_id"], e["owner"]) for e in fields["locks"]] == [
-        (7, None, None),
-        (8, 80, "ana"),
-        (9, None, "bob"),
-    ]
+    [done] = monitor.events("commits")
     assert (done.operation, done.action) == ("upsert", "deltacommit")  # type: ignore[attr-defined]
-    assert [vacuum.event_id, done.event_id] == ids
+    assert done.event_id == json.loads(out)["event_id"]
 
 
 def test_a_plan_is_written_to_a_file_and_requested_from_it(
@@ -244,7 +218,7 @@ def test_a_file_that_is_not_a_plan_is_wrong(tidegate: Tidegate, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("restore", "--reason", "x", "--plan"), ("vacuum", "--file")],
+    [("restore", "--reason", "x", "--plan"), ("event", "VacuumFinished")],
     ids=["a plan", "an event"],
 )
 def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(

@@ -19,7 +19,6 @@ from tidegate.coordinator import readers, requests
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.coordinator.store import (
-    AHEAD,
     OUTBOX,
     POSITION_KEY,
     Kind,
@@ -123,7 +122,7 @@ EVENTS: list[Event] = [
 
 
 def all_rows(store: Store) -> dict[str, list[str]]:
-    kinds = (*KINDS, OUTBOX, AHEAD)
+    kinds = (*KINDS, OUTBOX)
     return {k.name: [*sorted(map(str, store.all(f"select * from {k.name}")))] for k in kinds}  # noqa: S608
 
 

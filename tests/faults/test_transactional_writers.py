@@ -29,7 +29,6 @@ from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.monitor.deployment import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
-from tidegate.ops.replay.targets import ToMoment
 from tidegate.ops.status import read_snapshot
 from tidegate.restores.approval import ApprovalRules
 from tidegate.runtime.bus import Partition
@@ -127,7 +126,7 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
         end(child)
     with Replays(settings) as replays:
         for name in CONSUMED_EVENTS:
-            replay = replays.plan_reset(name, ToMoment(datetime.now(UTC)))
+            replay = replays.plan_reset(name, datetime.now(UTC))
             assert replay.records == 0, name
 
 

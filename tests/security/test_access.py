@@ -16,7 +16,7 @@ from support.secure_kafka import SecureKafka, password, secure_kafka
 from support.waiting import wait_for
 from tidegate.errors import DeliveryRefusedError, StopService
 from tidegate.events import Event, LockHold, RestoreRejected, VacuumFinished, VacuumKind
-from tidegate.ops.topics.acls import acls
+from tidegate.ops.acls import acls
 from tidegate.publisher import Message, Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import SERVICES

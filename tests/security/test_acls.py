@@ -17,7 +17,7 @@ from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
 from tidegate.events.topics import OUTCOME_TOPIC, REQUEST_TOPIC, TOPICS
-from tidegate.ops.topics.acls import Acl, acls
+from tidegate.ops.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
 from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of

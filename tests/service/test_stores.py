@@ -24,9 +24,9 @@ def settings(*roots: str, stores: dict[str, Any] | None = None, **cleaning: obje
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-@pytest.mark.parametrize("root", ["gs://lake/x", "hdfs://name/x", "viewfs://x/y", "nothing://x/y"])
+@pytest.mark.parametrize("root", ["gs://lake/x", "viewfs://x/y", "nothing://x/y"])
 def test_no_executor_starts_where_no_table_can_be_changed(name: str, root: str) -> None:
-    with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*file systems and on S3"):
+    with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*on S3 and on HDFS"):
         assemble(name, settings("/lake", root), memory_bus(partitions=1))
 
 
@@ -54,6 +54,34 @@ def test_no_executor_starts_on_s3_without_its_clients(monkeypatch: pytest.Monkey
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"warehouse root s3://lake/x: .*tidegate\[s3\]"):
         table_work(settings("s3://lake/x"))
+
+
+def test_no_executor_starts_on_hdfs_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("tidegate.storage.hdfs", "hdfs_native"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"warehouse root hdfs://lake/x: .*tidegate\[hdfs\]"):
+        table_work(settings("hdfs://lake/x"))
+
+
+@pytest.mark.parametrize("root", ["hdfs:///x", "hdfs://a#b/x"])
+def test_no_executor_starts_on_a_cluster_without_a_name(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    with pytest.raises(ConfigError, match=rf"warehouse root {root}: .*not the name of a cluster"):
+        table_work(settings(root))
+
+
+def test_a_cleaner_that_quarantines_starts_on_hdfs_even_while_its_namenode_is_away() -> None:
+    away = settings("hdfs://127.0.0.1:1/x", "/lake", mode="quarantine")
+    assemble("cleaner", away, memory_bus(partitions=1)).close()
+
+
+def test_hdfs_takes_a_deadline_and_nothing_of_s3() -> None:
+    found = settings("hdfs://nn/x", stores={"hdfs://nn:8020": {"timeout": 3}})
+    assert found.warehouse.options == {"hdfs://nn": {"timeout": 3.0}}
+    with pytest.raises(ValueError, match="hdfs://nn takes timeout only"):
+        settings("hdfs://nn/x", stores={"hdfs://nn": {"endpoint": "http://nn"}})
 
 
 def test_a_cleaner_on_an_object_store_without_a_metastore_starts_only_if_that_is_accepted(

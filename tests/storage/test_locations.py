@@ -36,7 +36,8 @@ def test_every_spelling_of_a_local_path_is_normalised_alike(location: str) -> No
         pytest.param("s3://lake//orders/", "s3://lake/orders", id="doubled slashes"),
         pytest.param("s3://lake", "s3://lake", id="a bucket"),
         pytest.param("s3://lake/", "s3://lake", id="a bucket with a slash"),
-        pytest.param("hdfs://nn:8020/lake", "hdfs://nn:8020/lake", id="an authority with a port"),
+        pytest.param("hdfs://nn:9000/lake", "hdfs://nn:9000/lake", id="an authority with a port"),
+        pytest.param("hdfs://nn:8020/lake", "hdfs://nn/lake", id="the default port of HDFS"),
     ],
 )
 def test_a_remote_place_keeps_its_store_and_its_path(location: str, expected: str) -> None:

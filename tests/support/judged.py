@@ -55,10 +55,16 @@ def asked(table: RealTable) -> dict[str, object]:
     }
 
 
-def savepoint(table: RealTable, instant: str | None, parallel_map: ParallelMap) -> Outcome:
+def savepoint(
+    table: RealTable,
+    instant: str | None,
+    parallel_map: ParallelMap,
+    warehouse: Warehouse | None = None,
+) -> Outcome:
     command = SavepointRequested.model_validate(asked(table) | {"instant": instant})
     with recorded_time(table.hudi, table.path) as clock:
-        writer = SavepointWriter(warehouse_over(table.path.parent), parallel_map, clock)
+        files = warehouse or warehouse_over(table.path.parent)
+        writer = SavepointWriter(files, parallel_map, clock)
         (outcome,) = carried_out(writer, command)
     return outcome
 

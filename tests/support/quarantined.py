@@ -24,6 +24,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
 )
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse.moves import LocalMoves
 
 QUARANTINE = CleaningRules(mode=CleaningMode.QUARANTINE)
 
@@ -93,6 +94,7 @@ class DyingWarehouse(Stepwise):
     @contextmanager
     def moving(self, source: str, target: str) -> Generator[Moves]:
         with super().moving(source, target) as moves:
+            assert isinstance(moves, LocalMoves)
             yield _Counted(moves.source, moves.source_path, moves.target, moves.target_path, self)
 
     def remove_if_empty(self, location: str) -> bool:
@@ -104,7 +106,7 @@ class DyingWarehouse(Stepwise):
 
 
 @dataclass(frozen=True)
-class _Counted(Moves):
+class _Counted(LocalMoves):
     warehouse: DyingWarehouse
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:

@@ -24,7 +24,7 @@ from confluent_kafka.admin._scram import (
 
 from tidegate.local.embedded import EmbeddedBroker, find_jdk
 from tidegate.local.embedded.broker import free_ports
-from tidegate.ops.topics.acls import Acl
+from tidegate.ops.acls import Acl
 
 KEY = "not-secret-on-this-machine"
 ADMIN = {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-password"}

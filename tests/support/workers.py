@@ -1,8 +1,8 @@
 """Which tests share a worker of pytest-xdist (`make test` has three).
 
 The tests of one file share its fixtures, so a worker runs all of them. The files that need Spark, a
-Metastore or a schema registry share one of these each, so one worker runs all of those files, and
-begins with them: they take longest. Each worker has a broker of its own.
+Metastore, a schema registry or HDFS share one of these each, so one worker runs all of those files,
+and begins with them: they take longest. Each worker has a broker of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ SHARED: Final = {
     "spark": re.compile(r"mark\.spark\b|\bsupport\.hudi_records\b"),
     "metastore": re.compile(r"\bsupport\.metastore\b"),
     "registry": re.compile(r"mark\.registry\b"),
+    "hdfs": re.compile(r"\bsupport\.hdfs\b"),
 }
 """The fixture of a part that is started once, and the text in a file that needs the part."""
 FIXTURES: Final = {"metastores": "metastore"} | {name: name for name in SHARED}

@@ -33,6 +33,7 @@ from tidegate.tables import task_numbers
 from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.task_numbers import Overtaken
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse.moves import LocalMoves
 
 HIDDEN = ".tidegate/"
 
@@ -89,6 +90,7 @@ class Watched(Warehouse):
     @contextmanager
     def moving(self, source: str, target: str) -> Generator[Moves]:
         with super().moving(source, target) as moves:
+            assert isinstance(moves, LocalMoves)
             yield _Moving(moves.source, moves.source_path, moves.target, moves.target_path, self)
 
 
@@ -106,7 +108,7 @@ class _Opened:
 
 
 @dataclass(frozen=True)
-class _Moving(Moves):
+class _Moving(LocalMoves):
     warehouse: Watched
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:

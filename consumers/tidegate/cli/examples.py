@@ -20,7 +20,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate status --json | jq '.services[] | select(.lag > 0)'",
     ),
     "outcomes": (
-        "tidegate outcomes --since 2d",
+        "tidegate outcomes --failed --since 2d",
         "tidegate outcomes --table lake.sales.orders --limit 20",
         "tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused",
         "tidegate outcomes --follow --json | jq .reason",
@@ -95,19 +95,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
             " --reason 'doubled every order'"
         ),
     ),
-    "publish vacuum": (
-        "tidegate schemas example VacuumFinished > vacuum.json",
-        "tidegate publish vacuum --file vacuum.json --wait",
-        (
-            f"tidegate publish vacuum {_TABLE} --kind minor --directory delta_0000001_0000005"
-            " --min-write-id 1 --max-write-id 5 --own-lock-id 17 --lock 16:4:ana"
-            " --valid-write-ids sales.orders:5:9223372036854775807::"
-        ),
-    ),
     "publish lock-released": (
         f"tidegate publish lock-released {_TABLE} --lock-id 16 --reason committed",
     ),
-    "publish event": ("tidegate publish event VacuumFinished vacuum.json --wait",),
+    "publish event": (
+        "tidegate schemas example VacuumFinished > vacuum.json",
+        "tidegate publish event VacuumFinished vacuum.json --wait",
+    ),
     "schemas export": ("tidegate schemas export ./schemas",),
     "schemas example": ("tidegate schemas example VacuumFinished > vacuum.json",),
     "topics create": ("tidegate topics create",),

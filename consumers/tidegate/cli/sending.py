@@ -61,6 +61,11 @@ class Sending:
         ),
     ] = False
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the request may have its outcome already."""
+        return False
+
     def seconds(self) -> float:
         """How long to wait.
 
@@ -80,6 +85,11 @@ class Requesting(Sending):
     request_id: RequestId = None
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether the request may have its outcome already."""
+        return self.request_id is not None
+
+    @property
     def person(self) -> str:
         """Who asks."""
         return person(self.requested_by)
@@ -91,11 +101,11 @@ def request(
     table: str,
     publish_it: Callable[[Publisher], Receipt],
     *,
-    again: bool,
-    source: str = CLI,
+    again: bool = False,
 ) -> None:
     """Publish, and optionally wait for the outcome; `again`: the outcome may exist already."""
-    with publisher_of(config, source, sending.sign_with, new=sending.new) as publisher:
+    again = again or sending.is_repeated
+    with publisher_of(config, CLI, sending.sign_with, new=sending.new) as publisher:
         if not sending.wait:
             print_receipt(publish_it(publisher))
             return
@@ -180,7 +190,7 @@ class ReachablePublisher(Publisher):
             from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
 
             for table in sorted(requested):
-                EventLog.of(self._settings).check_named(table)
+                EventLog.of(self._settings).check_named(table, "--new accepts a new table")
         return super().publish(*events)
 
 

@@ -29,7 +29,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "Look": {
         "status": Entry("look.status", "What needs a person, services, and what waits."),
         "explain": Entry("look.explain", "The history of a table or event, and next steps."),
-        "outcomes": Entry("look.outcomes", "What was done or refused, why, and for whom."),
+        "outcomes": Entry("look.events", "What was done or refused, why, and for whom."),
         "events": Entry("look.events", "Follow the events of a topic, decoded."),
         "waiting": Entry("look.waiting", "Vacuums that wait, and for which readers."),
         "doctor": Entry("look.doctor", "Check a deployment, with advice for every fault."),

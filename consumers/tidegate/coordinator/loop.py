@@ -270,10 +270,7 @@ class CoordinatorLoop:
             self._dead_letters.send(record, error)
             return
         store, where = owned.store, record.partition
-        # hardly ever is any table ahead of its partition: this runs for every event
-        if event is None or (
-            store.ahead and store.has_applied_to(event.table, where.topic, record.offset)
-        ):
+        if event is None:
             return
         store.begin()
         try:

@@ -81,8 +81,6 @@ class Kind:
 
 OUTBOX: Final = Kind("outbox", key="sequence", has_body=True)
 """Messages that were decided and perhaps not published; of the partition, so its table is empty."""
-AHEAD: Final = Kind("ahead", has_body=True)
-"""By topic the offset up to which a table is ahead of its partition, after a replay of others."""
 
 
 @dataclass(slots=True)
@@ -197,9 +195,8 @@ class Store:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         """Create empty tables."""
-        self.kinds = {kind.name: kind for kind in (*kinds, OUTBOX, AHEAD)}
+        self.kinds = {kind.name: kind for kind in (*kinds, OUTBOX)}
         self.position = Position()
-        self.ahead: dict[str, dict[str, int]] = {}
         self.checked: dict[str, tuple[int, int]] = {}
         """By table when the subject last checked what can be forgotten, and the events since."""
         self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -315,10 +312,6 @@ class Store:
         """The next offset of a topic to apply."""
         return self.position.offsets.get(topic, 0)
 
-    def has_applied_to(self, table: str, topic: str, offset: int) -> bool:
-        """Whether this offset was applied to the table before its partition was replayed."""
-        return offset < self.ahead.get(table, {}).get(topic, 0)
-
     @property
     def has_changes(self) -> bool:
         """Whether rows changed since the last batch."""
@@ -326,10 +319,6 @@ class Store:
 
     def batch(self) -> list[ChangelogRecord]:
         """The records to append for all changes since the last call; the position is the last."""
-        for table, offsets in [*self.ahead.items()]:
-            if all(at <= self.applied_to(topic) for topic, at in offsets.items()):
-                self.drop(AHEAD.name, table)
-                del self.ahead[table]
         self._keep_event()
         self.position.sequence = self._sequence
         records: list[ChangelogRecord] = [*self._changed.items(), self.position.record()]
@@ -365,7 +354,6 @@ class Store:
             self._restore_row(*rows.popitem())
         self.execute("commit")
         self._sequence = self.position.sequence
-        self.ahead = {t: json.loads(body) for t, body in self.all("select tbl, body from ahead")}
 
     def _restore_row(self, key: bytes, value: bytes) -> None:
         try:

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from confluent_kafka.admin import AdminClient
-
 from tidegate.bridges.position import StoredPosition, group_of, store, stored_position
 from tidegate.errors import ConfigError
 from tidegate.events import LockReleased, ReleaseReason
@@ -21,7 +19,6 @@ from tidegate.hive_metastore import MetastoreClient
 from tidegate.ops.groups import Groups
 from tidegate.ops.waiting import PendingVacuum, waiting_vacuums
 from tidegate.publisher import Publisher
-from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
 
 
@@ -106,8 +103,7 @@ def accept(  # noqa: PLR0913 - a decision, all by name
         DeliveryError: not all releases were confirmed; nothing was stored.
     """
     connection, prefix = settings.connection(), settings.topics.prefix
-    admin = AdminClient({**connection, "log_level": 0})
-    Groups(admin, KafkaMetadata(connection)).check_unused(group_of(prefix))
+    Groups.of(connection).check_unused(group_of(prefix))
     released = list(plan.releases(f"{by}: {why}"[:1000])) if release else []
     if released:
         publisher.publish(*released)

@@ -1,19 +1,23 @@
-"""A service's consumer group on the broker: its members and its committed offsets."""
+"""A service's consumer group: its members, its topics, and how far it has read them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient  # noqa: TC002 - next to its siblings
+from confluent_kafka.admin import AdminClient
 
-from tidegate.errors import TidegateError
-from tidegate.runtime.bus import Partition
+from tidegate.coordinator.store import Position, Store
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.events.topics import CHANGELOG
+from tidegate.runtime.bus import Bus, Partition
 from tidegate.runtime.kafka.errors import translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 
 _REQUEST_TIMEOUT: Final = 10.0
 _RESULT_TIMEOUT: Final = 30.0
@@ -56,6 +60,12 @@ class Groups:
     metadata: KafkaMetadata
     retries: RetryPolicy = _RETRIES
 
+    @classmethod
+    def of(cls, connection: Mapping[str, Any]) -> Self:
+        """Those of the cluster that librdkafka's settings name."""
+        admin = AdminClient({**connection, "log_level": 0})
+        return cls(admin, KafkaMetadata(dict(connection)))
+
     def check_unused(self, group: str) -> None:
         """Refuse a group with members; a group that does not exist has no members.
 
@@ -90,8 +100,13 @@ class Groups:
             group: Its name, with the prefix.
             partitions: The partitions.
         """
-        found = self.retries.call(lambda: self.metadata.committed(group, partitions))
-        return {part: position.offset for part, position in found.items()}
+        return {part: at.offset for part, at in self.positions(group, partitions).items()}
+
+    def positions(
+        self, group: str, partitions: Collection[Partition]
+    ) -> dict[Partition, TopicPartition]:
+        """The same, with the metadata that the group committed."""
+        return self.retries.call(lambda: self.metadata.committed(group, partitions))
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets for the group.
@@ -148,3 +163,43 @@ def lags_of(
         part: Lag(committed.get(part), max(0, end - (committed | first)[part]))
         for part, end in ends.items()
     }
+
+
+def input_topics(service: str, topic: str | None, prefix: str) -> list[str]:
+    """The full names of a service's input topics.
+
+    Args:
+        service: Its name.
+        topic: Only this input topic, with or without the prefix; None: all of them.
+        prefix: The prefix of the deployment's topics.
+
+    Raises:
+        ConfigError: there is no such service, or it does not consume the topic.
+    """
+    if service not in CONSUMED_EVENTS:
+        raise ConfigError(
+            f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
+        )
+    topics = sorted(found.suffix for found in inputs_of(service))
+    wanted = topics if topic is None else [topic.removeprefix(f"{prefix}.")]
+    if not set(wanted) <= set(topics):
+        raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")
+    return [f"{prefix}.{suffix}" for suffix in wanted]
+
+
+@contextmanager
+def changed_position(bus: Bus, prefix: str, number: int) -> Generator[Position]:
+    """Fence the coordinator, and write its changed position on a partition back after the block.
+
+    Raises:
+        FencedError: the service was started meanwhile; nothing was written.
+        FormatError: the changelog cannot be decoded.
+    """
+    log = bus.changelog(CHANGELOG.name(prefix))
+    try:
+        store = Store(())
+        store.restore(record for _, records in log.acquire([number]) for record in records)
+        yield store.position
+        log.write({number: store.batch()})
+    finally:
+        log.close()

@@ -83,14 +83,18 @@ def _check_later_savepoints(
     timeline: Timeline, savepoint: Instant, later: Sequence[Instant]
 ) -> None:
     rolled_back = {instant.timestamp for instant in later}
-    for other in timeline.of_action(Action.SAVEPOINT):
-        if is_abandoned_savepoint(timeline, other):
-            continue
-        if other.timestamp in rolled_back or other.timestamp > savepoint.timestamp:
-            raise Refused(
-                Reason.GREATER_SAVEPOINT,
-                f"commit {other.timestamp} has a savepoint; remove that savepoint first",
-            )
+    in_the_way = [
+        other.timestamp
+        for other in timeline.of_action(Action.SAVEPOINT)
+        if not is_abandoned_savepoint(timeline, other)
+        and (other.timestamp in rolled_back or other.timestamp > savepoint.timestamp)
+    ]
+    if in_the_way:
+        raise Refused(
+            Reason.GREATER_SAVEPOINT,
+            f"these later commits have savepoints, which must be removed first:"
+            f" {', '.join(in_the_way)}",
+        )
 
 
 def is_abandoned_savepoint(timeline: Timeline, savepoint: Instant) -> bool:

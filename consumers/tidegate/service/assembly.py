@@ -63,7 +63,12 @@ from tidegate.service.settings.savepoints import (
     SavepointRule,
     TierSettings,
 )
-from tidegate.service.stores import remote, require_places, require_renames, require_stores
+from tidegate.service.stores import (
+    on_object_stores,
+    require_places,
+    require_renames,
+    require_stores,
+)
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import Sign, unsigned
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -169,7 +174,7 @@ def second_source(settings: Settings) -> SecondSource:
         return MetastoreSource(
             watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
         )
-    if found := remote(roots):
+    if found := on_object_stores(roots):
         raise ConfigError(
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
             f" object stores have no quarantine: {', '.join(found)}. Set uri in"

@@ -1,4 +1,4 @@
-"""Where a warehouse root may be: on local and mounted file systems, and on S3."""
+"""Where a warehouse root may be: on local and mounted file systems, on S3 and on HDFS."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def require_stores(roots: Sequence[str]) -> None:
     Raises:
         ConfigError: it names them.
     """
-    if found := [root for root in remote(roots) if not place_of(normalise(root)).startswith("s3:")]:
+    places = ("s3:", "hdfs:")
+    if found := [r for r in remote(roots) if not place_of(normalise(r)).startswith(places)]:
         raise ConfigError(
             f"warehouse roots where Tidegate changes no table: {', '.join(found)}. It does so on"
-            " local and mounted file systems and on S3. Mount the store as a file system, and list"
-            " the mounted path"
+            " local and mounted file systems, on S3 and on HDFS. Mount the store as a file system,"
+            " and list the mounted path"
         )
 
 
 def require_places(warehouse: Warehouse) -> None:
-    """Refuse roots whose client is not installed, or whose bucket does not exist.
+    """Refuse roots whose client is not installed, or whose bucket or cluster does not exist.
 
     A server that does not answer, or denies access, may do so later: commands are retried.
 
@@ -46,13 +47,18 @@ def require_places(warehouse: Warehouse) -> None:
             raise ConfigError(f"warehouse root {root}: {error}") from error
 
 
+def on_object_stores(roots: Sequence[str]) -> list[str]:
+    """The roots in places that can't rename a directory at once."""
+    return [root for root in remote(roots) if place_of(normalise(root)).startswith("s3:")]
+
+
 def require_renames(roots: Sequence[str]) -> None:
     """Refuse to quarantine on stores that can't rename a directory at once.
 
     Raises:
         ConfigError: it names the roots, and the settings that delete instead.
     """
-    if found := remote(roots):
+    if found := on_object_stores(roots):
         raise ConfigError(
             f"cleaning would quarantine, but object stores have no atomic rename:"
             f' {", ".join(found)}. Set mode = "delete" in [cleaning] and its rules, and'

@@ -1,4 +1,4 @@
-"""A bridge's measurements."""
+"""The interface for a bridge's measurements."""
 
 from __future__ import annotations
 

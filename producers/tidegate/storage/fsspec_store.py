@@ -91,9 +91,8 @@ def _file_info(parent: str, info: Mapping[str, Any]) -> FileInfo:
 
 def _modified_ms(info: Mapping[str, Any]) -> int:
     """The modification time, whose name and unit depend on the file system's driver."""
-    for name in ("modificationTime", "modification_time"):  # WebHDFS and HDFS, in milliseconds
-        if name in info:
-            return int(info[name])
+    if "modificationTime" in info:  # WebHDFS, in milliseconds
+        return int(info["modificationTime"])
     moment = info.get("mtime", info.get("LastModified", info.get("last_modified")))
     if isinstance(moment, datetime):
         return int(moment.timestamp() * _MS)

@@ -1,7 +1,8 @@
 """Normalise locations, so that two spellings of one path compare equal.
 
 The identity of a place: `s3`, `s3a` and `s3n` are one scheme, and schemes have no case. `file:` and
-plain paths are one place. An authority (bucket, cluster) is compared as it is written.
+plain paths are one place. An authority (bucket, cluster) is compared as it is written. On HDFS the
+default port (8020) is left out, and without an authority the cluster is that of `fs.defaultFS`.
 """
 
 from __future__ import annotations
@@ -9,24 +10,31 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree as ET
 
-from tidegate.errors import FormatError
+from tidegate.errors import ConfigError, FormatError
 
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3"}
 _LOCAL: Final = ("file", "local")  # the second is fsspec's own name for the first
+_HDFS_PORT: Final = ":8020"
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 
 
 def normalise(location: str) -> str:
     """Return the canonical spelling: an absolute path, or `scheme://authority/path`.
 
-    `file:/x`, `file:///x` and `/x` are the same location, and so are `s3a://` and `s3://`.
+    `file:/x`, `file:///x` and `/x` are the same location, and so are `s3a://` and `s3://`, or
+    `hdfs:/x` and `hdfs://nn:8020/x`, if `nn` is the default cluster.
     As in Hadoop's `Path`, nothing is decoded: `%`, `?` and `#` are ordinary characters.
     Symbolic links are not resolved.
 
     Raises:
         FormatError: it is relative, contains `..` or a NUL, or is a `file:` URI with a host.
+        ConfigError: it is on the default cluster of HDFS, whose configuration can't be read.
     """
     scheme, authority, path = _split(location)
     if not path.startswith("/") or ".." in path.split("/") or "\x00" in location:
@@ -49,7 +57,41 @@ def _split(location: str) -> tuple[str, str, str]:
     scheme, authority, path = found[1].lower(), found[2], found[3] or ""
     if scheme in _LOCAL:
         return "", authority or "", path
+    if scheme == "hdfs":
+        return scheme, (authority or _default_cluster()).removesuffix(_HDFS_PORT), path or "/"
     return (scheme, authority, path or "/") if authority is not None else (scheme, "", "")
+
+
+def _default_cluster() -> str:
+    found = _URI.fullmatch(hadoop_settings().get("fs.defaultFS", ""))
+    return found[2] or "" if found and found[1].lower() == "hdfs" else ""
+
+
+def hadoop_settings() -> Mapping[str, str]:
+    """The settings of core-site.xml and hdfs-site.xml, where Hadoop's clients look for them.
+
+    Raises:
+        ConfigError: a file can't be read.
+    """
+    home = os.environ.get("HADOOP_HOME")
+    return _settings(os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop"))
+
+
+@cache
+def _settings(folder: str | None) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml") if folder else ():
+        path = Path(folder or "", name)
+        try:
+            properties = ET.parse(path).iter("property")  # noqa: S314 - the machine's own
+        except FileNotFoundError:
+            continue
+        except (OSError, ET.ParseError) as error:
+            raise ConfigError(f"{path} can't be read: {error}") from error
+        found |= {
+            p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in properties
+        }
+    return found
 
 
 def join(location: str, *names: str) -> str:

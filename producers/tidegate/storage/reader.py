@@ -34,7 +34,7 @@ class _MissingAt:
 
 
 class Storage:
-    """Reads local and mounted file systems, S3, and through fsspec all others.
+    """Reads local and mounted file systems, S3, HDFS, and through fsspec all others.
 
     If it is confined to directories, nothing outside is read, and symbolic links of local or
     mounted file systems are never followed. Object stores have no links. HDFS has links only if an
@@ -50,8 +50,9 @@ class Storage:
         """Take the options of stores and the directories to stay in.
 
         Args:
-            options: By place, the fields of `S3Options`: `{"s3://lake": {"endpoint": ...}}`. By
-                protocol, fsspec's options: `{"gs": {"project": ...}}`.
+            options: By place, the fields of `S3Options` or `HdfsOptions`:
+                `{"s3://lake": {"endpoint": ...}}`. By protocol, fsspec's options:
+                `{"gs": {"project": ...}}`.
             confined_to: Normalised directories to which this reader is confined. If empty, it may
                 read everything, and follows links as the operating system does.
         """
@@ -178,7 +179,9 @@ class Storage:
             try:
                 self._stores[place] = self._open(place)
             except (ImportError, ValueError) as error:
-                extra = "; install tidegate[s3]" if place.startswith("s3:") else ""
+                scheme = place.partition(":")[0]
+                is_extra = scheme in {"hdfs", "s3"} and isinstance(error, ImportError)
+                extra = f"; install tidegate[{scheme}]" if is_extra else ""
                 raise ConfigError(f"{place}: {error}{extra}") from error
         return self._stores[place]
 
@@ -187,10 +190,15 @@ class Storage:
         if not place:
             return LocalStore(self.confined_to)
         scheme, _, authority = place.partition("://")
+        options = self.options.get(place, {})
         if scheme == "s3":
             from tidegate.storage.s3 import S3Options, S3Store  # noqa: PLC0415
 
-            return S3Store(authority, S3Options(**self.options.get(place, {})))
+            return S3Store(authority, S3Options(**options))
+        if scheme == "hdfs":
+            from tidegate.storage.hdfs import HdfsOptions, HdfsStore  # noqa: PLC0415
+
+            return HdfsStore(authority, HdfsOptions(**options))
         from tidegate.storage.fsspec_store import FsspecStore  # noqa: PLC0415
 
         return FsspecStore(scheme, self.options.get(scheme, {}))

@@ -10,6 +10,7 @@ import errno
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from tidegate.errors import FormatError, PermanentError, TransientError
@@ -28,21 +29,29 @@ _OF_CODES: Final[tuple[tuple[Callable[[str], Exception], str], ...]] = (
     (
         _denied,
         (
-            "400|401|403|AccessDenied|AccountProblem|AllAccessDisabled|ExpiredToken|Forbidden"
-            "|InvalidAccessKeyId|InvalidToken|RequestTimeTooSkewed|SignatureDoesNotMatch"
+            "400|401|403|AccessControlException|AccessDenied|AccountProblem|AllAccessDisabled"
+            "|AuthorizationException|ExpiredToken|Forbidden|GSSAPIError|InvalidAccessKeyId"
+            "|InvalidToken|NoSASLMechanism|RequestTimeTooSkewed|SASLError|SignatureDoesNotMatch"
         ),
     ),
     (
         TransientError,
         (
-            "409|429|5..|ConditionalRequestConflict|InternalError|OperationAborted|RequestTimeout"
-            "|ServiceUnavailable|SlowDown|Throttling|ThrottlingException"
+            "409|429|5..|BlocksNotFound|ChecksumError|ConditionalRequestConflict|DataTransferError"
+            "|InternalError|InvalidRPCResponse|OperationAborted|OperationFailed|RequestTimeout"
+            "|RetriableException|SafeModeException|ServiceUnavailable|SlowDown|StandbyException"
+            "|Throttling|ThrottlingException"
         ),
     ),
     (_gone, "404|NoSuchKey|NoSuchVersion|NotFound"),
     (PermanentError, "301|InvalidBucketName|NoSuchBucket|PermanentRedirect"),
+    (FormatError, "InvalidPathException"),
+    (NotADirectoryError, "ParentNotDirectoryException"),
+    (partial(OSError, errno.ENOTEMPTY), "PathIsNotEmptyDirectoryException"),
+    (partial(OSError, errno.EDQUOT), r"\w*Quota\w*ExceededException"),
+    (partial(OSError, errno.EIO), r"\w+Exception"),
 )
-"""The codes of S3's answers, by their meaning."""
+"""The codes of S3's answers and the classes of HDFS's, by their meaning."""
 
 _OF_CLASSES: Final[dict[str, Callable[[str], Exception]]] = {
     "aiohttp.client_exceptions.ClientError": TransientError,
@@ -62,10 +71,15 @@ _OF_CLASSES: Final[dict[str, Callable[[str], Exception]]] = {
     "urllib3.exceptions.HTTPError": TransientError,
 }
 """Errors without a code, by their class; named, so that no client is imported."""
-_CODE: Final = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|status code: (\d{3})")
+_CODE: Final = re.compile(
+    r"<Code>(\w+)</Code>|\(code: (\w+)\)|status code: (\d{3})"
+    r'|^(?:Fatal)?RPCError\("[\w.$]*?(\w+)"|^(\w+)\b(?=\(|$)'
+)
 _ANSWER: Final = re.compile(r"<Code>(\w+)</Code>.*<Message>(.*?)</Message>", re.DOTALL)
 _ELSEWHERE: Final = "incorrectly configured region"
-_DETAILS: Final = "\n\nDebug source"
+_DETAILS: Final = re.compile(r"\n\nDebug source|(\\n|\n)(\\t|\t)at ")
+_NO_DIRECTORY: Final = "(is not a directory)"
+"""HDFS denies access to what is below a file."""
 
 
 @contextmanager
@@ -94,11 +108,13 @@ def error_of(code: str, message: str) -> Exception | None:
 
 
 def _translated(error: Exception, location: str) -> Exception | None:
-    text = str(error).partition(_DETAILS)[0]
+    text = _DETAILS.split(str(error), maxsplit=1)[0]
     codes = [*_codes(error, text)]
     if xml := _ANSWER.search(text):  # the rest names the request, and the server's identifiers
         text = f"{xml[1]}: {xml[2]}"
     message = f"{location}: {type(error).__name__}: {text}"
+    if _NO_DIRECTORY in text:
+        return NotADirectoryError(message)
     for code in codes:
         if found := error_of(code, message):
             return found
@@ -106,8 +122,8 @@ def _translated(error: Exception, location: str) -> Exception | None:
         return PermanentError(message)
     if isinstance(error, ValueError) and text.startswith("Could not parse path"):
         return FormatError(message)
-    if isinstance(error, OSError):  # its number means more
-        return None
+    if isinstance(error, OSError):  # its number means more; hdfs-native has none for a connection
+        return TransientError(message) if type(error) is OSError and not error.errno else None
     names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
     return next((_OF_CLASSES[name](message) for name in names if name in _OF_CLASSES), None)
 

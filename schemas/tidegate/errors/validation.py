@@ -32,6 +32,7 @@ FORMS: Final[Mapping[str, str]] = {
     PRINCIPAL: "write a principal as Kafka does, e.g. User:orders-ingest",
 }
 """What to write, for every pattern of a field that people fill in."""
+_LISTS: Final = frozenset({"tuple_type", "list_type", "frozen_set_type"})
 _SHOWN: Final = 20
 
 
@@ -47,6 +48,8 @@ def validation_message(error: ValidationError) -> str:
 
 def problem_of(found: Mapping[str, Any]) -> str:
     """One of pydantic's problems, without the name of its field."""
+    if found["type"] in _LISTS:
+        return 'write a list, e.g. ["a", "b"]'
     pattern = found.get("ctx", {}).get("pattern")
     return FORMS.get(str(pattern)) or str(found["msg"]).removeprefix("Value error, ")
 

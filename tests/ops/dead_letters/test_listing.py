@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from typing import cast
 
 import pytest
 
@@ -14,9 +15,9 @@ from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter
-from tidegate.ops.dead_letters.reading import MAX_BYTES, newest_first
-from tidegate.ops.dead_letters.states import Resolutions
+from tidegate.ops.dead_letters.reading import Resolutions, newest_first
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.topic_reader import TopicReader
 
 DAY = 24 * 3_600_000
 NOW = int(NOON.timestamp() * 1000)
@@ -85,7 +86,7 @@ def open_dead_letters(topics: Topics) -> Iterable[Record]:
 
 def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_time() -> None:
     topics = Topics()
-    resolutions = Resolutions(topics, OUTCOMES, Wire())
+    resolutions = Resolutions(cast("TopicReader", topics), OUTCOMES, Wire())
     for record in islice(open_dead_letters(topics), 100):
         assert resolutions.state_of("any", record.timestamp_ms) == "open"
 
@@ -97,7 +98,7 @@ def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_t
 
 def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
     topics = Topics()
-    resolutions = Resolutions(topics, OUTCOMES, Wire())
+    resolutions = Resolutions(cast("TopicReader", topics), OUTCOMES, Wire())
     topics.taken[DEAD_LETTERS] = sum(
         resolutions.state_of("any", record.timestamp_ms) == "open"
         for record in open_dead_letters(topics)
@@ -107,45 +108,13 @@ def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
     assert topics.requests <= 14
 
 
-@pytest.mark.parametrize("size", [1, 900_000, MAX_BYTES + 1])
-def test_of_large_dead_letters_only_so_many_bytes_are_in_memory_and_little_is_read_twice(
-    size: int,
-) -> None:
-    value, count, parts = (
-        bytes(size),
-        1200,
-        [Partition(DEAD_LETTERS, number) for number in range(4)],
-    )
-    alive, most, taken = 0, 0, 0
-
-    class Counted(Record):
-        def __del__(self) -> None:
-            nonlocal alive
-            alive -= 1
-
-    def read(spans: Mapping[Partition, range]) -> Iterator[Record]:
-        nonlocal alive, most, taken
-        for part, span in spans.items():
-            for offset in span:
-                alive, taken = alive + 1, taken + 1
-                most = max(most, alive)
-                yield Counted(part, offset, None, value, (), NOW + 4 * offset + part.number)
-
-    listed = newest_first(dict.fromkeys(parts, range(7, count + 7)), read)
-    found = [(dead_letter.partition.number, dead_letter.offset) for dead_letter in listed]
-
-    assert found == [(n, at) for at in range(count + 6, 6, -1) for n in (3, 2, 1, 0)]
-    assert most * size <= MAX_BYTES + 2 * len(parts) * size + 2 * 500 * len(parts)
-    assert taken <= 4 * (count + 500)
-
-
 @pytest.mark.parametrize("days", [0.5, 3, 60])
 def test_a_resolution_is_found_however_late_it_came(days: float) -> None:
     topics = Topics()
     made = NOW - int(70 * DAY)
     topics.resolve("a", DeadLetterRedriven, made + 1000)
     topics.resolve("a", DeadLetterDiscarded, made + int(days * DAY))
-    resolutions = Resolutions(topics, OUTCOMES, Wire())
+    resolutions = Resolutions(cast("TopicReader", topics), OUTCOMES, Wire())
 
     assert resolutions.state_of("newer", NOW) == "open"
     assert resolutions.state_of("a", made) == "discarded"

@@ -10,10 +10,11 @@ from support.secure_kafka import SecureKafka, secure_kafka
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, TransientError
 from tidegate.ops import topics
+from tidegate.ops.acls import Acl, acls
 from tidegate.ops.doctor import Extras, Finding, Status, examine
-from tidegate.ops.topics.acls import Acl, acls
-from tidegate.ops.topics.creating import connect
+from tidegate.ops.topics import connect
 from tidegate.service.settings import Settings
+from tidegate.service.topics import describe_topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 RIGHTS = acls("lake")
@@ -37,7 +38,7 @@ def in_force(kafka: SecureKafka, role: str, topic: str) -> bool:
     """Whether a right has reached the broker, and with it all that were given before."""
     try:
         login = {**kafka.login(role), "bootstrap.servers": kafka.servers}
-        topics.describe_topics(connect(login), [topic], 2)
+        describe_topics(connect(login), [topic], 2)
     except (ConfigError, TransientError):
         return False
     return True

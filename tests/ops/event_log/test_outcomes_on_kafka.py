@@ -125,6 +125,7 @@ def test_outcomes_are_selected_by_table_pattern_kind_cause_and_number(place: Pla
         "RestoreStarted",
         "SavepointCreated",
     ]
+    assert place.kinds("--failed") == ["RestoreRejected"]
     with pytest.raises(ConfigError, match="unknown kind Nothing; known: "):
         place.call("--kind", "Nothing")
 

@@ -17,7 +17,13 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import NOON, commit, release, savepoint_request
-from tidegate.events import Event, OutstandingReader, RestoreFailed, UnknownTableReleased
+from tidegate.events import (
+    Event,
+    OutstandingReader,
+    RestoreFailed,
+    SavepointRejected,
+    UnknownTableReleased,
+)
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
 from tidegate.ops.waiting import PendingVacuum
@@ -40,7 +46,13 @@ def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
     [
         pytest.param((), id="nothing happened"),
         pytest.param((restore_request(), started(restore_request()), completed(restore_request()))),
-        pytest.param((restore_request(), rejected(restore_request())), id="refused"),
+        pytest.param(
+            (
+                *(restore_request(), rejected(restore_request())),
+                *(restore_request("restore-2"), completed(restore_request("restore-2"))),
+            ),
+            id="refused, and done at the second attempt",
+        ),
         pytest.param((savepoint_request(1), savepoint_created(1)), id="a savepoint"),
         pytest.param((vacuum(7), released(vacuum(7)), cleaned(released(vacuum(7)))), id="cleaned"),
         pytest.param((commit(1), release(5)), id="facts without an answer"),
@@ -48,6 +60,26 @@ def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
 )
 def test_where_everything_is_answered_nothing_happens_next(events: tuple[Event, ...]) -> None:
     assert story(*events).next_steps() == NOTHING
+
+
+def test_a_request_that_was_refused_says_why_and_what_to_do() -> None:
+    request = savepoint_request(1)
+    refused = SavepointRejected.about(
+        request,
+        instant=str(request.instant),
+        reason="instant-not-completed",
+        message="it is inflight",
+        source="savepoint-writer",
+        occurred_at=NOON,
+    ).to(request)
+
+    [step] = story(request, refused).next_steps()
+    assert step == (
+        f"SavepointRequested {request.event_id} was refused (instant-not-completed: it is"
+        " inflight), and nothing was changed: once that is mended, ask again"
+    )
+    [step] = story(restore_request(), rejected(restore_request())).next_steps()
+    assert "was refused (writer-alive: a writer is at work)" in step
 
 
 def test_a_request_without_an_outcome_will_be_carried_out() -> None:

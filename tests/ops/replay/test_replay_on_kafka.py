@@ -181,7 +181,6 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> N
 
     [reset] = shown["changes"]
     assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (3, 1, 2)
-    assert "of_others" not in reset
     assert reset["group"] == f"{place.prefix}.coordinator"
     assert [event["event"] for event in events["changes"]] == ["CommitCompleted"] * 3
     assert place.call("group", "coordinator", "--topic", "commits", "--to-offset", "1") == shown

@@ -22,17 +22,11 @@ from tidegate.ops.replay.events import (
     plan_of,
     select_events,
 )
-from tidegate.ops.replay.plan import AppliedPosition, GroupPosition, OffsetReset, plan_group
-from tidegate.ops.replay.targets import Target, ToEarliest, ToMoment, ToOffset
+from tidegate.ops.replay.plan import GroupPosition, OffsetReset, Target, plan_group
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
 LOCKS_0 = Partition("tidegate.locks", 0)
-ANOTHERS = AppliedPosition(8, topic_recreated=True)
-
-
-def of_table(own: int) -> AppliedPosition:
-    return AppliedPosition(3, furthest_of_tables=own)
 
 
 def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
@@ -44,11 +38,11 @@ def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        pytest.param(ToOffset(4), (4, 4), id="to an offset"),
-        pytest.param(ToOffset(1), (3, 5), id="to an offset that is off the topic"),
-        pytest.param(ToEarliest(), (3, 5), id="to the earliest that is left"),
-        pytest.param(ToOffset(9), None, id="never forward"),
-        pytest.param(ToOffset(8), None, id="not where it is"),
+        pytest.param(4, (4, 4), id="to an offset"),
+        pytest.param(1, (3, 5), id="to an offset that is off the topic"),
+        pytest.param(0, (3, 5), id="to the earliest that is left"),
+        pytest.param(9, None, id="never forward"),
+        pytest.param(8, None, id="not where it is"),
     ],
 )
 def test_a_group_goes_back_within_what_the_topic_holds(
@@ -58,34 +52,37 @@ def test_a_group_goes_back_within_what_the_topic_holds(
 
 
 def test_a_moment_is_where_the_broker_says() -> None:
-    target = ToMoment(NOON)
+    target = NOON
 
     assert moved(GroupPosition(range(3, 10), committed=8, at_moment=5), target) == (5, 3)
     assert moved(GroupPosition(range(3, 10), committed=8, at_moment=10), target) is None
 
 
 def test_a_group_that_never_committed_begins_at_the_beginning_anyway() -> None:
-    assert moved(GroupPosition(range(3, 10), committed=None), ToEarliest()) is None
+    assert moved(GroupPosition(range(3, 10), committed=None), 0) is None
 
 
 OFFSETS = st.none() | st.integers(0, 12)
-MEMORIES = st.none() | st.builds(
-    AppliedPosition, OFFSETS, topic_recreated=st.booleans(), furthest_of_tables=st.integers(0, 14)
-)
 
 
 @given(
     first=st.integers(0, 6),
     count=st.integers(0, 6),
     committed=OFFSETS,
-    memory=MEMORIES,
-    target=st.builds(ToOffset, st.integers(0, 14)),
+    applied=OFFSETS,
+    recreated=st.booleans(),
+    target=st.integers(0, 14),
 )
-def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwards(
-    first: int, count: int, committed: int | None, memory: AppliedPosition | None, target: Target
+def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwards(  # noqa: PLR0913, PLR0917 - what is known
+    first: int,
+    count: int,
+    committed: int | None,
+    applied: int | None,
+    recreated: bool,  # noqa: FBT001 - drawn
+    target: Target,
 ) -> None:
     held = range(first, first + count)
-    position = GroupPosition(held, committed, changelog=memory)
+    position = GroupPosition(held, committed, applied=applied, topic_recreated=recreated)
 
     plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
 
@@ -95,59 +92,50 @@ def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwar
     [reset] = plan.resets
     places = [first] if position.topic_recreated else position.next_offsets
     assert first <= reset.to_offset <= min(max(first, min(places)), held.stop)
-    after = GroupPosition(
-        held, reset.to_offset, changelog=AppliedPosition(reset.to_offset) if memory else None
-    )
+    after = GroupPosition(held, reset.to_offset, applied=reset.to_offset)
     assert not after.fault
 
 
 def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
-    assert moved(GroupPosition(range(3, 10), committed=1), ToEarliest()) == (3, 0)
-    assert moved(GroupPosition(range(3, 10), committed=1), ToOffset(9)) == (3, 0)
-    assert moved(GroupPosition(range(3, 10), committed=20), ToEarliest()) == (3, 7)
+    assert moved(GroupPosition(range(3, 10), committed=1), 0) == (3, 0)
+    assert moved(GroupPosition(range(3, 10), committed=1), 9) == (3, 0)
+    assert moved(GroupPosition(range(3, 10), committed=20), 0) == (3, 7)
 
 
 @pytest.mark.parametrize(
-    ("committed", "memory", "target", "expected"),
+    ("committed", "applied", "target", "expected"),
     [
-        pytest.param(8, AppliedPosition(8), ToOffset(5), (5, 3), id="both go back"),
-        pytest.param(8, AppliedPosition(8), ToOffset(9), None, id="never forward"),
-        pytest.param(8, AppliedPosition(9), ToOffset(9), None, id="died before the offset"),
-        pytest.param(8, AppliedPosition(9), ToOffset(6), (6, 3), id="back over what is remembered"),
-        pytest.param(
-            3, AppliedPosition(8), ToEarliest(), (3, 5), id="the group stands there already"
-        ),
-        pytest.param(3, AppliedPosition(3), ToEarliest(), None, id="both stand there already"),
-        pytest.param(
-            None, AppliedPosition(8), ToEarliest(), (3, 5), id="the broker forgot the group"
-        ),
-        pytest.param(None, AppliedPosition(None), ToEarliest(), None, id="never begun"),
-        pytest.param(3, of_table(7), ToEarliest(), (3, 4), id="a table is ahead of the others"),
-        pytest.param(3, of_table(7), ToOffset(5), (3, 4), id="back from where the table is"),
-        pytest.param(3, of_table(7), ToOffset(7), None, id="not to where the table is"),
-        pytest.param(3, of_table(7), ToMoment(NOON), None, id="not to a moment in the future"),
-        pytest.param(3, of_table(3), ToEarliest(), None, id="the table stands there already"),
-        pytest.param(3, of_table(2), ToEarliest(), None, id="the table was quiet"),
-        pytest.param(
-            8, AppliedPosition(5), ToOffset(7), (5, 3), id="the memory ends before the group"
-        ),
-        pytest.param(8, AppliedPosition(5), ToOffset(12), (5, 3), id="from where its memory ends"),
-        pytest.param(8, AppliedPosition(None), ToOffset(7), (3, 5), id="the memory is lost"),
-        pytest.param(
-            8, AppliedPosition(1), ToOffset(7), (3, 5), id="what comes next is off the topic"
-        ),
-        pytest.param(
-            None, AppliedPosition(20), ToEarliest(), (3, 7), id="remembered beyond the end"
-        ),
-        pytest.param(None, ANOTHERS, ToEarliest(), (3, 0), id="created again"),
-        pytest.param(3, ANOTHERS, ToEarliest(), (3, 0), id="created again, at its start"),
-        pytest.param(8, ANOTHERS, ToOffset(7), (3, 5), id="created again, an old offset"),
+        pytest.param(8, 8, 5, (5, 3), id="both go back"),
+        pytest.param(8, 8, 9, None, id="never forward"),
+        pytest.param(8, 9, 9, None, id="died before the offset"),
+        pytest.param(8, 9, 6, (6, 3), id="back over what is remembered"),
+        pytest.param(3, 8, 0, (3, 5), id="the group stands there already"),
+        pytest.param(3, 3, 0, None, id="both stand there already"),
+        pytest.param(None, 8, 0, (3, 5), id="the broker forgot the group"),
+        pytest.param(None, None, 0, None, id="never begun"),
+        pytest.param(8, 5, 7, (5, 3), id="the state ends before the group"),
+        pytest.param(8, 5, 12, (5, 3), id="from where its state ends"),
+        pytest.param(8, 3, 7, (3, 5), id="the state is lost"),
+        pytest.param(8, 1, 7, (3, 5), id="what comes next is off the topic"),
+        pytest.param(None, 20, 0, (3, 7), id="applied beyond the end"),
     ],
 )
-def test_a_decider_s_group_goes_back_to_where_its_memory_can_follow(
-    committed: int | None, memory: AppliedPosition, target: Target, expected: tuple[int, int] | None
+def test_the_coordinator_s_group_goes_back_to_where_its_state_can_follow(
+    committed: int | None, applied: int | None, target: Target, expected: tuple[int, int] | None
 ) -> None:
-    assert moved(GroupPosition(range(3, 10), committed, changelog=memory), target) == expected
+    assert moved(GroupPosition(range(3, 10), committed, applied=applied), target) == expected
+
+
+@pytest.mark.parametrize(
+    ("committed", "target", "expected"),
+    [(None, 0, (3, 0)), (3, 0, (3, 0)), (8, 7, (3, 5))],
+)
+def test_on_a_topic_that_was_created_again_it_begins_at_the_start(
+    committed: int | None, target: Target, expected: tuple[int, int]
+) -> None:
+    position = GroupPosition(range(3, 10), committed, applied=8, topic_recreated=True)
+
+    assert moved(position, target) == expected
 
 
 def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
@@ -157,14 +145,13 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
         Partition("tidegate.locks", 1): GroupPosition(range(0), committed=0),
     }
 
-    plan = plan_group("coordinator", "tidegate.coordinator", positions, ToEarliest())
+    plan = plan_group("coordinator", "tidegate.coordinator", positions, 0)
 
     assert plan.resets == (
         OffsetReset(LOCKS_0, 9, 0, 9),
         OffsetReset(Partition("tidegate.vacuums", 1), 5, 0, 5),
     )
     assert plan.records == 14
-    assert [reset.to_offset for reset in plan.resets_of(1)] == [0]
 
 
 @pytest.mark.parametrize(

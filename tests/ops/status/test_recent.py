@@ -78,31 +78,12 @@ def test_the_last_outcome_of_each_service_counts() -> None:
     assert (recent.refused, recent.failed) == (1, 0)
 
 
-def test_a_savepoint_that_was_there_already_is_not_counted_again() -> None:
-    again = type(savepoint_created(2)).model_validate(
-        savepoint_created(2).model_dump() | {"already_there": True}
-    )
-    [saved] = after(savepoint_created(1), savepoint_created(2), again).saved.values()
+def test_savepoints_that_were_made_and_removed_are_counted() -> None:
+    one, two = saved_at(1), saved_at(2)
+    again = one.model_copy(update={"already_there": True})
+    recent = after(one, two, again, gone(one))
 
-    assert (saved.written, saved.newest) == (2, "20261121120000002")
-    assert saved.newest_saved is not None
-    assert saved.newest_saved.requested_by == "ana"
-
-
-def test_a_savepoint_that_was_removed_is_not_the_newest_any_more() -> None:
-    one, two, three = (saved_at(number) for number in (1, 2, 3))
-    [saved] = after(one, two, three, gone(three), gone(one)).saved.values()
-    assert (saved.written, saved.removed, saved.newest) == (3, 2, two.instant)
-
-    [none_left] = after(one, gone(one)).saved.values()
-    assert none_left.as_json() | {"table": ""} == {
-        "table": "",
-        "written": 1,
-        "removed": 1,
-        "newest": None,
-        "at": None,
-        "requested_by": None,
-    }
+    assert (recent.savepoints_made, recent.savepoints_removed) == (2, 1)
 
 
 def saved_at(number: int) -> SavepointCreated:
@@ -166,7 +147,6 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
             waiting=0,
             oldest_waiting=None,
             running=(),
-            saved=(),
             alarms=tuple(recent.alarms.values()),
             refused=recent.refused,
             failed=recent.failed,
@@ -186,7 +166,7 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
     assert late.endswith(f": tidegate waiting --table {vacuum(7).table}")
     assert dead == "  2 open dead letters of cleaner: tidegate dead-letters list --service cleaner"
     assert refused.endswith(
-        "1 request of the last 24 hours failed or refused: tidegate outcomes --since 1d"
+        "1 request of the last 24 hours failed or refused: tidegate outcomes --failed --since 1d"
     )
     assert down == "  restorer is not running: tidegate run restorer"
     assert table.startswith("service")

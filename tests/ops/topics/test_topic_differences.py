@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tidegate.events.topics import CHANGELOG, LOCKS
-from tidegate.ops.topics import ActualTopic, DeclaredTopic, TopicDifference, deployment, differences
 from tidegate.service.settings import TopicSettings
+from tidegate.service.topics import (
+    ActualTopic,
+    DeclaredTopic,
+    TopicDifference,
+    deployment,
+    differences,
+)
 
 DAY_MS = 24 * 60 * 60 * 1000
 WANTED = DeclaredTopic(LOCKS, "lake.locks", partitions=6, replication=2)

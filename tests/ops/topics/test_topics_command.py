@@ -17,9 +17,9 @@ from support.kafka import create_topic
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError, TransientError
-from tidegate.ops.topics import ActualTopic, create_topics, describe_topics
-from tidegate.ops.topics.creating import connect
+from tidegate.ops.topics import connect, create_topics
 from tidegate.service.settings import TopicSettings
+from tidegate.service.topics import ActualTopic, describe_topics
 
 Topics = Callable[..., Result]
 
@@ -185,7 +185,7 @@ def test_a_topic_that_the_broker_did_not_list_before_is_compared_after(
     def listed_late(admin: AdminClient, names: Sequence[str]) -> dict[str, ActualTopic]:
         return late.pop() if late else describe_topics(admin, names)
 
-    monkeypatch.setattr("tidegate.ops.topics.creating.describe_topics", listed_late)
+    monkeypatch.setattr("tidegate.ops.topics.describe_topics", listed_late)
 
     with pytest.raises(
         ConfigError, match=r"locks has 3 partitions, but \[topics\] partitions is 2"

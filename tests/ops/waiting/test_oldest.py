@@ -9,8 +9,7 @@ from support.deployment_events import vacuum
 from support.rows import Rows
 from support.samples import NOON
 from tidegate.coordinator.store import Store
-from tidegate.ops.waiting import OldestVacuums
-from tidegate.ops.waiting.outstanding import StoredVacuum
+from tidegate.ops.waiting import OldestVacuums, StoredVacuum
 
 if TYPE_CHECKING:
     import pytest

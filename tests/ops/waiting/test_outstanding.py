@@ -13,8 +13,7 @@ from support.rows import Rows
 from support.samples import NOON, release
 from tidegate.cli.look.waiting import age_of, headline
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
-from tidegate.ops.waiting import PendingVacuum
-from tidegate.ops.waiting.outstanding import stored_vacuums
+from tidegate.ops.waiting import PendingVacuum, stored_vacuums
 
 CUSTOMERS = "lake.sales.customers"
 

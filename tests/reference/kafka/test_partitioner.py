@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.kafka import create_topic
+from support.murmur2 import MURMUR2
 from tidegate.compute.java import find_jdk
 from tidegate.local.embedded.jars import resolve
-from tidegate.ops.doctor.placement import MURMUR2
 from tidegate.publisher import ConfirmedProducer, Message, Publisher
 
 PARTITIONS = 7

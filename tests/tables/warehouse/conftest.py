@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from support.descriptors import nothing_left_open
+from support.hdfs import Cluster
 from support.s3 import BUCKET, S3Server, s3_server
+from tidegate.storage import hdfs as hdfs_storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
-__all__ = ["nothing_left_open", "place"]
+__all__ = ["configure", "nothing_left_open", "place"]
+
+
+Configure = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Place:
         "path",
         "URI",
         "moto",
+        pytest.param("hdfs", marks=pytest.mark.full),
         pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
         pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
     ]
@@ -41,6 +47,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
     name = str(request.param)
     if name in {"path", "URI"}:
         yield _local(tmp_path, name)
+        return
+    if name == "hdfs":
+        yield _on_hdfs(request.getfixturevalue("hdfs").lake)
         return
     with s3_server(name) as server:
         yield _on_s3(server, name)
@@ -70,3 +79,31 @@ def _on_s3(server: S3Server, name: str) -> Place:
         server.put(f"{above}{path}")
 
     return Place(server.warehouse(), f"s3://{BUCKET}/wh/t", put, files, name)
+
+
+def _on_hdfs(cluster: Cluster) -> Place:
+    def put(path: str) -> None:
+        cluster.put(f"/wh/t/{path}")
+
+    def files() -> list[str]:
+        return cluster.all_files("/wh/t")
+
+    return Place(cluster.warehouse(), f"{cluster.address}/wh/t", put, files, "hdfs")
+
+
+@pytest.fixture
+def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configure:
+    """Writes Hadoop's configuration files, where clients find them."""
+
+    def write(file: str = "core-site.xml", **settings: str) -> None:
+        folder = tmp_path / f"conf-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        rows = "".join(
+            f"<property><name>{name}</name><value>{value}</value></property>"
+            for name, value in settings.items()
+        )
+        (folder / file).write_text(f"<configuration>{rows}</configuration>")
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+        hdfs_storage.client_of.cache_clear()
+
+    return write

@@ -243,3 +243,24 @@ def test_a_removal_whose_server_goes_away_half_way_is_not_done_and_can_be_repeat
     assert 0 < len(server.all_keys()) < 2500
     warehouse.remove_tree(f"{TABLE}/d")
     assert server.all_keys() == []
+
+
+def test_in_a_bucket_with_versions_what_is_removed_stays_behind_a_delete_marker(
+    s3: S3Server,
+) -> None:
+    client, bucket = s3.client(), "versioned"
+    client.create_bucket(Bucket=bucket)
+    warehouse, table = s3.warehouse(f"s3://{bucket}"), f"s3://{bucket}/wh/t"
+    assert not [limit for limit in warehouse.limits(table) if "versions" in limit]
+    enabled = {"Status": "Enabled"}
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=enabled)
+    for content in (b"one", b"two"):
+        warehouse.create(f"{table}/d/f", content)
+        with warehouse.opened(table) as folder:
+            assert folder.remove_if("d", lambda _: True)
+            assert folder.files_below("d") is None
+
+    left = client.list_object_versions(Bucket=bucket, Prefix="wh/t/")
+    assert [version["Size"] for version in left["Versions"]] == [3, 3]
+    assert len(left["DeleteMarkers"]) == 2
+    assert [limit for limit in warehouse.limits(table) if "frees no space" in limit]

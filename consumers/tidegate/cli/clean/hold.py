@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from tidegate.cli.options import (
 from tidegate.cli.output import write, write_json
 from tidegate.cli.sending import Requesting, request
 from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines
-from tidegate.publisher import Publisher, Receipt
+from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
 hold = typer.Typer(
@@ -43,15 +44,14 @@ def add(
     """
     name = table_of(table) or ""
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.hold_cleaning(
-            table=name,
-            requested_by=asking.person,
-            reason=reason,
-            request_id=asking.request_id,
-        )
-
-    request(config, asking, name, send, again=asking.request_id is not None)
+    ask = partial(
+        Publisher.hold_cleaning,
+        table=name,
+        requested_by=asking.person,
+        reason=reason,
+        request_id=asking.request_id,
+    )
+    request(config, asking, name, ask)
 
 
 @hold.command()
@@ -65,15 +65,14 @@ def remove(
     """Resume the cleaning of a table, including cleanings that were requested during the hold."""
     name = table_of(table) or ""
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.release_hold(
-            table=name,
-            requested_by=asking.person,
-            reason=reason,
-            request_id=asking.request_id,
-        )
-
-    request(config, asking, name, send, again=asking.request_id is not None)
+    ask = partial(
+        Publisher.release_hold,
+        table=name,
+        requested_by=asking.person,
+        reason=reason,
+        request_id=asking.request_id,
+    )
+    request(config, asking, name, ask)
 
 
 @hold.command("list")

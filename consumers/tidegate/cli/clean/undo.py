@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from tidegate.cli.options import ConfigFile, Execute, Reason, RequestedBy, optio
 from tidegate.cli.output import write_error
 from tidegate.cli.sending import Sending, request
 from tidegate.ops.quarantine import find_cleaning
-from tidegate.publisher import Publisher, Receipt
+from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
 
@@ -21,7 +22,7 @@ def undo(
         str,
         typer.Argument(
             metavar="TABLE | EVENT_ID",
-            help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its outcome.",
+            help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its start.",
         ),
     ],
     reason: Reason,
@@ -37,17 +38,16 @@ def undo(
     """
     found = find_cleaning(Settings.load(config), subject)
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.request_undo(
-            table=found.table,
-            location=found.location,
-            partition=found.partition,
-            cleaning=found.cleaning,
-            requested_by=person(requested_by),
-            reason=reason,
-            plan_only=not execute,
-        )
-
+    ask = partial(
+        Publisher.request_undo,
+        table=found.table,
+        location=found.location,
+        partition=found.partition,
+        cleaning=found.cleaning,
+        requested_by=person(requested_by),
+        reason=reason,
+        plan_only=not execute,
+    )
     if not execute:
         write_error("a plan only; --execute puts it back")
-    request(config, sending, found.table, send, again=False)
+    request(config, sending, found.table, ask)

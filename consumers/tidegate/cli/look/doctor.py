@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -38,7 +38,11 @@ def doctor(
     settings = Settings.load(config)
     extras = Extras(write=write, spark=spark)
     found = examine(settings, services or list(SERVICES), extras)
-    seen = list(_written(found) if as_json else _shown(found))
+    if as_json:
+        seen = list(_written(found))
+    else:
+        seen = list(found)
+        _show(seen)
     raise typer.Exit(1 if any(finding.state is Status.FAIL for finding in seen) else 0)
 
 
@@ -49,13 +53,21 @@ def _written(findings: Iterable[Finding]) -> Iterator[Finding]:
         yield finding
 
 
-def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Print each finding as it comes, and pass it on."""
-    for finding in findings:
-        advice = f" -> {finding.advice}" if finding.advice else ""
-        write_styled(
-            (f"{finding.state:8}", _COLOURS[finding.state]),
-            (finding.check, "bold"),
-            (f": {finding.seen}{advice}", None),
-        )
-        yield finding
+def _show(findings: Sequence[Finding]) -> None:
+    """Print failures first; of several well checks of a kind, one line."""
+    for state in (Status.FAIL, Status.WARN, Status.SKIPPED, Status.OK):
+        groups: dict[str, list[Finding]] = {}
+        for finding in findings:
+            if finding.state is state:
+                kind = finding.check.partition(" ")[0] if state is Status.OK else finding.check
+                groups.setdefault(kind, []).append(finding)
+        for kind, group in groups.items():
+            folded = group[1:] and state is Status.OK
+            names = ", ".join(finding.check.removeprefix(f"{kind} ") for finding in group)
+            seen = names if folded else group[0].seen
+            advice = f" -> {group[0].advice}" if group[0].advice else ""
+            write_styled(
+                (f"{state:8}", _COLOURS[state]),
+                (kind if folded else group[0].check, "bold"),
+                (f": {seen}{advice}", None),
+            )

@@ -1,19 +1,31 @@
-"""`tidegate events`: the events of any topic, decoded, as they come."""
+"""`tidegate outcomes` and `tidegate events`: the events of a topic, decoded, as they come."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
 
 from tidegate.cli.options import ConfigFile, Since, one_of, since_of, table_pattern
 from tidegate.cli.output import write, write_json
+from tidegate.events.catalogue import OUTCOMES
 from tidegate.events.topics import TOPICS
-from tidegate.ops.event_log import EventFilter, EventLog
+from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.service.settings import Settings
 
+_KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
+_USUAL: Final = 100
 _TOPICS: Final = ("outcomes", "commits", "vacuums", "locks", "commands")
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Option("--table", "-t", help="Only of these: a name, or a pattern like 'lake.s.*'."),
+]
+WholeEvents = Annotated[
+    bool, typer.Option("--json", help="Print a JSON object a line, with the whole event.")
+]
 
 events = typer.Typer(help="The events of a topic, decoded.", no_args_is_help=True)
 
@@ -26,10 +38,7 @@ def _group() -> None:
 @events.command()
 def tail(
     topic: Annotated[str, typer.Option(help=f"{', '.join(_TOPICS)}.")] = "outcomes",
-    table: Annotated[
-        list[str] | None,
-        typer.Option("--table", "-t", help="Only of these: a name, or a pattern like 'lake.s.*'."),
-    ] = None,
+    table: Tables = None,
     since: Since = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="How many of the present ones to print.")
@@ -37,9 +46,7 @@ def tail(
     follow: Annotated[
         bool, typer.Option(help="Go on with new events until Ctrl-C; or end after these.")
     ] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a line, with the whole event.")
-    ] = False,
+    as_json: WholeEvents = False,
     config: ConfigFile = None,
 ) -> None:
     """Print the last events of a topic, then new ones as they come, until Ctrl-C.
@@ -49,12 +56,57 @@ def tail(
     wanted = EventFilter(tables=tuple(table_pattern(pattern) for pattern in table or ()))
     suffix = one_of(_TOPICS, topic, "topic")
     log = EventLog.of(Settings.load(config))
-    for logged in log.read(
+    found = log.read(
         next(declared for declared in TOPICS if declared.suffix == suffix),
         wanted,
         since=since_of(since),
         limit=limit if since is None else None,
         follow=follow,
-    ):
+    )
+    write_events(found, as_json=as_json)
+
+
+def outcomes(
+    table: Tables = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help=f"Only of these kinds: {', '.join(_KINDS)}.")
+    ] = None,
+    since: Since = None,
+    caused_by: Annotated[
+        str | None, typer.Option(help="Only those of this command; its id may be abbreviated.")
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only of requests that failed or were refused.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help=f"At most this many, the newest; default: {_USUAL}, with --since or --json all.",
+        ),
+    ] = None,
+    as_json: WholeEvents = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what was done or refused, oldest first: when, on which table, why, and who asked."""
+    wanted = EventFilter(
+        tables=tuple(table_pattern(pattern) for pattern in table or ()),
+        kinds=frozenset(one_of(_KINDS, name) for name in kind or ()),
+        caused_by=caused_by,
+        failed=failed,
+    )
+    if limit is None and since is None and not as_json:
+        limit = _USUAL
+    log = EventLog.of(Settings.load(config))
+    found = log.read(wanted=wanted, since=since_of(since), limit=limit, follow=follow)
+    write_events(found, as_json=as_json)
+
+
+def write_events(found: Iterable[LoggedEvent | None], *, as_json: bool) -> None:
+    """Print each event as it comes."""
+    for logged in found:
         if logged is not None:
             write_json(row_of(logged)) if as_json else write(line_of(logged))

@@ -12,7 +12,6 @@ from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
 from tidegate.cli.output import write, write_json
 from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
-from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.ops.explain import Story
 from tidegate.ops.explain import explain as gather
@@ -61,8 +60,8 @@ def explain(
     if story.left_out:
         write(f"  ... {story.left_out} older events; see --limit")
     for event in story.events:
-        write(f"  {line_of(event)}")
-    _show_state(story, settings.bridge.metastore)
+        write(f"  {line_of(event, of_table=story.subject)}")
+    _show_state(story)
     if policy is not None:
         write(f"savepoint policy: {policy}")
     write("next:")
@@ -76,10 +75,10 @@ def _policy(settings: Settings, story: Story) -> str | None:
     return described_rule(savepoint_policy(settings), table) if table else None
 
 
-def _show_state(story: Story, watched: BridgeSettings | None) -> None:
+def _show_state(story: Story) -> None:
     if story.waiting:
         write("waiting:")
-        show_vacuums(story.waiting, datetime.now(UTC), "  ", watched)
+        show_vacuums(story.waiting, datetime.now(UTC), "  ")
         if (more := story.waiting_in_all - len(story.waiting)) > 0:
             write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
     if story.dead_letters:

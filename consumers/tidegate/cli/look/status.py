@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -19,15 +19,12 @@ from tidegate.cli.output import (
     write_styled,
     write_table,
 )
-from tidegate.cli.progress import drawn, share_of
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.event_log.summary import counted, line_of
 from tidegate.ops.moments import duration
 from tidegate.ops.status import Snapshot, read_snapshot
-from tidegate.ops.status.recent import SavedTable
 from tidegate.service.settings import Settings
-
-_SAVED: Final = 20
 
 
 def status(
@@ -86,17 +83,14 @@ def _show(snapshot: Snapshot) -> None:
     else:
         write("no vacuum waits")
     _show_holds_and_quarantines(snapshot)
-    for running, line in zip(snapshot.running, snapshot.running_lines(), strict=True):
-        write(f"under way: {line}")
-        share = share_of(running.event) if is_terminal() else None
-        if share is not None:
-            write(f"    {drawn(share)}")
-    for saved in snapshot.saved[-_SAVED:]:
-        write(f"savepoints of {saved.table}: {_saved(saved, snapshot.at)}")
-    if len(snapshot.saved) > _SAVED:
-        write(f"... and of {len(snapshot.saved) - _SAVED} more tables; --json lists all")
+    for running in snapshot.running:
+        write(f"under way: {line_of(running)}")
+    made, removed = snapshot.savepoints_made, snapshot.savepoints_removed
     refused, failed = snapshot.refused, snapshot.failed
-    write(f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {refused} refused, {failed} failed")
+    write(
+        f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {counted(made, 'savepoint')} made, {removed}"
+        f" removed; {counted(refused, 'request')} refused, {failed} failed"
+    )
 
 
 def _show_holds_and_quarantines(snapshot: Snapshot) -> None:
@@ -109,16 +103,6 @@ def _show_holds_and_quarantines(snapshot: Snapshot) -> None:
             f"in quarantine: {directories} directories of {len(snapshot.quarantined)} cleanings,"
             f" {size} bytes; the first to be removed: {snapshot.quarantined[0]}"
         )
-
-
-def _saved(saved: SavedTable, now: datetime) -> str:
-    """What the outcomes say of a table's savepoints; `savepoints list` reads the table itself."""
-    removed = f", {saved.removed} removed" if saved.removed else ""
-    said, newest = f"{saved.written} written{removed}", saved.newest_saved
-    if newest is None:
-        return said
-    by = f" requested by {newest.requested_by}" if newest.requested_by else ""
-    return f"{said}, the newest {saved.newest} {age_of(now - newest.at)} ago{by}"
 
 
 def _last(logged: LoggedEvent | None, now: datetime) -> str:

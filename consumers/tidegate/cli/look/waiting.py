@@ -11,7 +11,6 @@ import typer
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import AsJsonLines, ConfigFile, table_pattern
 from tidegate.cli.output import write, write_json
-from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.ops.moments import duration
 from tidegate.ops.waiting import (
     HeldTable,
@@ -22,7 +21,6 @@ from tidegate.ops.waiting import (
     holds_and_quarantines,
     stored_vacuums,
 )
-from tidegate.ops.waiting.elsewhere import Elsewhere
 from tidegate.service.settings import Settings
 
 _HOLDS: Final = 10
@@ -56,12 +54,9 @@ def waiting(
     The list comes from the coordinator's rows; events that it has not read yet are
     missing (see `tidegate status` for its lag).
     """
-    latest = (
-        datetime.now(UTC) - duration(older_than) if older_than else datetime.max.replace(tzinfo=UTC)
-    )
+    latest = datetime.now(UTC) - duration(older_than) if older_than else _ANY_TIME
     pattern = None if table is None else table_pattern(table)
-    settings = Settings.load(config)
-    stores = gate_stores(settings, pattern)
+    stores = gate_stores(Settings.load(config), pattern)
     if as_json:
         count = 0
         for store in stores:
@@ -78,37 +73,27 @@ def waiting(
         count = oldest.count
         chosen = table is not None or older_than is not None
         nothing = "no such vacuum waits" if chosen else "no vacuum waits"
-        _show(oldest, nothing, settings.bridge.metastore)
+        _show(oldest, nothing)
         for line in sorted(map(str, others)):
             write(line)
     if check and count:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show(found: OldestVacuums, nothing: str, watched: BridgeSettings | None) -> None:
-    show_vacuums(found.vacuums, datetime.now(UTC), watched=watched)
+def _show(found: OldestVacuums, nothing: str) -> None:
+    show_vacuums(found.vacuums, datetime.now(UTC))
     if not found.count:
         write(nothing)
     elif found.count > (listed := len(found.vacuums)):
         write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
 
 
-def show_vacuums(
-    found: Sequence[PendingVacuum],
-    now: datetime,
-    indent: str = "",
-    watched: BridgeSettings | None = None,
-) -> None:
-    """Print waiting vacuums with their outstanding holds.
-
-    With a Metastore, transactions that have locked other tables only are marked.
-    """
-    elsewhere = Elsewhere.asked(watched if any(vacuum.outstanding for vacuum in found) else None)
+def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = "") -> None:
+    """Print waiting vacuums with their outstanding holds."""
     for vacuum in found:
         write(f"{indent}{headline(vacuum, now)}")
         for hold in vacuum.outstanding[:_HOLDS]:
-            transaction = hold.transaction_id if hold.lock_id is None else None
-            write(f"{indent}    waits for {hold}{elsewhere.note(vacuum.table, transaction)}")
+            write(f"{indent}    waits for {hold}")
         if len(vacuum.outstanding) > _HOLDS:
             write(
                 f"{indent}    ... and for {len(vacuum.outstanding) - _HOLDS} more; --json lists all"
@@ -117,8 +102,6 @@ def show_vacuums(
             write(f"{indent}    held by {vacuum.held_by}")
         elif not vacuum.outstanding:
             write(f"{indent}    waits for nothing more: it goes with the table's next event")
-    if elsewhere.fault:
-        write(f"{indent}the locks of these transactions are unknown: {elsewhere.fault}")
 
 
 def headline(vacuum: PendingVacuum, now: datetime) -> str:

@@ -27,7 +27,7 @@ from tidegate.cli.options import (
     since_of,
     table_of,
 )
-from tidegate.cli.output import write, write_error, write_json, write_json_lines, write_table
+from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import Event
@@ -37,7 +37,6 @@ from tidegate.ops.dead_letters import (
     DeadLetterFilter,
     ListedDeadLetter,
     Original,
-    in_batches,
     is_destructive,
 )
 
@@ -118,13 +117,7 @@ def list_dead_letters(
     with DeadLetterBox(reachable(config)) as box:
         found = box.list(wanted, include_resolved=include_resolved)
         rows = map(row_of, islice(found, limit))
-        if as_json:
-            write_json_lines(rows)
-        else:
-            listed = list(rows)
-            write_table(listed)
-            if not listed:
-                write("no open dead letter matches")
+        write_rows(rows, "no open dead letter matches", as_json=as_json)
         if next(found, None) is not None:  # standard output is the list
             write_error(f"only the newest {limit} are listed; use --limit or a filter for others")
 
@@ -161,7 +154,7 @@ def show(
             has = "have ids that start" if found[1:] else "has an id that starts"
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
-        dead_letter = box.with_value(found[0].dead_letter)
+        [dead_letter] = box.with_values([found[0].dead_letter])
         record, event = dead_letter.record, dead_letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
         "key": _text(record.key),
@@ -263,13 +256,8 @@ class _Chosen:
         self._count = 0
 
     def _batches(self) -> Iterator[Sequence[ListedDeadLetter]]:
-        return in_batches(
-            self._box.list(
-                self._wanted,
-                include_resolved=self._include_resolved,
-                within=self._spans,
-                values=True,
-            )
+        return self._box.batches(
+            self._wanted, include_resolved=self._include_resolved, within=self._spans
         )
 
     def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:

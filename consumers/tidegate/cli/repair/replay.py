@@ -13,7 +13,9 @@ from tidegate.cli.options import AsJson, ConfigFile, Execute, Since, since_of, t
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
-from tidegate.ops.replay import EventReplay, GroupReplay, OffsetReset, Replays, Selection, targets
+from tidegate.ops.event_log import EventLog
+from tidegate.ops.replay import EventReplay, GroupReplay, Replays, Selection
+from tidegate.ops.replay.plan import Target
 
 replay = typer.Typer(
     help="Read or publish events again; a dry run without --execute.",
@@ -41,8 +43,6 @@ ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, ex
 
 Listed = Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")]
 _LISTED: Final = 5
-_COORDINATOR: Final = "harmless, because the coordinator skips what it has applied to them"
-_EXECUTOR: Final = "harmless, because a command that has its outcome is not carried out again"
 
 
 @replay.command()
@@ -62,8 +62,8 @@ def group(
     """Reset a stopped service's group, so that it reads records again.
 
     Offsets only go back: nothing is ever skipped. The coordinator keeps its rows, so what was done
-    is not done again. Offsets belong to partitions: with --table, other tables on the same
-    partition are read again too, and reported separately.
+    is not done again. Offsets belong to partitions: with --table, the other tables on its partition
+    are read again too.
     """
     if service == "metastore-bridge":
         raise ConfigError(
@@ -72,10 +72,11 @@ def group(
             f" {command_line('bridge accept-metastore', help=True)}"
         )
     target = _target(to_offset, since, to_earliest)
-    with Replays(reachable(config)) as replays:
-        plan = replays.plan_reset(
-            service, target, topic=topic, partition=partition, tables=table or ()
-        )
+    settings, names = reachable(config), [table_of(name) or "" for name in table or ()]
+    for name in names:
+        EventLog.of(settings).check_named(name, "check the name")
+    with Replays(settings) as replays:
+        plan = replays.plan_reset(service, target, topic=topic, partition=partition, tables=names)
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.reset(plan)
@@ -128,16 +129,14 @@ def _target(
     to_offset: int | None,
     since: str | None,
     to_earliest: bool,  # noqa: FBT001 - the option itself
-) -> targets.Target:
+) -> Target:
     if sum(option is not None for option in (to_offset, since, to_earliest or None)) != 1:
         raise ConfigError("give exactly one of --since, --to-offset or --to-earliest")
-    if to_offset is not None:
-        return targets.ToOffset(to_offset)
     if (moment := since_of(since)) is None:
-        return targets.ToEarliest()
+        return to_offset or 0
     if moment > datetime.now(UTC):
         raise ConfigError(f"{since} is in the future: a replay starts from a time in the past")
-    return targets.ToMoment(moment)
+    return moment
 
 
 def _check_restores(restores: int, *, allowed: bool) -> None:
@@ -161,82 +160,35 @@ def _show(fields: dict[str, Any], sentences: Callable[[], Iterable[str]], *, as_
 
 def group_as_json(plan: GroupReplay) -> dict[str, Any]:
     """A group's plan as JSON values."""
-    fields: dict[str, Any] = {
+    repairs = any(reset.fault for reset in plan.resets)
+    return {
         "restores": plan.restores,
-        "changes": [_change(plan, reset) for reset in plan.resets],
+        "changes": [
+            {
+                "group": plan.group,
+                "topic": reset.partition.topic,
+                "partition": reset.partition.number,
+                "from_offset": reset.from_offset,
+                "to_offset": reset.to_offset,
+                "again": reset.again,
+            }
+            | ({"repairs": reset.fault} if repairs else {})
+            for reset in plan.resets
+        ],
     }
-    if plan.tables is not None:
-        fields["tables"] = [
-            {"table": table, "partition": number, "again": _again(plan, table)}
-            for table, number in sorted(plan.tables.items())
-        ]
-        others = {"tables": len(_other_tables(plan)), "again": _of_other_tables(plan)}
-        fields["others"] = others
-    return fields
-
-
-def _change(plan: GroupReplay, reset: OffsetReset) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "group": plan.group,
-        "topic": reset.partition.topic,
-        "partition": reset.partition.number,
-        "from_offset": reset.from_offset,
-        "to_offset": reset.to_offset,
-        "again": reset.again,
-    }
-    if reset.counts is not None:
-        fields["of_tables"] = sum(reset.counts.by_table.values())
-        fields["of_others"] = reset.counts.of_other_tables
-    if any(reset.fault for reset in plan.resets):
-        fields["repairs"] = reset.fault
-    return fields
 
 
 def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
     """A group's plan in sentences, below the table of its changes."""
-    for table, number in sorted((plan.tables or {}).items()):
-        records = _count(_again(plan, table), "record")
-        yield f"{table} is on partition {number}: {records} to read again"
-    if others := _of_other_tables(plan):
-        tables = _count(len(_other_tables(plan)), "other table")
-        yield (
-            f"{_count(others, 'record')} of {tables} on the same partition would be read again too:"
-            f" {_COORDINATOR if _is_of_coordinator(plan) else _EXECUTOR}"
-        )
-    if plan.tables is not None:
-        for reset in plan.resets:
-            if reset.is_for_all and reset.applied is not None:
-                yield (
-                    f"{reset.partition.topic}[{reset.partition.number}]: {reset.fault}, so all"
-                    " tables are reset there, not only the selected ones"
-                )
     yield from _restores(plan.restores)
     if plan.resets:
         where = _count(len(plan.resets), "partition")
         sentence = f"{_count(plan.records, 'record')} would be read again in {where}"
         yield _sentence(sentence, executed=executed)
-    elif plan.tables is not None:
-        yield f"nothing to change: group {plan.group} would read nothing of these tables again"
     elif plan.has_started:
         yield f"nothing to change: group {plan.group} is already at or before that offset"
     else:
         yield f"nothing to change: group {plan.group} has not started, it reads from the beginning"
-
-
-def _again(plan: GroupReplay, table: str) -> int:
-    return sum(reset.counts.by_table.get(table, 0) for reset in plan.resets if reset.counts)
-
-
-def _of_other_tables(plan: GroupReplay) -> int:
-    return sum(reset.counts.of_other_tables for reset in plan.resets if reset.counts)
-
-
-def _other_tables(plan: GroupReplay) -> set[str]:
-    return {table for reset in plan.resets if reset.counts for table in reset.counts.other_tables}
-
-
-def _is_of_coordinator(plan: GroupReplay) -> bool:
-    return any(reset.applied is not None for reset in plan.resets)
 
 
 def events_as_json(plan: EventReplay) -> dict[str, Any]:

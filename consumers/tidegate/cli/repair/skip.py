@@ -10,7 +10,7 @@ import typer
 from tidegate.cli.deployment import reachable
 from tidegate.cli.options import AsJson, ConfigFile, Execute, Reason, RequestedBy, person
 from tidegate.cli.output import write, write_json
-from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
+from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip, unread
 
 
 def skip(
@@ -29,15 +29,22 @@ def skip(
     The record is NOT processed: whatever it asked for will not happen.
     """
     settings = reachable(config)
-    plan = plan_skip(settings, service, topic, partition, offset)
+    where = plan_skip(settings, service, topic, partition, offset)
+    dead_letter_id = None
     if execute:
-        by = person(requested_by)
-        carry_out_skip(settings, plan, by, reason, datetime.now(UTC))
+        dead_letter_id = carry_out_skip(
+            settings,
+            service=service,
+            skipped=unread(where, offset),
+            by=person(requested_by),
+            reason=reason,
+            at=datetime.now(UTC),
+        )
     if as_json:
-        write_json({"executed": execute, "dead_letter_id": plan.dead_letter_id})
+        write_json({"executed": execute, "dead_letter_id": dead_letter_id})
         return
-    place = f"{plan.partition.topic}/{partition}/{offset}"
+    place = f"{where.topic}/{partition}/{offset}"
     if execute:
-        write(f"{service} goes on after {place}; dead letter {plan.dead_letter_id}")
+        write(f"{service} goes on after {place}; dead letter {dead_letter_id}")
     else:
         write(f"{service} would go on after {place}; add --execute to do it")

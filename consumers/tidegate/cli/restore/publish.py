@@ -8,11 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.deployment import located
 from tidegate.cli.options import (
     ConfigFile,
     Location,
-    OptionalTableName,
     TableName,
     one_of,
     option_group,
@@ -29,10 +27,8 @@ from tidegate.cli.sending import (
     request,
 )
 from tidegate.errors import ConfigError
-from tidegate.events import LockHold, ReleaseReason, TableType, VacuumFinished, VacuumKind
+from tidegate.events import ReleaseReason, TableType
 from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.publisher import Publisher, Receipt
-from tidegate.service.settings import Settings
 
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
@@ -98,106 +94,6 @@ def commit(
                 table_type=table_type,
             )
         )
-
-
-@publish.command()
-@option_group(Sending)
-def vacuum(
-    sending: Sending,
-    file: Annotated[
-        Path | None, typer.Option(help="The whole event as JSON; - for standard input.")
-    ] = None,
-    table: OptionalTableName = None,
-    location: Location = None,
-    kind: Annotated[VacuumKind | None, typer.Option(help="What the vacuum made.")] = None,
-    partition: Annotated[str | None, typer.Option(help="As a path below the table.")] = None,
-    directory: Annotated[
-        list[str] | None, typer.Option(help="A directory that it made; repeat for more.")
-    ] = None,
-    min_write_id: Annotated[int | None, typer.Option(min=0, help="First compacted.")] = None,
-    max_write_id: Annotated[int | None, typer.Option(min=0, help="Last compacted.")] = None,
-    valid_write_ids: Annotated[
-        str | None, typer.Option(help="Its snapshot, as Hive's ValidWriteIdList.")
-    ] = None,
-    own_lock_id: Annotated[int | None, typer.Option(min=0, help="Its own lock.")] = None,
-    own_transaction_id: Annotated[
-        int | None, typer.Option(min=0, help="Its own transaction, if it has one.")
-    ] = None,
-    lock: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID[:TXN[:OWNER]]",
-            help="A lock held when it became visible; repeat. Its own is added by itself.",
-        ),
-    ] = None,
-    open_transaction: Annotated[
-        list[int] | None, typer.Option(min=0, help="A transaction open then; repeat.")
-    ] = None,
-    source: SaidBy = CLI,
-    config: ConfigFile = None,
-) -> None:
-    """Publish that a vacuum (a compaction) of a Hive ACID table became visible, with its holds."""
-    fields = {
-        "table": table,
-        "kind": kind,
-        "directories": directory,
-        "min_write_id": min_write_id,
-        "max_write_id": max_write_id,
-        "valid_write_ids": valid_write_ids,
-        "own_lock_id": own_lock_id,
-    }
-    if file is not None:
-        others = (partition, own_transaction_id, lock, open_transaction)
-        if any(value is not None for value in (*fields.values(), location, *others)):
-            raise ConfigError("give --file or the fields of the vacuum, not both")
-        event = read_event(VacuumFinished, file)
-        request(
-            config,
-            sending,
-            event.table,
-            lambda it: it.publish(event)[0],
-            again=True,
-        )
-        return
-    if missing := [name for name, value in fields.items() if value in (None, [])]:
-        options = ", ".join("--" + _option(name) for name in missing)
-        raise ConfigError(f"missing: {options}; or give the whole event with --file")
-    where = located(Settings.load(config), table, location)
-    locks = [_lock(text) for text in lock or ()]
-    if own_lock_id not in {lock.lock_id for lock in locks}:
-        locks.insert(0, LockHold(lock_id=own_lock_id or 0, transaction_id=own_transaction_id))
-
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.vacuum_finished(
-            **fields,  # type: ignore[arg-type]  # none of them is missing, the event checks the rest
-            location=where,
-            partition=partition,
-            own_transaction_id=own_transaction_id,
-            locks=locks,
-            open_transactions=open_transaction or (),
-        )
-
-    # a vacuum has the same id when it is published again: it may have its outcome already
-    request(config, sending, table or "", send, again=True, source=source)
-
-
-def _option(field: str) -> str:
-    return "directory" if field == "directories" else field.replace("_", "-")
-
-
-def _lock(text: str) -> LockHold:
-    """A lock from ID[:TXN[:OWNER]].
-
-    Raises:
-        ConfigError: it is written otherwise.
-    """
-    lock_id, _, rest = text.partition(":")
-    txn, _, owner = rest.partition(":")
-    if not lock_id.isdecimal() or not (txn.isdecimal() or not txn):
-        raise ConfigError(f"--lock {text!r}: write ID, ID:TXN, ID:TXN:OWNER or ID::OWNER")
-    return LockHold(
-        lock_id=int(lock_id), transaction_id=int(txn) if txn else None, owner=owner or None
-    )
 
 
 @publish.command()

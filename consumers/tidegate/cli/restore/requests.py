@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from tidegate.cli.options import (
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
-from tidegate.publisher import Publisher, Receipt
+from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
 PlanPath = Annotated[
@@ -51,18 +52,17 @@ def savepoint(
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
     found = located(Settings.load(config), table, location)
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.request_savepoint(
-            table=table,
-            location=found,
-            instant=instant,
-            comment=reason,
-            lifetime_seconds=seconds,
-            requested_by=asking.person,
-            request_id=asking.request_id,
-        )
-
-    request(config, asking, table, send, again=asking.request_id is not None)
+    ask = partial(
+        Publisher.request_savepoint,
+        table=table,
+        location=found,
+        instant=instant,
+        comment=reason,
+        lifetime_seconds=seconds,
+        requested_by=asking.person,
+        request_id=asking.request_id,
+    )
+    request(config, asking, table, ask)
 
 
 @option_group(Requesting)
@@ -79,17 +79,16 @@ def savepoint_removal(
     """Request the removal of any savepoint, so that Hudi may clean its files."""
     found = located(Settings.load(config), table, location)
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.request_savepoint_removal(
-            table=table,
-            location=found,
-            instant=savepoint,
-            reason=reason,
-            requested_by=asking.person,
-            request_id=asking.request_id,
-        )
-
-    request(config, asking, table, send, again=asking.request_id is not None)
+    ask = partial(
+        Publisher.request_savepoint_removal,
+        table=table,
+        location=found,
+        instant=savepoint,
+        reason=reason,
+        requested_by=asking.person,
+        request_id=asking.request_id,
+    )
+    request(config, asking, table, ask)
 
 
 @option_group(Requesting)
@@ -121,20 +120,19 @@ def restore(
     wanted = _completed(config, plan, given, ("table", "savepoint"))
     chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.request_restore(
-            table=wanted["table"] or "",
-            location=wanted["location"] or "",
-            savepoint=chosen,
-            reason=reason,
-            requested_by=asking.person,
-            plan_only=plan_only,
-            expected_plan=wanted["plan_id"],
-            seen_up_to=seen_up_to,
-            request_id=asking.request_id,
-        )
-
-    request(config, asking, wanted["table"] or "", send, again=asking.request_id is not None)
+    ask = partial(
+        Publisher.request_restore,
+        table=wanted["table"] or "",
+        location=wanted["location"] or "",
+        savepoint=chosen,
+        reason=reason,
+        requested_by=asking.person,
+        plan_only=plan_only,
+        expected_plan=wanted["plan_id"],
+        seen_up_to=seen_up_to,
+        request_id=asking.request_id,
+    )
+    request(config, asking, wanted["table"] or "", ask)
 
 
 @option_group(Sending)
@@ -160,18 +158,17 @@ def approval(
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
     wanted = _completed(config, plan, given, ("table", "plan_id"))
 
-    def send(publisher: Publisher) -> Receipt:
-        return publisher.approve_restore(
-            table=wanted["table"] or "",
-            location=wanted["location"] or "",
-            request=restore_request,
-            plan_id=wanted["plan_id"] or "",
-            approved_by=person(approved_by),
-            reason=reason,
-            approval_id=request_id,
-        )
-
-    request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+    ask = partial(
+        Publisher.approve_restore,
+        table=wanted["table"] or "",
+        location=wanted["location"] or "",
+        request=restore_request,
+        plan_id=wanted["plan_id"] or "",
+        approved_by=person(approved_by),
+        reason=reason,
+        approval_id=request_id,
+    )
+    request(config, sending, wanted["table"] or "", ask, again=request_id is not None)
 
 
 def _chosen(config: Path | None, location: str, savepoint: str) -> str:

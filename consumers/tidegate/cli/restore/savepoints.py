@@ -18,7 +18,7 @@ from tidegate.cli.options import (
     option_group,
     table_of,
 )
-from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.output import write_rows
 from tidegate.cli.sending import Requesting, request
 from tidegate.errors import ConfigError
 from tidegate.publisher import Publisher, Receipt
@@ -87,13 +87,7 @@ def list_savepoints(
         for listed in savepoints_of(warehouse, location, parallel_map if pins else None)
         for expires in (listed.expires_at(rule),)
     ]
-    if as_json:
-        for row in rows:
-            write_json(row)
-        return
-    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
-    if not rows:
-        write(f"{location} has no savepoint")
+    write_rows(rows, f"{location} has no savepoint", as_json=as_json)
 
 
 @savepoints.command()
@@ -124,7 +118,7 @@ def remove(
     codes = list[int]()
     for instant in found:
 
-        def send(publisher: Publisher, instant: str = instant) -> Receipt:
+        def ask(publisher: Publisher, instant: str = instant) -> Receipt:
             return publisher.request_savepoint_removal(
                 table=name,
                 location=where,
@@ -135,7 +129,7 @@ def remove(
             )
 
         try:
-            request(config, asking, name, send, again=asking.request_id is not None)
+            request(config, asking, name, ask)
         except typer.Exit as answered:
             codes.append(answered.exit_code)
     raise typer.Exit(max(codes, default=0))

@@ -10,7 +10,7 @@ import typer
 
 from tidegate.cli.look.waiting import age_of
 from tidegate.cli.options import AsJsonLines, ConfigFile, Since, since_of, table_pattern
-from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.output import write, write_rows
 from tidegate.events import CommitCompleted
 from tidegate.events.topics import COMMITS
 from tidegate.ops.event_log import EventFilter, EventLog
@@ -49,13 +49,9 @@ def simulate(
     simulation.until(now)
     gone = list(simulation.removed()) if removed else []
     rows = list(_rows([*simulation.savepoints(), *gone], now))
-    if as_json:
-        for row in rows:
-            write_json(row)
-        return
-    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
-    count = len(rows) - len(gone)
-    write(f"{commits} commits: {count} savepoints would exist now")
+    write_rows(rows, "no commit would have a savepoint", as_json=as_json)
+    if not as_json:
+        write(f"{commits} commits: {len(rows) - len(gone)} savepoints would exist now")
 
 
 def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:

@@ -10,9 +10,10 @@ import typer
 from tidegate.cli.deployment import reachable
 from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json, write_json_lines, write_table
-from tidegate.ops.topics import DeclaredTopic, check_topics, create_topics, deployment
-from tidegate.ops.topics.acls import acls
+from tidegate.ops.acls import acls
+from tidegate.ops.topics import check_topics, create_topics
 from tidegate.service.settings import Settings
+from tidegate.service.topics import DeclaredTopic, deployment
 
 topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tidegate.ops.dead_letters.box import DeadLetterBox, ListedDeadLetter, Original
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, DeadLetterFilter, is_destructive
-from tidegate.ops.dead_letters.reading import in_batches
 
 __all__ = [
     "DeadLetter",
@@ -12,6 +11,5 @@ __all__ = [
     "DeadLetterFilter",
     "ListedDeadLetter",
     "Original",
-    "in_batches",
     "is_destructive",
 ]

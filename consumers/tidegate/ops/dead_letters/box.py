@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Self
+from itertools import islice
+from typing import Final, Self
 
 from tidegate.errors import TidegateError
 from tidegate.events import Event
@@ -22,8 +22,7 @@ from tidegate.ops.dead_letters.dead_letter import (
     redriven_message,
     without_value,
 )
-from tidegate.ops.dead_letters.reading import newest_first, reading_rounds
-from tidegate.ops.dead_letters.states import OPEN, Resolutions
+from tidegate.ops.dead_letters.reading import OPEN, Resolutions, newest_first, reading_rounds
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -31,6 +30,8 @@ from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.settings import Settings
 
 _Location = tuple[Partition, int]
+BATCH: Final = 100
+"""Dead letters in memory together; the value of each has up to a megabyte, and so its original."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,6 @@ class ListedDeadLetter:
 
     dead_letter: DeadLetter
     state: str
-
-    def without_value(self) -> Self:
-        """The same dead letter without value and headers, to save memory."""
-        slim = replace(self.dead_letter, record=without_value(self.dead_letter.record), headers=())
-        return replace(self, dead_letter=slim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +85,22 @@ class DeadLetterBox:
         *,
         include_resolved: bool = False,
         within: Mapping[Partition, range] | None = None,
-        values: bool = False,
     ) -> Iterator[ListedDeadLetter]:
         """The dead letters that match, newest first; only open ones, unless `include_resolved`.
 
-        They are read lazily, so the first few cost little. A dead letter that was written twice,
-        after a crash, is listed once.
+        They are read lazily, so the first few cost little, and without their values, which may have
+        a megabyte each (see `with_values`). A dead letter that was written twice, after a crash, is
+        listed once.
 
         Args:
             wanted: The conditions.
             include_resolved: Whether to list resolved ones, too.
             within: Only dead letters at these offsets; None: all that are on the topic now.
-            values: Whether the records include their values, which may have a megabyte each;
-                without them `with_value` reads a single one.
         """
         spans = self.spans() if within is None else within
         resolutions = Resolutions(self._log, OUTCOME_TOPIC.name(self._prefix), self.wire)
         listed: set[str] = set()
-        read = self._log.read if values else self._without_values
-        for record in newest_first(spans, read):
+        for record in newest_first(spans, lambda part: map(without_value, self._log.read(part))):
             dead_letter = read_dead_letter(record)
             if dead_letter.dead_letter_id in listed or not wanted.matches(dead_letter):
                 continue
@@ -116,20 +109,35 @@ class DeadLetterBox:
                 listed.add(dead_letter.dead_letter_id)
                 yield ListedDeadLetter(dead_letter, state)
 
-    def with_value(self, dead_letter: DeadLetter) -> DeadLetter:
-        """The same dead letter with its value.
+    def with_values(self, dead_letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
+        """The same dead letters with their values.
 
         Raises:
-            TidegateError: it is no longer on its topic.
+            TidegateError: one is no longer on its topic.
             TransientError: the broker did not answer.
         """
-        part, offset = dead_letter.record.partition, dead_letter.record.offset
-        for record in self._log.read({part: range(offset, offset + 1)}):
-            return read_dead_letter(record)
-        raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
+        wanted = [(it.record.partition, it.record.offset) for it in dead_letters]
+        found = self._read(wanted)
+        for location, dead_letter in zip(wanted, dead_letters, strict=True):
+            if location not in found:
+                raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
+        return [read_dead_letter(found[location]) for location in wanted]
 
-    def _without_values(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        return map(without_value, self._log.read(spans))
+    def batches(
+        self,
+        wanted: DeadLetterFilter,
+        *,
+        include_resolved: bool = False,
+        within: Mapping[Partition, range] | None = None,
+    ) -> Iterator[Sequence[ListedDeadLetter]]:
+        """The same as `list`, with values, in batches that fit into memory with their originals."""
+        listed = self.list(wanted, include_resolved=include_resolved, within=within)
+        while batch := list(islice(listed, BATCH)):
+            full = self.with_values([row.dead_letter for row in batch])
+            yield [
+                ListedDeadLetter(dead_letter, row.state)
+                for dead_letter, row in zip(full, batch, strict=True)
+            ]
 
     def originals(self, dead_letters: Sequence[DeadLetter]) -> Sequence[Original]:
         """The records at the origins of dead letters, each compared with its dead letter.
@@ -145,9 +153,10 @@ class DeadLetterBox:
                     f"{dead_letter.dead_letter_id} can't be redriven: its origin"
                     f" ({dead_letter.origin.topic or 'unknown'}) is not a topic of this deployment"
                 )
-        records = self._records(
-            {(dead_letter.origin, dead_letter.origin_offset) for dead_letter in dead_letters}
-        )
+        origins = {(it.origin, it.origin_offset) for it in dead_letters}
+        topics = {part.topic for part, _ in origins}
+        spans = {part: span for topic in topics for part, span in self._log.spans(topic).items()}
+        records = self._read([(part, at) for part, at in origins if at in spans.get(part, ())])
         found: dict[_Location, Original] = {}
         for dead_letter in dead_letters:
             location = dead_letter.origin, dead_letter.origin_offset
@@ -159,16 +168,13 @@ class DeadLetterBox:
                 found.setdefault(location, Original(dead_letter, record, event))
         return list(found.values())
 
-    def _records(self, locations: AbstractSet[_Location]) -> dict[_Location, Record]:
-        """The records at these locations; records that are no longer there are left out."""
-        topics = {part.topic for part, _ in locations}
-        spans = {part: span for topic in topics for part, span in self._log.spans(topic).items()}
-        there = [(part, offset) for part, offset in locations if offset in spans.get(part, ())]
+    def _read(self, locations: Sequence[_Location]) -> dict[_Location, Record]:
+        wanted = frozenset(locations)
         return {
             location: record
-            for round_ in reading_rounds(there)
+            for round_ in reading_rounds(wanted)
             for record in self._log.read(round_)
-            if (location := (record.partition, record.offset)) in locations
+            if (location := (record.partition, record.offset)) in wanted
         }
 
     def redrive(self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime) -> None:

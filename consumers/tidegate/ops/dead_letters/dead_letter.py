@@ -159,7 +159,6 @@ class DeadLetterFilter:
     reason: str | None = None
     """Text in the reason, ignoring case."""
     from_time: datetime | None = None
-    to_time: datetime | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -177,7 +176,6 @@ class DeadLetterFilter:
             and self.table in (None, dead_letter.table)
             and (self.reason is None or self.reason.lower() in dead_letter.error.lower())
             and (self.from_time is None or dead_letter.at >= self.from_time)
-            and (self.to_time is None or dead_letter.at < self.to_time)
         )
 
 

@@ -1,24 +1,29 @@
-"""Read dead letters newest first, and in batches that fit into memory. Pure."""
+"""Read dead letters newest first, their resolutions, and their originals in few rounds."""
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidegate.errors import FormatError
+from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
+from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.topic_reader import TopicReader
 
-if TYPE_CHECKING:
-    from tidegate.ops.dead_letters.box import ListedDeadLetter
-
-
+OPEN: Final = "open"
+MARGIN_MS: Final = 60 * 60 * 1000
+"""The most that two brokers' clocks may differ, and the shortest span that is read."""
+_RESOLUTIONS: Final = (DeadLetterRedriven, DeadLetterDiscarded)
 _CHUNK: Final = 500
 """The maximum number of records of a partition that are read at a time."""
-MAX_BYTES: Final = 32 * 2**20
-"""Of all records in memory; one record per partition may exceed it."""
+_GAP: Final = 1000
+"""Skip gaps up to this many records by reading them: that is cheaper than another reader."""
+_NOTHING: Final = range(0)
 
 
 def newest_first(
@@ -29,10 +34,9 @@ def newest_first(
 
     Args:
         spans: The offsets of each partition.
-        read: Reads spans of offsets, in order.
+        read: Reads spans of offsets, in order, without values: a chunk is held in memory.
     """
-    share = MAX_BYTES // max(1, len(spans))
-    partitions = [_backwards(part, span, read, share) for part, span in spans.items()]
+    partitions = [_backwards(part, span, read) for part, span in spans.items()]
     return heapq.merge(*partitions, key=lambda partition: partition.timestamp_ms, reverse=True)
 
 
@@ -40,64 +44,67 @@ def _backwards(
     partition: Partition,
     span: range,
     read: Callable[[Mapping[Partition, range]], Iterable[Record]],
-    max_bytes: int,
 ) -> Iterator[Record]:
-    """The records in chunks. Of a chunk with too many bytes, older records are read again later."""
-    stop, chunk = span.stop, _CHUNK
-    while stop > span.start:
-        first = max(span.start, stop - chunk)
-        newest, size, dropped = _newest(read({partition: range(first, stop)}), max_bytes)
-        stop = newest[0].offset if dropped else first
-        # neighbours of large records are usually large, so smaller chunks avoid reading twice
-        if dropped:
-            chunk = len(newest)
-        elif 2 * size <= max_bytes:
-            chunk = min(_CHUNK, 2 * chunk)
-        while newest:
-            yield newest.pop()
+    for stop in range(span.stop, span.start, -_CHUNK):
+        first = max(span.start, stop - _CHUNK)
+        yield from reversed(list(read({partition: range(first, stop)})))
 
 
-def _newest(records: Iterable[Record], max_bytes: int) -> tuple[deque[Record], int, bool]:
-    """The newest records in order (at least one), their bytes, and whether any were dropped."""
-    newest, size, dropped = deque[Record](), 0, False
-    for record in records:
-        newest.append(record)
-        size += _size(record)
-        while size > max_bytes and len(newest) > 1:
-            size -= _size(newest.popleft())
-            dropped = True
-    return newest, size, dropped
+@dataclass(slots=True)
+class Resolutions:
+    """The resolutions by dead letter id; the latest one per dead letter counts.
 
+    A resolution is younger than its dead letter. So only outcomes younger than the requested ones
+    are read, each once: the newest dead letters cost little, even with many outcomes.
+    """
 
-def _size(record: Record) -> int:
-    size = len(record.key or b"") + len(record.value or b"")
-    try:
-        return size + sum(len(value or b"") for _, value in record.headers)
-    except FormatError:  # headers that are not UTF-8: `read_dead_letter` handles them
-        return size
+    topics: TopicReader
+    topic: str
+    wire: Wire
+    _before: dict[Partition, int] | None = None
+    """The offset from which each partition was read."""
+    _since_ms: int = 0
+    _step_ms: int = MARGIN_MS
+    _latest: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
 
+    def state_of(self, dead_letter_id: str, appended_ms: int) -> str:
+        """The state of a dead letter: open, redriven or discarded.
 
-MAX_DEAD_LETTERS: Final = 500
-BATCH_BYTES: Final = 8 * 2**20
-"""The values of a batch together; a larger dead letter is a batch of its own."""
-_GAP: Final = 1000
-"""Skip gaps up to this many records by reading them: that is cheaper than another reader."""
-_NOTHING: Final = range(0)
+        Args:
+            dead_letter_id: The dead letter's id.
+            appended_ms: When the broker appended it, in milliseconds since the epoch.
+        """
+        if self._before is None or appended_ms - MARGIN_MS < self._since_ms:
+            self._read_back_to(appended_ms - MARGIN_MS)
+        _, state = self._latest.get(dead_letter_id, (0, OPEN))
+        return state
 
+    def _read_back_to(self, since_ms: int) -> None:
+        # every step reads twice as far back, so that thousands of dead letters cost few requests
+        self._since_ms = max(0, since_ms - self._step_ms)
+        self._step_ms *= 2
+        if self._before is None:
+            self._before = {part: span.stop for part, span in self.topics.spans(self.topic).items()}
+        at = datetime.fromtimestamp(self._since_ms / 1000, UTC)
+        starts = self.topics.offsets_at(self.topic, at)
+        before = self._before
+        unread = {part: range(min(starts[part], stop), stop) for part, stop in before.items()}
+        for record in self.topics.read(unread):
+            self._record_resolution(record)
+        self._before = {part: span.start for part, span in unread.items()}
 
-def in_batches(listed: Iterable[ListedDeadLetter]) -> Iterator[Sequence[ListedDeadLetter]]:
-    """Group dead letters as they come, so that a batch and its originals fit into memory."""
-    batch: list[ListedDeadLetter] = []
-    size = 0
-    for row in listed:
-        value = len(row.dead_letter.record.value or b"")
-        if batch and (len(batch) == MAX_DEAD_LETTERS or size + value > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += value
-    if batch:
-        yield batch
+    def _record_resolution(self, record: Record) -> None:
+        try:
+            if self.wire.kind(record.value, record.headers) not in _RESOLUTIONS:
+                return
+            event = self.wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:
+            return
+        state = "redriven" if isinstance(event, DeadLetterRedriven) else "discarded"
+        resolution = (record.timestamp_ms, state)
+        dead_letter_id = event.caused_by or ""
+        known = self._latest.get(dead_letter_id, resolution)
+        self._latest[dead_letter_id] = max(known, resolution)
 
 
 def reading_rounds(

@@ -7,48 +7,27 @@ with the same ids.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
-from tidegate.coordinator.store import Store
-from tidegate.errors import ConfigError, TidegateError
-from tidegate.events import DeadLetterDiscarded, derived_id
+from tidegate.errors import ConfigError, PermanentError, TidegateError
+from tidegate.events import DeadLetterDiscarded
 from tidegate.events.audit import UNKNOWN_TABLE
-from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, OUTCOME_TOPIC
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.ops.dead_letters.dead_letter import SOURCE
-from tidegate.ops.groups import Groups
-from tidegate.publisher import Message
+from tidegate.ops.groups import Groups, changed_position, input_topics
 from tidegate.registry import wire_for
-from tidegate.runtime.bus import Partition
-from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, inputs_of
+from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 
 _UNKNOWN: Final = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """One offset of a service's input that is to be skipped."""
-
-    service: str
-    partition: Partition
-    offset: int
-
-    @property
-    def dead_letter_id(self) -> str:
-        """The id of the dead letter; repeated skips of the offset have the same id."""
-        where = self.partition
-        return derived_id("skipped", self.service, where.topic, str(where.number), str(self.offset))
-
-
-def plan_skip(settings: Settings, service: str, topic: str, number: int, offset: int) -> Skip:
-    """Check that a service would read this offset next.
+def plan_skip(settings: Settings, service: str, topic: str, number: int, offset: int) -> Partition:
+    """Check that a service would read this offset next, and return its partition.
 
     Raises:
         ConfigError: there is no such service, or it does not consume that topic.
@@ -56,16 +35,9 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
         TidegateError: the service would resume at another offset.
     """
     prefix = settings.topics.prefix
-    if service not in CONSUMED_EVENTS:
-        raise ConfigError(
-            f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
-        )
-    topics = [found.suffix for found in inputs_of(service)]
-    suffix = topic.removeprefix(f"{prefix}.")
-    if suffix not in topics:
-        raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")
-    partition = Partition(f"{prefix}.{suffix}", number)
-    groups = _groups(settings)
+    [name] = input_topics(service, topic, prefix)
+    partition = Partition(name, number)
+    groups = Groups.of(settings.connection())
     group = f"{prefix}.{service}"
     groups.check_unused(group)
     bus = KafkaBus(settings.connection())
@@ -83,81 +55,64 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
         )
     if offset >= available.end:
         raise TidegateError(f"{partition.topic}[{number}] has no record at offset {offset} yet")
-    return Skip(service, partition, offset)
+    return partition
 
 
-def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: datetime) -> None:
+def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
+    settings: Settings, *, service: str, skipped: Record, by: str, reason: str, at: datetime
+) -> str:
     """Publish the dead letter and the audit event, then move the service past the offset.
+
+    Args:
+        settings: The deployment.
+        service: The service.
+        skipped: Where the record is; its content is not needed.
+        by: The person who decides.
+        reason: Why.
+        at: When.
+
+    Returns:
+        The id of the dead letter.
 
     Raises:
         GroupInUseError: the service was started meanwhile; its offset was not moved.
         FencedError: likewise.
     """
-    prefix = settings.topics.prefix
-    bus = KafkaBus(settings.connection())
-    groups = _groups(settings)
-    try:
-        groups.check_unused(f"{prefix}.{skip.service}")
-        outcomes = OUTCOME_TOPIC.name(prefix)
-        audit = wire_for(settings.registry).serialize(_audit_event(skip, by, because, at), outcomes)
-        bus.send([_dead_letter(skip, because, DEAD_LETTERS.name(prefix)), audit])
-        if skip.service == COORDINATOR:
-            _advance_changelog(bus, CHANGELOG.name(prefix), skip)
-        groups.set_offsets(f"{prefix}.{skip.service}", {skip.partition: skip.offset + 1})
-    finally:
-        bus.close()
-
-
-def _advance_changelog(bus: KafkaBus, topic: str, skip: Skip) -> None:
-    """The coordinator's position is moved first: behind its group's, it refuses to start."""
-    log, number = bus.changelog(topic), skip.partition.number
-    try:
-        store = Store(())
-        store.restore(record for _, records in log.acquire([number]) for record in records)
-        if store.applied_to(skip.partition.topic) <= skip.offset:
-            store.advance(skip.partition.topic, skip.offset)
-            log.write({number: store.batch()})
-    finally:
-        log.close()
-
-
-def _dead_letter(skip: Skip, because: str, topic: str) -> Message:
-    where, offset = skip.partition, str(skip.offset)
-    reason = f"skipped by a person: {because}"
-    headers = {
-        ID_HEADER: skip.dead_letter_id,
-        "__connect.errors.topic": where.topic,
-        "__connect.errors.partition": str(where.number),
-        "__connect.errors.offset": offset,
-        "__connect.errors.connector.name": skip.service,
-        "__connect.errors.exception.message": reason,
-        "x-original-topic": where.topic,
-        "x-original-partition": str(where.number),
-        "x-original-offset": offset,
-        "x-exception-message": reason,
-        VALUE_LEFT_OUT: _UNKNOWN,
-    }
-    added = tuple((name, text.encode()) for name, text in headers.items())
-    return Message(topic, None, None, added, where.number)
-
-
-def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterDiscarded:
-    return DeadLetterDiscarded(
+    prefix, where = settings.topics.prefix, skipped.partition
+    group, outcomes = f"{prefix}.{service}", OUTCOME_TOPIC.name(prefix)
+    error = PermanentError(f"skipped by a person: {reason}")
+    message = dead_letter(skipped, service, error, DEAD_LETTERS.name(prefix))
+    dead_letter_id = (dict(message.headers)[ID_HEADER] or b"").decode()
+    audit = DeadLetterDiscarded(
         table=UNKNOWN_TABLE,
         location=_UNKNOWN,
         occurred_at=at,
         source=SOURCE,
-        caused_by=skip.dead_letter_id,
-        service=skip.service,
-        origin_topic=skip.partition.topic,
-        origin_partition=skip.partition.number,
-        origin_offset=skip.offset,
+        caused_by=dead_letter_id,
+        service=service,
+        origin_topic=where.topic,
+        origin_partition=where.number,
+        origin_offset=skipped.offset,
         error="skipped without being processed",
         requested_by=by,
-        reason=because,
+        reason=reason,
     )
+    bus = KafkaBus(settings.connection())
+    groups = Groups.of(settings.connection())
+    try:
+        groups.check_unused(group)
+        bus.send([message, wire_for(settings.registry).serialize(audit, outcomes)])
+        if service == COORDINATOR:
+            # before its group's offset: behind it, the coordinator refuses to start
+            with changed_position(bus, prefix, where.number) as position:
+                applied = position.offsets.get(where.topic, 0)
+                position.offsets[where.topic] = max(applied, skipped.offset + 1)
+        groups.set_offsets(group, {where: skipped.offset + 1})
+    finally:
+        bus.close()
+    return dead_letter_id
 
 
-def _groups(settings: Settings) -> Groups:
-    connection = settings.connection()
-    return Groups(AdminClient({**connection, "log_level": 0}), KafkaMetadata(connection))
+def unread(partition: Partition, offset: int) -> Record:
+    """A record that was not read."""
+    return Record(partition, offset, None, None, (), 0, "it was not read")

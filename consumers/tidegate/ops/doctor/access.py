@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 
 from tidegate.errors.commands import command_line
+from tidegate.ops.acls import Acl, acls
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
-from tidegate.ops.topics.acls import Acl, acls
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]
 """The allowed operations by resource and name; unreported resources are left out."""

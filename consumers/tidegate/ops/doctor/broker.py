@@ -13,9 +13,10 @@ from tidegate.errors.commands import command_line
 from tidegate.events.topics import ALL_TOPICS, DEAD_LETTERS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
-from tidegate.ops.topics import deployment, describe_topics, differences
+from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings, TopicSettings
+from tidegate.service.topics import deployment, describe_topics, differences
 
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for a request."""
@@ -45,7 +46,18 @@ class Broker:
             self.admin = AdminClient(config)
         except KafkaException as error:
             raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-        self.groups = Groups(self.admin, KafkaMetadata(self.connection))
+        self.metadata = KafkaMetadata(self.connection, wait_seconds=REQUEST_TIMEOUT)
+        self.groups = Groups(self.admin, self.metadata)
+
+    def spans(self, topics: Sequence[str]) -> dict[Partition, range]:
+        """The available offsets of every partition; topics that do not exist are left out."""
+        parts = [
+            Partition(name, number)
+            for name, found in describe_topics(self.admin, topics, REQUEST_TIMEOUT).items()
+            for number in range(found.partitions)
+        ]
+        marks = self.metadata.watermarks(parts) if parts else {}
+        return {part: range(mark.first, mark.end) for part, mark in marks.items()}
 
     def reached(self) -> Finding:
         """Whether a broker responds, and the number of brokers."""

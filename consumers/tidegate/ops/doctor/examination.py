@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pydantic import SecretStr
-
 from tidegate.errors import ConfigError
-from tidegate.events.topics import PARTITIONER, Topic
+from tidegate.events.topics import Topic
 from tidegate.ops.doctor.access import check_access
 from tidegate.ops.doctor.broker import Broker
-from tidegate.ops.doctor.changelogs import check_state
 from tidegate.ops.doctor.clock import check_clock
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.local import (
     check_client_settings,
-    check_membership,
     check_registry,
     check_signatures,
     check_spark,
@@ -27,8 +23,9 @@ from tidegate.ops.doctor.local import (
 )
 from tidegate.ops.doctor.metastore import metastore_checks
 from tidegate.ops.doctor.offsets import check_offsets, check_retention
-from tidegate.ops.doctor.placement import INPUT_TOPICS, check_partitioner, check_placement
+from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
 from tidegate.ops.doctor.roots import PROBE, check_root
+from tidegate.ops.doctor.state import check_state
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
@@ -61,12 +58,14 @@ def examine(
     """
     broker, reached = _reach(settings)
     yield reached
-    for check in _on_broker(broker, services):
-        up = reached.state is Status.OK
-        yield check.run() if up else check.skipped(_NO_BROKER)
-    for check in _elsewhere(settings, services, extras):
-        yield check.run()
     running = broker if reached.state is Status.OK else None
+    for name, function, arguments in _on_broker(services):
+        if running is None:
+            yield Finding(name, Status.SKIPPED, _NO_BROKER)
+        else:
+            yield Check(name, partial(function, running, *arguments), _READING).run()
+    for check in _elsewhere(settings, extras):
+        yield check.run()
     for check in metastore_checks(settings.bridge.metastore, running):
         yield check.run()
 
@@ -79,34 +78,24 @@ def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
     return broker, Check("broker", broker.reached).run()
 
 
-def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check]:
-    """The checks that need a broker; without a broker they are listed as skipped."""
-    executors = [name for name in services if name in EXECUTORS]
-    if broker is None:
-        names = ["offset retention"] if executors else []
-        names += [f"offsets {service}" for service in services]
-        names += ["state"] if COORDINATOR in services else []
-        names += [f"placement {topic.suffix}" for topic in _inputs(services)]
-        names += [f"access {service}" for service in services]
-        nothing = partial(Finding, "", Status.SKIPPED, _NO_BROKER)
-        for name in ("topics", "co-partitioning", *names, "clock"):
-            yield Check(name, nothing)
-        return
-    yield Check("topics", broker.check_topics_as_declared)
-    yield Check("co-partitioning", broker.check_copartitioning)
+def _on_broker(
+    services: Sequence[str],
+) -> Iterator[tuple[str, Callable[..., Finding], tuple[object, ...]]]:
+    """The checks that need a broker: name, function, and arguments besides the broker."""
+    yield "topics", Broker.check_topics_as_declared, ()
+    yield "co-partitioning", Broker.check_copartitioning, ()
     # a service's own principal may not see the topics of other services
-    if executors:
-        yield Check("offset retention", partial(check_retention, broker, executors))
+    if executors := [name for name in services if name in EXECUTORS]:
+        yield "offset retention", check_retention, (executors,)
     for service in services:
-        yield Check(f"offsets {service}", partial(check_offsets, broker, service))
+        yield f"offsets {service}", check_offsets, (service,)
     if COORDINATOR in services:
-        yield Check("state", partial(check_state, broker), _READING)
+        yield "state", check_state, ()
     for topic in _inputs(services):
-        placement = partial(check_placement, broker, topic)
-        yield Check(f"placement {topic.suffix}", placement, _READING)
+        yield f"placement {topic.suffix}", check_placement, (topic,)
     for service in services:
-        yield Check(f"access {service}", partial(check_access, broker, service))
-    yield Check("clock", partial(check_clock, broker))
+        yield f"access {service}", check_access, (service,)
+    yield "clock", check_clock, ()
 
 
 def _inputs(services: Sequence[str]) -> list[Topic]:
@@ -114,12 +103,8 @@ def _inputs(services: Sequence[str]) -> list[Topic]:
     return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.read_by)]
 
 
-def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> Iterator[Check]:
-    chosen = settings.kafka.get("partitioner", PARTITIONER)
-    partitioner = chosen.get_secret_value() if isinstance(chosen, SecretStr) else chosen
-    yield Check("partitioner", partial(check_partitioner, partitioner))
+def _elsewhere(settings: Settings, extras: Extras) -> Iterator[Check]:
     yield Check("client settings", partial(check_client_settings, settings))
-    yield Check("membership", partial(check_membership, settings, services))
     yield Check("signatures", partial(check_signatures, settings))
     yield Check("versions", check_versions)
     yield Check("registry", partial(check_registry, settings), 60.0)

@@ -11,6 +11,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tidegate.errors import TransientError
+
 DENIED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -65,9 +67,10 @@ class Check:
         while True:
             try:
                 return self.check()
-            except KafkaException as error:
+            except (KafkaException, TransientError) as error:
                 if time.monotonic() > until:
-                    return self.failed(error.args[0].str(), "see the broker's log")
+                    text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+                    return self.failed(text, "see the log of the other side")
                 # retry: the election of a coordinator or leader is not a failure
                 time.sleep(_PAUSE)
             except Exception as error:  # noqa: BLE001 - a check that fails never stops the others
@@ -78,7 +81,3 @@ class Check:
     def failed(self, seen: str, advice: str) -> Finding:
         """A failure of this check."""
         return Finding(self.name, Status.FAIL, seen, advice)
-
-    def skipped(self, why: str) -> Finding:
-        """This check could not be run."""
-        return Finding(self.name, Status.SKIPPED, why)

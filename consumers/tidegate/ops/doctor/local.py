@@ -1,10 +1,9 @@
-"""Checks that need no broker: client settings, membership, versions, Spark, registry, keys."""
+"""Checks that need no broker: client settings, versions, Spark, registry, keys."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -21,13 +20,11 @@ from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import subject_of
 from tidegate.registry.client import RegistryClient
-from tidegate.service.assembly import authorization, instance_ids
+from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings, SparkSettings
 from tidegate.signatures.keys import SigningKey
 
 _CLIENT: Final = "client settings"
-_RESTART_MS: Final = 10_000
-"""The time of a usual restart: a supervisor's pause, the imports, the first poll."""
 
 
 def check_client_settings(settings: Settings) -> Finding:
@@ -40,23 +37,6 @@ def check_client_settings(settings: Settings) -> Finding:
         advice = "remove these from [kafka]: the services refuse to start with them"
         return Finding(_CLIENT, Status.FAIL, "; ".join(broken), advice)
     return Finding(_CLIENT, Status.OK, "none of them breaks a guarantee")
-
-
-def check_membership(settings: Settings, services: Sequence[str]) -> Finding:
-    """Whether a restarted service gets its partitions back, and whether its time-out suffices."""
-    check, timeout_ms = "membership", settings.services.session_timeout_ms
-    static = instance_ids(settings, services)
-    if not static:
-        seen = "dynamic: a restart rebalances twice, and a crash is noticed after"
-        return Finding(check, Status.OK, f"{seen} {timeout_ms / 1000:g} s")
-    seen = (
-        f"static: {', '.join(static.values())}; a process that stops keeps its partitions for"
-        f" {timeout_ms / 1000:g} s"
-    )
-    if timeout_ms < _RESTART_MS:
-        advice = "raise [services] session_timeout_ms above the time that a restart takes"
-        return Finding(check, Status.WARN, seen, advice)
-    return Finding(check, Status.OK, seen)
 
 
 _SERVICES: Final = "pip install 'tidegate[services]'"

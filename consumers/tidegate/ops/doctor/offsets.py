@@ -3,22 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec
-
-from tidegate.errors.commands import command_line
-from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
-from tidegate.ops.doctor.finding import Finding, Status
-from tidegate.ops.topics import describe_topics
-from tidegate.runtime.bus import Partition
-from tidegate.service.catalogue import inputs_of
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-
 from datetime import timedelta
 from typing import Final
 
@@ -26,17 +10,26 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from tidegate.ops.doctor.finding import DENIED
+from tidegate.errors.commands import command_line
+from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
+from tidegate.ops.doctor.finding import DENIED, Finding, Status
+from tidegate.runtime.bus import Partition
+from tidegate.service.catalogue import inputs_of
+from tidegate.service.topics import describe_topics
+
+_RETENTION: Final = "offset retention"
+_SETTING: Final = "offsets.retention.minutes"
+_FOREVER: Final = 2**31 - 1
+_MINUTE: Final = 60_000
 
 
 def check_offsets(broker: Broker, service: str) -> Finding:
     """Whether the committed offsets of a service's group are still in its topics."""
     prefix = broker.topics.prefix
     topics = [found.name(prefix) for found in inputs_of(service)]
-    found = describe_topics(broker.admin, topics, REQUEST_TIMEOUT)
-    parts = [Partition(name, number) for name in found for number in range(found[name].partitions)]
+    parts = list(broker.spans(topics))
     committed = broker.groups.committed(f"{prefix}.{service}", parts)  # before the ends
-    return compare_offsets(service, prefix, committed, offset_ranges(broker.admin, topics))
+    return compare_offsets(service, prefix, committed, broker.spans(topics))
 
 
 def compare_offsets(
@@ -65,30 +58,6 @@ def compare_offsets(
     )
 
 
-def offset_ranges(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, range]:
-    """The available offsets of every partition; topics that do not exist are left out."""
-    partitions = [
-        TopicPartition(name, number)
-        for name, found in describe_topics(admin, topics, REQUEST_TIMEOUT).items()
-        for number in range(found.partitions)
-    ]
-    if not partitions:
-        return {}
-    # confluent-kafka leaves these two untyped
-    first = EarliestSpec()  # type: ignore[no-untyped-call]
-    end = LatestSpec()  # type: ignore[no-untyped-call]
-    ends = [
-        {
-            Partition(part.topic, part.partition): future.result(RESULT_TIMEOUT).offset
-            for part, future in admin.list_offsets(
-                dict.fromkeys(partitions, spec), request_timeout=REQUEST_TIMEOUT
-            ).items()
-        }
-        for spec in (first, end)
-    ]
-    return {end: range(ends[0][end], ends[1][end]) for end in ends[0]}
-
-
 def _is_in(at: int, available: range | None) -> bool:
     return available is not None and available.start <= at <= available.stop
 
@@ -103,12 +72,6 @@ def _reset(service: str, topic: str, number: int) -> str:
     return command_line(
         "replay group", service, topic=topic, partition=number, to_earliest=True, execute=True
     )
-
-
-CHECK: Final = "offset retention"
-_SETTING: Final = "offsets.retention.minutes"
-_FOREVER: Final = 2**31 - 1
-_MINUTE: Final = 60_000
 
 
 def check_retention(broker: Broker, executors: Sequence[str]) -> Finding:
@@ -128,7 +91,7 @@ def check_retention(broker: Broker, executors: Sequence[str]) -> Finding:
         if error.args[0].code() not in DENIED:
             raise
         seen = "unknown: this principal may not see the brokers' settings"
-        return Finding(CHECK, Status.SKIPPED, seen)
+        return Finding(_RETENTION, Status.SKIPPED, seen)
 
 
 def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
@@ -140,18 +103,22 @@ def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
     """
     if not topics:
         return Finding(
-            CHECK, Status.SKIPPED, "unknown: this principal may not see the topics of commands"
+            _RETENTION, Status.SKIPPED, "unknown: this principal may not see the topics of commands"
         )
     needed = {name: _minutes(kept) for name, kept in topics.items()}
     longest = max(needed, key=lambda name: needed[name])
     if minutes >= needed[longest]:
-        return Finding(CHECK, Status.OK, f"the brokers keep committed offsets for {_days(minutes)}")
+        return Finding(
+            _RETENTION, Status.OK, f"the brokers keep committed offsets for {_days(minutes)}"
+        )
     seen = (
         f"offsets expire after {_days(minutes)}, but {longest} keeps commands for"
         f" {_days(needed[longest])}: an executor stopped for longer would read all of them again."
         " Commands with an outcome are recognised, but dead-lettered or discarded ones would run"
     )
-    return Finding(CHECK, Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers")
+    return Finding(
+        _RETENTION, Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers"
+    )
 
 
 def _shortest(broker: Broker) -> int:

@@ -47,9 +47,9 @@ _LOCATIONS: Final = 5
 """How many locations an error names."""
 ALL: Final = EventFilter()
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
+"""The topics whose events name tables."""
 _CARRIED: Final = {kind.__name__ for kind in CARRIED}
 """Shown in place of the tasks that carry them."""
-"""The topics whose events name tables."""
 
 
 class NewestEvents(deque[LoggedEvent]):
@@ -134,14 +134,14 @@ class EventLog:
             for record in reader.records():
                 yield (record.key or b"").decode(errors="replace")
 
-    def check_named(self, table: str) -> None:
-        """Check that an event on any topic names a table.
+    def check_named(self, table: str, otherwise: str) -> None:
+        """Check that an event on any topic names a table; `otherwise`: what to do else.
 
         Raises:
             ConfigError: no event does; the message has the nearest names.
         """
         if not any(name == table for topic in TOPICS for name in self.tables(topic, table)):
-            raise self._unknown(table, "--new accepts a new table")
+            raise self._unknown(table, otherwise)
 
     def location_of(self, table: str) -> str:
         """The location of a table, from the events that name it.

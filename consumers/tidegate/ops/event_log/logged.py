@@ -11,6 +11,7 @@ from typing import Final
 from tidegate.events import Event
 from tidegate.events.outcomes import DirectoriesOutcome
 from tidegate.events.parts import PartsJoiner
+from tidegate.events.verdict import Verdict
 from tidegate.runtime.bus import Record
 
 
@@ -34,6 +35,7 @@ class LoggedEvent:
         return f"{where.topic}/{where.number}/{self.record.offset}"
 
 
+_FAILED: Final = {Verdict.FAILED, Verdict.REFUSED}
 _PATTERN: Final = frozenset("*?[")
 
 
@@ -49,6 +51,8 @@ class EventFilter:
     """The id of the cause, or its first characters."""
     event_id: str | None = None
     """The event's own id, or its first characters."""
+    failed: bool = False
+    """Only outcomes of requests that failed or were refused."""
 
     @property
     def exact_tables(self) -> frozenset[str] | None:
@@ -69,6 +73,8 @@ class EventFilter:
     def matches(self, event: Event) -> bool:
         """Whether an event is selected, given that `may_match` was true."""
         if self.event_id is not None and not event.event_id.startswith(self.event_id):
+            return False
+        if self.failed and getattr(event, "verdict", None) not in _FAILED:
             return False
         return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, Final
 
@@ -11,7 +12,6 @@ from tidegate.events import (
     CleaningHeld,
     CleaningHoldRemoved,
     CleaningProgressed,
-    CleaningRefused,
     CleaningReleased,
     CleaningStarted,
     CleaningUndone,
@@ -38,7 +38,6 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
     SavepointCreated,
-    SavepointRejected,
     SavepointRemovalRejected,
     SavepointRemovalRequested,
     SavepointRemoved,
@@ -49,12 +48,10 @@ from tidegate.events import (
     TaskIssued,
     UnknownTableResolved,
     VacuumFinished,
-    VacuumFlagged,
     VacuumOverdueResolved,
     WritesAborted,
 )
-from tidegate.events.holds import HoldRequest
-from tidegate.events.outcomes import Answer
+from tidegate.events.outcomes import Answer, DirectoriesOutcome
 from tidegate.hive import shortened
 from tidegate.ops.event_log.logged import LoggedEvent
 
@@ -87,13 +84,17 @@ def reason_of(event: Event) -> str | None:
     return None if reason is None else str(reason)
 
 
-def line_of(logged: LoggedEvent) -> str:
-    """An event in one line: the broker's time, table, kind, content, requester and duration."""
+def line_of(logged: LoggedEvent, *, of_table: str | None = None) -> str:
+    """An event in one line: the broker's time, table, kind, content, requester and duration.
+
+    The table is left out where it is `of_table`.
+    """
     at = f"{logged.at:%Y-%m-%dT%H:%M:%SZ}"
     event = logged.event
     if event is None:
         return f"{at}  unreadable record at {logged.place}: {logged.problem}"
-    return f"{at}  {event.table}  {type(event).__name__}  {sentence(event)}"
+    table = "" if event.table == of_table else f"{event.table}  "
+    return f"{at}  {table}{type(event).__name__}  {sentence(event)}"
 
 
 def sentence(event: Event) -> str:
@@ -121,59 +122,71 @@ def asked_by(event: Event) -> str:
     return by if signer == by else f"{signer}, who signed as {by}"
 
 
-@singledispatch
 def content_of(event: Event) -> str:
     """The content of an event; by default its reason and message."""
+    template = _TEMPLATES.get(type(event))
+    content = _content(event) if template is None else template.format(event)
+    partition = getattr(event, "partition", None)
+    return content if partition is None else f"{partition}: {content}"
+
+
+_TEMPLATES: Final[Mapping[type[Event], str]] = {
+    CommitCondemned: "{0.instant} by {0.source}: {0.reason}",
+    CommitFlagged: "{0.instant}: {0.flag}: {0.message}",
+    SavepointRemovalRequested: "of {0.instant}: {0.reason}",
+    SavepointRemovalRejected: "{0.instant}: {0.reason}: {0.message}",
+    RestoreApproved: "of request {0.request}, plan {0.plan_id}: {0.reason}",
+    RestoreApprovalRejected: "of request {0.request}: {0.reason}: {0.message}",
+    RestoreRejected: "to {0.savepoint}: {0.reason}: {0.message}",
+    RestoreFailed: "to {0.savepoint}: {0.message}",
+    QuarantineRemovalRequested: "of {0.cleaning}: its time is over",
+    CleaningHeld: "cleaning of the table is paused",
+    UnknownTableResolved: "a vacuum came; releases had come since {0.since:%Y-%m-%dT%H:%M:%SZ}",
+    TaskIssued: "task {0.number}: {0.kind}",
+}
+
+
+@singledispatch
+def _content(event: Event) -> str:
     return ": ".join(filter(None, (reason_of(event), getattr(event, "message", None))))
 
 
-@content_of.register
+@_content.register
 def _(event: CommitCompleted) -> str:
     return " ".join(filter(None, (event.action, event.instant, event.operation)))
 
 
-@content_of.register
-def _(event: CommitCondemned) -> str:
-    return f"{event.instant} by {event.source}: {event.reason}"
-
-
-@content_of.register
-def _(event: CommitFlagged) -> str:
-    return f"{event.instant}: {event.flag}: {event.message}"
-
-
-@content_of.register
+@_content.register
 def _(event: VacuumFinished) -> str:
     txns = counted(len(event.open_transactions), "open transaction")
-    made = f"{_where(event.partition)}{event.kind} made {_names(event.directories)}"
+    made = f"{event.kind} made {_names(event.directories)}"
     return f"{made}; holds: {counted(len(event.locks), 'lock')}, {txns}"
 
 
-@content_of.register(WritesAborted)
-@content_of.register(AbortedCleaningReleased)
+@_content.register(WritesAborted)
+@_content.register(AbortedCleaningReleased)
 def _(event: WritesAborted | AbortedCleaningReleased) -> str:
-    return f"{_where(event.partition)}aborted writes of {shortened(event.valid_write_ids)}"
+    return f"aborted writes of {shortened(event.valid_write_ids)}"
 
 
-@content_of.register
+@_content.register
 def _(event: LockReleased) -> str:
     lock = "" if event.lock_id is None else f"lock {event.lock_id}"
     txn = "" if event.transaction_id is None else f"transaction {event.transaction_id}"
     return f"{' of '.join(filter(None, (lock, txn)))} {event.reason}"
 
 
-@content_of.register
+@_content.register
 def _(event: SavepointRequested) -> str:
-    tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    return f"on {event.instant or 'the newest commit'}{tiers}"
+    return f"on {event.instant or 'the newest commit'}{_tiers(event)}"
 
 
-@content_of.register
+@_content.register
 def _(event: SavepointsCheckRequested) -> str:
     return f"of the table{f', for condemned {event.condemned}' if event.condemned else ''}"
 
 
-@content_of.register
+@_content.register
 def _(event: SavepointsChecked) -> str:
     unowned = f"; no rule owns {counted(len(event.unowned), 'savepoint')}" if event.unowned else ""
     pinned = f"; they pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
@@ -181,37 +194,28 @@ def _(event: SavepointsChecked) -> str:
     return f"{there}, {event.made} made, {event.removed} removed{unowned}{pinned}"
 
 
-@content_of.register
-def _(event: SavepointRemovalRequested) -> str:
-    return f"of {event.instant}: {event.reason}"
+@_content.register(RestoreRequested)
+@_content.register(CleaningUndoRequested)
+def _(event: RestoreRequested | CleaningUndoRequested) -> str:
+    what = (
+        f"to {event.savepoint}" if isinstance(event, RestoreRequested) else f"of {event.cleaning}"
+    )
+    return f"{what}{', only a plan' if event.plan_only else ''}: {event.reason}"
 
 
-@content_of.register
-def _(event: RestoreRequested) -> str:
-    plan = ", only a plan" if event.plan_only else ""
-    return f"to {event.savepoint}{plan}: {event.reason}"
-
-
-@content_of.register(CleaningReleased)
+@_content.register(CleaningReleased)
 def _(event: CleaningReleased) -> str:
-    return f"{_where(event.partition)}{event.kind} that made {_names(event.directories)}"
+    return f"{event.kind} that made {_names(event.directories)}"
 
 
-@content_of.register
+@_content.register
 def _(event: SavepointCreated) -> str:
     there = ", existed already" if event.already_there else ""
-    partitions = counted(event.partitions, "partition")
-    tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    files = f"{counted(event.files, 'file')} in {partitions}"
-    return f"{event.instant}: {files}{tiers}{there}"
+    files = f"{counted(event.files, 'file')} in {counted(event.partitions, 'partition')}"
+    return f"{event.instant}: {files}{_tiers(event)}{there}"
 
 
-@content_of.register
-def _(event: SavepointRejected) -> str:
-    return f"{event.reason}: {event.message}"
-
-
-@content_of.register
+@_content.register
 def _(event: SavepointRemoved) -> str:
     if event.already_gone:
         return f"{event.instant}: was gone already"
@@ -220,46 +224,25 @@ def _(event: SavepointRemoved) -> str:
     return f"{event.instant}{made}{files}; {counted(event.savepoints_left, 'savepoint')} left"
 
 
-@content_of.register
-def _(event: SavepointRemovalRejected) -> str:
-    return f"{event.instant}: {event.reason}: {event.message}"
-
-
-@content_of.register(RestorePlanned)
-@content_of.register(RestoreStarted)
+@_content.register(RestorePlanned)
+@_content.register(RestoreStarted)
 def _(event: RestorePlanned | RestoreStarted) -> str:
     if not event.instants:
         return f"to {event.savepoint}: nothing to do, it is the newest commit, plan {event.plan_id}"
-    instants = counted(len(event.instants), "instant")
-    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
     resumed = ", resumed" if isinstance(event, RestoreStarted) and event.resumed else ""
     message = event.message if isinstance(event, RestorePlanned) else None
-    text = f"to {event.savepoint}: {instants}, {files}, plan {event.plan_id}{resumed}"
+    text = f"to {event.savepoint}: {_amount(event)}, plan {event.plan_id}{resumed}"
     return f"{text}. {message}" if message else text
 
 
-@content_of.register
+@_content.register
 def _(event: RestoreAwaitingApproval) -> str:
     until = f" by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
-    instants = counted(len(event.instants), "instant")
-    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
     plan = f"plan {event.plan_id}, request {event.caused_by}"
-    return (
-        f"to {event.savepoint}: {instants}, {files}; a second person has to approve{until}: {plan}"
-    )
+    return f"to {event.savepoint}: {_amount(event)}; a second person has to approve{until}: {plan}"
 
 
-@content_of.register
-def _(event: RestoreApproved) -> str:
-    return f"of request {event.request}, plan {event.plan_id}: {event.reason}"
-
-
-@content_of.register
-def _(event: RestoreApprovalRejected) -> str:
-    return f"of request {event.request}: {event.reason}: {event.message}"
-
-
-@content_of.register
+@_content.register
 def _(event: RestoreProgressed) -> str:
     instants = f"{event.instants_done} of {counted(event.instants_total, 'instant')}"
     files = f"{event.files_done} of {counted(event.files_total, 'file')}"
@@ -267,7 +250,7 @@ def _(event: RestoreProgressed) -> str:
     return f"to {event.savepoint}: {instants} rolled back, {files} deleted ({percent} %)"
 
 
-@content_of.register
+@_content.register
 def _(event: RestoreCompleted) -> str:
     instants = counted(len(event.instants), "instant")
     files = counted(event.files_deleted, "file")
@@ -275,108 +258,60 @@ def _(event: RestoreCompleted) -> str:
     return f"to {event.savepoint}: {instants} rolled back, {files} deleted{before}"
 
 
-@content_of.register
-def _(event: RestoreRejected) -> str:
-    return f"to {event.savepoint}: {event.reason}: {event.message}"
-
-
-@content_of.register
-def _(event: RestoreFailed) -> str:
-    return f"to {event.savepoint}: {event.message}"
-
-
-@content_of.register(CleaningStarted)
-@content_of.register(DirectoriesCleaned)
-def _(event: CleaningStarted | DirectoriesCleaned) -> str:
-    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
-    text = f"{_where(event.partition)}{_names(event.directories)}: {files}"
+@_content.register(CleaningStarted)
+@_content.register(DirectoriesCleaned)
+@_content.register(CleaningUndoPlanned)
+@_content.register(CleaningUndone)
+@_content.register(QuarantineRemoved)
+def _(event: DirectoriesOutcome) -> str:
+    text = f"{_names(event.directories)}: {counted(event.files, 'file')}, {size(event.bytes)}"
     if event.part is not None:
         text += f" (part {event.part} of {event.parts})"
     if isinstance(event, DirectoriesCleaned) and event.superseded_by:
         text += f"; later vacuums made {_names(event.superseded_by)}"
-    if event.keep_ms is not None:
-        text += f"; in quarantine for {event.keep_ms / 3_600_000:g} h"
+    if (keep_ms := getattr(event, "keep_ms", None)) is not None:
+        text += f"; in quarantine for {keep_ms / 3_600_000:g} h"
     return text
 
 
-@content_of.register(CleaningUndoPlanned)
-@content_of.register(CleaningUndone)
-@content_of.register(QuarantineRemoved)
-def _(event: CleaningUndoPlanned | CleaningUndone | QuarantineRemoved) -> str:
-    files = f"{counted(event.files, 'file')}, {size(event.bytes)}"
-    return f"{_where(event.partition)}{_names(event.directories)}: {files}"
-
-
-@content_of.register
-def _(event: CleaningUndoRequested) -> str:
-    plan = ", only a plan" if event.plan_only else ""
-    return f"{_where(event.partition)}of {event.cleaning}{plan}: {event.reason}"
-
-
-@content_of.register
-def _(event: QuarantineRemovalRequested) -> str:
-    return f"{_where(event.partition)}of {event.cleaning}: its time is over"
-
-
-@content_of.register
-def _(_: CleaningHeld) -> str:
-    return "cleaning of the table is paused"
-
-
-@content_of.register
-def _(event: HoldRequest) -> str:
-    return event.reason
-
-
-@content_of.register
+@_content.register
 def _(event: CleaningDeferred) -> str:
     if event.reason is not None:
-        return f"{_where(event.partition)}{event.reason}: {event.message}; it is tried again"
-    return f"{_where(event.partition)}{event.held_by} holds the table; it is cleaned afterwards"
+        return f"{event.reason}: {event.message}; it is tried again"
+    return f"{event.held_by} holds the table; it is cleaned afterwards"
 
 
-@content_of.register
+@_content.register
 def _(event: CleaningHoldRemoved) -> str:
     return f"{counted(event.released, 'vacuum')} released"
 
 
-@content_of.register
+@_content.register
 def _(event: CleaningProgressed) -> str:
     directories = f"{event.directories_done} of {counted(event.directories_total, 'directory')}"
     files = f"{event.files_done} of {counted(event.files_total, 'file')}"
     percent = 100 * event.directories_done // max(1, event.directories_total)
-    return f"{_where(event.partition)}{directories} removed, with {files} ({percent} %)"
+    return f"{directories} removed, with {files} ({percent} %)"
 
 
-@content_of.register
-def _(event: CleaningRefused) -> str:
-    return f"{_where(event.partition)}{event.reason}: {event.message}"
-
-
-@content_of.register
-def _(event: VacuumFlagged) -> str:
-    return f"{_where(event.partition)}{event.flag}: {event.message}"
-
-
-@content_of.register
+@_content.register
 def _(event: VacuumOverdueResolved) -> str:
-    waited = f"waited since {event.since:%Y-%m-%dT%H:%M:%SZ}"
-    if event.replaced_by:
-        return f"{_where(event.partition)}replaced by a later publication; {waited}"
-    return f"{_where(event.partition)}its cleaning was released; {waited}"
+    how = "replaced by a later publication" if event.replaced_by else "its cleaning was released"
+    return f"{how}; waited since {event.since:%Y-%m-%dT%H:%M:%SZ}"
 
 
-@content_of.register
-def _(event: UnknownTableResolved) -> str:
-    return f"a vacuum came; releases had come since {event.since:%Y-%m-%dT%H:%M:%SZ}"
-
-
-@content_of.register(DeadLetterRedriven)
-@content_of.register(DeadLetterDiscarded)
+@_content.register(DeadLetterRedriven)
+@_content.register(DeadLetterDiscarded)
 def _(event: DeadLetterRedriven | DeadLetterDiscarded) -> str:
     place = f"{event.origin_topic}/{event.origin_partition}/{event.origin_offset}"
     reason = f": {event.reason}" if isinstance(event, DeadLetterDiscarded) else ""
     return f"of {event.service}, from {place} ({event.error}){reason}"
+
+
+@_content.register
+def _(event: TaskEnded) -> str:
+    ended = f"task {event.number} has ended: {event.end}"
+    return f"{ended}: {event.message}" if event.message else ended
 
 
 def size(count: int) -> str:
@@ -393,22 +328,16 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {plural}"
 
 
+def _amount(event: RestorePlanned | RestoreStarted | RestoreAwaitingApproval) -> str:
+    instants = counted(len(event.instants), "instant")
+    return f"{instants}, {counted(event.files, 'file')}, {size(event.bytes)}"
+
+
+def _tiers(event: SavepointRequested | SavepointCreated) -> str:
+    return f", for {', '.join(event.tiers)}" if event.tiers else ""
+
+
 def _names(directories: tuple[str, ...]) -> str:
     shown = ", ".join(directories[:3])
     more = len(directories) - 3
     return (f"{shown} and {more} more" if more > 0 else shown) or "nothing"
-
-
-def _where(partition: str | None) -> str:
-    return "" if partition is None else f"{partition}: "
-
-
-@content_of.register
-def _(event: TaskIssued) -> str:
-    return f"task {event.number}: {event.kind}"
-
-
-@content_of.register
-def _(event: TaskEnded) -> str:
-    ended = f"task {event.number} has ended: {event.end}"
-    return f"{ended}: {event.message}" if event.message else ended

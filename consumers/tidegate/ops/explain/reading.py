@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.events import VacuumFinished, table_identity
 from tidegate.events.topics import VACUUMS
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import without_value
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent, NewestEvents
 from tidegate.ops.event_log.log import TOPICS
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
@@ -85,9 +87,11 @@ def _of_event(
     with DeadLetterBox(settings) as box:
         wanted = DeadLetterFilter(table=table)
         dead_letters = [
-            listed.without_value()
-            for listed in box.list(wanted, include_resolved=True, values=True)
-            if (event := listed.dead_letter.event(box.wire)) and event.event_id in chain
+            replace(listed, dead_letter=replace(original, record=without_value(original.record)))
+            for batch in box.batches(wanted, include_resolved=True)
+            for listed in batch
+            if (event := (original := listed.dead_letter).event(box.wire))
+            and event.event_id in chain
         ]
     in_chain = OldestVacuums(limit, lambda vacuum: vacuum.waiting.event_id in chain)
     waiting = _waiting(settings, table, in_chain)

@@ -34,6 +34,7 @@ from tidegate.events import (
 from tidegate.events.verdict import Verdict, answered_by
 from tidegate.ops.dead_letters import ListedDeadLetter
 from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.event_log.summary import reason_of
 from tidegate.ops.waiting import PendingVacuum
 
 _SERVICES: Mapping[type[Command], str] = {
@@ -91,8 +92,15 @@ class Story:
             if isinstance(event, Outcome):
                 for answered in requests.keys() & answered_by(event):
                     answers[answered].add(event)
+        newest = {type(command): event_id for event_id, command in requests.items()}
         for event_id, command in requests.items():
-            if (step := _step(command, answers[event_id])) is not None:
+            refused = answers[event_id].refused
+            if refused is not None and newest[type(command)] == event_id:
+                yield (
+                    f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
+                    " changed: once that is mended, ask again"
+                )
+            elif (step := _step(command, answers[event_id])) is not None:
                 yield step
 
     def _vacuums(self) -> Iterator[str]:
@@ -148,6 +156,8 @@ class _Answers:
     last: str | None = None
     """The kind of the last outcome."""
     failed: RestoreFailed | None = None
+    refused: str | None = None
+    """Why a person's request was refused."""
     waits: RestoreAwaitingApproval | CleaningDeferred | None = None
     """The last outcome, if a person has to act."""
 
@@ -155,6 +165,10 @@ class _Answers:
         """Take the next outcome."""
         self.verdicts.add(outcome.verdict)
         self.last = type(outcome).__name__
+        if outcome.verdict is Verdict.REFUSED and getattr(outcome, "requested_by", None):
+            self.refused = ": ".join(
+                filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
+            )
         self.waits = None
         if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
             self.waits = outcome

@@ -34,7 +34,7 @@ from tidegate.ops.groups import Groups, lags_of
 from tidegate.ops.monitor.notifying import Notifications
 from tidegate.ops.monitor.pinned import PinnedFiles
 from tidegate.ops.status.recent import Recent
-from tidegate.ops.topics.creating import connect
+from tidegate.ops.topics import connect
 from tidegate.ops.waiting import (
     HeldTable,
     QuarantinedDirectories,

@@ -1,20 +1,35 @@
-"""Replays on a cluster: make the plan, then carry it out."""
+"""Replays on a cluster: make the plan, then carry it out.
+
+The coordinator's changelog records the offset up to which each input was applied. If only the
+group's offsets were reset, the coordinator would skip everything that it reads again. So the
+positions are reset with the offsets, under the coordinator's fencing: a process that still had the
+partition can no longer overwrite them, and a process that acquires it afterwards fences the replay.
+
+The rows stay on purpose, because they make repeated events recognisable: the instants of requested
+savepoints, the released vacuums, the ended locks and transactions. Without them all would be
+requested again, and a vacuum whose releases are no longer on their topic would wait forever. An
+event that is read again is thus a duplicate. The coordinator makes up for missed events
+(dead-lettered by faulty code, or of a table that no rule covered), and does not repeat completed
+work.
+
+The changelog is reset before the group's offsets. After a crash in between, the positions are below
+the offsets: the coordinator refuses to start until the replay is run again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final, Self
 
-from confluent_kafka.admin import AdminClient
-
-from tidegate.errors import ConfigError, FormatError, TidegateError
+from tidegate.coordinator.store import POSITION_KEY, Position
+from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, RestoreRequested
-from tidegate.events.topics import TOPICS
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import CHANGELOG, TOPICS
 from tidegate.events.wire import Wire
-from tidegate.ops.groups import Groups
-from tidegate.ops.replay.changelogs import reset_state
+from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics
 from tidegate.ops.replay.events import (
     EventReplay,
     SelectedEvent,
@@ -25,14 +40,11 @@ from tidegate.ops.replay.events import (
     plan_of,
     select_events,
 )
-from tidegate.ops.replay.group_positions import GroupPositions, within
-from tidegate.ops.replay.plan import GroupReplay, plan_group
-from tidegate.ops.replay.tables import count_records, locate_tables, tables_found
-from tidegate.ops.replay.targets import Target
+from tidegate.ops.replay.plan import GroupPosition, GroupReplay, Target, plan_group
 from tidegate.registry import wire_for
-from tidegate.runtime.bus import Partition
+from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.topic_guard import watched_ids
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
@@ -48,12 +60,10 @@ class Replays:
     def __init__(self, settings: Settings) -> None:
         """Connect to the cluster of the settings."""
         connection = settings.connection()
-        prefix = self._prefix = settings.topics.prefix
+        self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
         self._log = TopicReader(connection, self._bus)
-        admin = AdminClient({**connection, "log_level": 0})
-        self._groups = Groups(admin, KafkaMetadata(connection))
-        self._positions = GroupPositions(self._bus, self._log, self._groups, prefix)
+        self._groups = Groups.of(connection)
         self._wire: Wire = wire_for(settings.registry)
 
     def __enter__(self) -> Self:
@@ -71,33 +81,35 @@ class Replays:
         *,
         topic: str | None = None,
         partition: int | None = None,
-        tables: Sequence[str] = (),
+        tables: Collection[str] = (),
     ) -> GroupReplay:
         """Plan a reset of a service's group.
 
         Args:
             service: Its name.
             target: The start of the replay.
-            topic: Only this input topic (`locks`); None: all of them.
+            topic: Only this input topic (`locks`), with or without the prefix; None: all of them.
             partition: Only this partition number; None: all of them.
             tables: Only the partitions of these tables; empty: all.
 
         Raises:
             ConfigError: there is no such service, topic or partition.
             GroupInUseError: the service is running.
-            TidegateError: the service's topics have no record of one of the tables.
         """
-        group = f"{self._prefix}.{service}"
-        spans = self._positions.spans(service, topic, partition)
-        placed: dict[str, int] = {}
+        names = input_topics(service, topic, self._prefix)
+        spans: dict[Partition, range] = {}
+        for name in names:
+            spans |= self._log.spans(name)
+        spans = _within(spans, partition)
         if tables:
-            placed = locate_tables(tables, self._positions.count(spans), partition)
-            spans = {part: span for part, span in spans.items() if part.number in placed.values()}
+            count = require_copartitioned(self._bus, names)
+            numbers = {partition_of(table, count) for table in tables}
+            spans = {part: span for part, span in spans.items() if part.number in numbers}
+            if not spans:
+                raise ConfigError(f"none of the tables is on partition {partition}")
+        group = f"{self._prefix}.{service}"
         self._groups.check_unused(group)
-        positions = self._positions.of(service, spans, target, placed or None)
-        plan = plan_group(service, group, positions, target)
-        if placed:
-            plan = self._for_tables(replace(plan, tables=placed), spans)
+        plan = plan_group(service, group, self._positions(service, spans, target), target)
         return replace(plan, restores=self._restores(plan))
 
     def reset(self, plan: GroupReplay) -> None:
@@ -128,8 +140,8 @@ class Replays:
         suffix = topic.removeprefix(f"{self._prefix}.")
         if suffix not in known:
             raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
-        spans = within(self._log.spans(known[suffix].name(self._prefix)), selection.partition)
         name = known[suffix].name(self._prefix)
+        spans = _within(self._log.spans(name), selection.partition)
         spans = narrowed(spans, selection, lambda at: self._log.offsets_at(name, at))
         return plan_of(self._selected(spans, selection), spans, selection, limit)
 
@@ -148,28 +160,105 @@ class Replays:
     ) -> Iterator[SelectedEvent | Unreadable]:
         return select_events(self._log.read(spans), selection, self._wire)
 
-    def _for_tables(self, plan: GroupReplay, spans: Mapping[Partition, range]) -> GroupReplay:
-        counted = count_records(plan, self._log.read({r.partition: r.span for r in plan.resets}))
-        unseen = set(plan.tables or ()) - {
-            table for reset in counted.resets if reset.counts for table in reset.counts.by_table
-        }
-        unknown = unseen - tables_found(self._log.read(spans), unseen) if unseen else unseen
-        if unknown:
-            topics = ", ".join(sorted({span.topic for span in spans}))
-            raise TidegateError(
-                f"{topics} has no record of {', '.join(sorted(unknown))}: check the name"
+    def _positions(
+        self, service: str, spans: Mapping[Partition, range], target: Target
+    ) -> dict[Partition, GroupPosition]:
+        """The service's position in these partitions, without changing or fencing anything."""
+        group = f"{self._prefix}.{service}"
+        committed = self._groups.positions(group, list(spans))
+        at: dict[Partition, int] = {}
+        if not isinstance(target, int):
+            for topic in {part.topic for part in spans}:
+                at |= self._log.offsets_at(topic, target)
+        found = {
+            part: GroupPosition(
+                span, committed[part].offset if part in committed else None, at.get(part)
             )
-        return counted
+            for part, span in spans.items()
+        }
+        if service != COORDINATOR:
+            return found
+        changelog = Partition(CHANGELOG.name(self._prefix), 0)
+        now = self._bus.watermarks([changelog])[changelog].topic_id
+        ids = {part: watched_ids(position.metadata) for part, position in committed.items()}
+        earlier = {part for part, known in ids.items() if known and now not in known}
+        found = {
+            part: replace(position, changelog_recreated=part in earlier)
+            for part, position in found.items()
+        }
+        return with_applied(self._bus, self._prefix, found)
 
     def _restores(self, plan: GroupReplay) -> int:
         """Count the restore requests among the records that the group would read again."""
         if RestoreRequested not in CONSUMED_EVENTS[plan.service]:
             return 0
         found = 0
-        for record in self._log.read({r.partition: r.span for r in plan.resets}):
+        for record in self._log.read({reset.partition: reset.span for reset in plan.resets}):
             try:
                 event: Event = self._wire.deserialize(record.key, record.value, record.headers)
             except FormatError:
                 continue
             found += asks_for_restore(event)
         return found
+
+
+def _within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
+    found = {part: span for part, span in spans.items() if number in (None, part.number)}
+    if not found:
+        topics = ", ".join(sorted({part.topic for part in spans}))
+        raise ConfigError(f"{topics} has no partition {number}")
+    return found
+
+
+def with_applied(
+    bus: Bus, prefix: str, positions: Mapping[Partition, GroupPosition]
+) -> dict[Partition, GroupPosition]:
+    """Add the positions of the coordinator's changelog, without fencing the coordinator.
+
+    Raises:
+        ConfigError: the changelog topic does not exist.
+        FormatError: the changelog cannot be decoded.
+    """
+    topic = CHANGELOG.name(prefix)
+    bus.partitions(topic)
+    marks = bus.watermarks(list(positions))
+    state: dict[int, Position] = {}
+    for number in {part.number for part in positions}:
+        state[number] = Position()
+        for record in bus.log(Partition(topic, number)):
+            if record.key == POSITION_KEY:
+                state[number] = Position.of(record.value or b"{}")
+    found: dict[Partition, GroupPosition] = {}
+    for part, position in positions.items():
+        own = state[part.number]
+        applied = own.offsets.get(part.topic)
+        if applied is None and position.committed is not None:
+            applied = position.available.start  # what the coordinator assumes
+        known = own.topic_ids.get(part.topic, marks[part].topic_id)
+        found[part] = replace(
+            position, applied=applied, topic_recreated=known != marks[part].topic_id
+        )
+    return found
+
+
+def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
+    """Reset the positions in the coordinator's changelog to the new offsets of its group.
+
+    Raises:
+        GroupInUseError: the service ran since the plan was made; nothing was written.
+        FencedError: the service was started meanwhile; its group must not be reset.
+        FormatError: the changelog cannot be decoded.
+    """
+    for number in sorted({reset.partition.number for reset in plan.resets}):
+        resets = [reset for reset in plan.resets if reset.partition.number == number]
+        marks = bus.watermarks([reset.partition for reset in resets])
+        with changed_position(bus, prefix, number) as position:
+            for reset in resets:
+                topic = reset.partition.topic
+                if position.offsets.get(topic, reset.applied) != reset.applied:
+                    raise GroupInUseError(
+                        f"the service has read more of {topic}[{number}] since the plan was made:"
+                        " stop it, and plan again"
+                    )
+                position.offsets[topic] = reset.to_offset
+                position.topic_ids[topic] = marks[reset.partition].topic_id

@@ -12,7 +12,6 @@ from tidegate.ops.event_log import EventLog
 from tidegate.ops.groups import Groups, Lag, lags_of
 from tidegate.ops.status.recent import Recent
 from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
-from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import (
     HeldTable,
     OldestVacuums,
@@ -61,7 +60,8 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
         waiting=waiting,
         oldest_waiting=oldest,
         running=sorted(recent.running.values(), key=lambda logged: logged.at),
-        saved=sorted(recent.saved.values(), key=lambda logged: logged.at),
+        savepoints_made=recent.savepoints_made,
+        savepoints_removed=recent.savepoints_removed,
         awaiting=recent.awaiting_at(now),
         alarms=sorted(recent.alarms.values(), key=lambda alarm: alarm.at),
         refused=recent.refused,
@@ -79,7 +79,7 @@ def _service(
     prefix = settings.topics.prefix
     group = f"{prefix}.{name}"
     connection = settings.connection()
-    members = Groups(connect(connection), KafkaMetadata(connection)).members(group)
+    members = Groups.of(connection).members(group)
     topics = [found.name(prefix) for found in inputs_of(name)]
     lags = _RETRIES.call(lambda: _lags(metadata, group, topics))
     return ServiceStatus(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
 
 from tidegate.events import (
     CleaningProgressed,
@@ -24,53 +23,6 @@ from tidegate.events.verdict import Verdict
 from tidegate.ops.event_log import LoggedEvent
 
 
-class _Saved(NamedTuple):
-    """A savepoint that was written in the period."""
-
-    at: datetime
-    requested_by: str | None
-
-
-@dataclass(slots=True)
-class SavedTable:
-    """A table's savepoints in the period, by the outcomes.
-
-    A savepoint that another tool removed, or that was removed with its table, still counts; the
-    table's own timeline is authoritative.
-    """
-
-    table: str
-    at: datetime
-    """The time of the last outcome."""
-    written: int = 0
-    removed: int = 0
-    """Removed savepoints, including savepoints that were written before the period."""
-    left: dict[str, _Saved] = field(default_factory=dict[str, _Saved])
-    """Savepoints that were written in the period and not removed, by instant."""
-
-    @property
-    def newest(self) -> str | None:
-        """The newest instant that is left."""
-        return max(self.left, default=None)
-
-    @property
-    def newest_saved(self) -> _Saved | None:
-        """The time and requester of that savepoint."""
-        return None if self.newest is None else self.left[self.newest]
-
-    def as_json(self) -> dict[str, Any]:
-        """For scripts."""
-        newest = self.newest_saved
-        return {
-            "table": self.table,
-            "written": self.written,
-            "removed": self.removed,
-            "newest": self.newest,
-            "at": newest.at.isoformat(timespec="seconds") if newest else None,
-            "requested_by": newest.requested_by if newest else None,
-        }
-
-
 @dataclass(slots=True)
 class Recent:
     """Takes outcomes, oldest first. Memory grows with the tables and the running requests."""
@@ -78,7 +30,8 @@ class Recent:
     last_by_service: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """The newest outcome of started requests without a final outcome, by the request's id."""
-    saved: dict[str, SavedTable] = field(default_factory=dict[str, SavedTable])
+    savepoints_made: int = 0
+    savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Unresolved alarms, by the vacuum's id or the table."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
@@ -112,19 +65,8 @@ class Recent:
             self.unfinished[event.table] = logged
         elif isinstance(event, RestoreCompleted):
             self.unfinished.pop(event.table, None)
-        if isinstance(event, SavepointCreated) and not event.already_there:
-            saved = self._saved_table(logged, event.table)
-            saved.written += event.instant not in saved.left
-            saved.left[event.instant] = _Saved(logged.at, event.requested_by)
-        elif isinstance(event, SavepointRemoved):
-            saved = self._saved_table(logged, event.table)
-            saved.removed += 1
-            saved.left.pop(event.instant, None)
-
-    def _saved_table(self, logged: LoggedEvent, table: str) -> SavedTable:
-        found = self.saved.setdefault(table, SavedTable(table, logged.at))
-        found.at = logged.at
-        return found
+        self.savepoints_made += isinstance(event, SavepointCreated) and not event.already_there
+        self.savepoints_removed += isinstance(event, SavepointRemoved)
 
     def _take_awaiting(self, request: str, verdict: Verdict, logged: LoggedEvent) -> None:
         if verdict is Verdict.AWAITING:

@@ -10,8 +10,7 @@ from typing import Any, Final
 from tidegate.errors.commands import command_line
 from tidegate.events import Event, RestoreAwaitingApproval, VacuumOverdue
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.summary import asked_by, line_of, row_of
-from tidegate.ops.status.recent import SavedTable
+from tidegate.ops.event_log.summary import asked_by, counted, row_of
 from tidegate.ops.waiting import HeldTable, PendingVacuum, QuarantinedDirectories
 
 _ALARMS: Final = 10
@@ -36,7 +35,7 @@ class ServiceStatus:
         """The problem that a person should solve; empty if there is none."""
         if not self.members:
             return "it is not running"
-        return f"{self.dead_letters} open dead letters" if self.dead_letters else ""
+        return counted(self.dead_letters, "open dead letter") if self.dead_letters else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,6 @@ class Snapshot:
     waiting: int
     oldest_waiting: PendingVacuum | None
     running: Sequence[LoggedEvent]
-    saved: Sequence[SavedTable]
     alarms: Sequence[LoggedEvent]
     """Unresolved alarms since `since`."""
     refused: int
@@ -62,6 +60,8 @@ class Snapshot:
     """Restores that wait for the approval of a second person."""
     of_today: int = 0
     """The requests that were refused or failed in the last 24 hours."""
+    savepoints_made: int = 0
+    savepoints_removed: int = 0
     quarantined: Sequence[QuarantinedDirectories] = ()
     """The directories in quarantine."""
 
@@ -85,7 +85,8 @@ class Snapshot:
             "waiting": self.waiting,
             "oldest_waiting": oldest.as_json() if oldest else None,
             "running": [row_of(logged) for logged in self.running],
-            "savepoints": [table.as_json() for table in self.saved],
+            "savepoints_made": self.savepoints_made,
+            "savepoints_removed": self.savepoints_removed,
             "alarms": [row_of(alarm) for alarm in self.alarms],
             "refused": self.refused,
             "failed": self.failed,
@@ -107,19 +108,19 @@ class Snapshot:
                 for _ in self.alarms[_ALARMS : _ALARMS + 1]
             ),
             *(
-                f"{_count(service.dead_letters, 'open dead letter')} of {service.name}:"
+                f"{counted(service.dead_letters, 'open dead letter')} of {service.name}:"
                 f" {command_line('dead-letters list', service=service.name)}"
                 for service in self.services
                 if service.dead_letters
             ),
             *(
-                f"{_count(self.unknown_dead_letters, 'open dead letter')} of no known service:"
+                f"{counted(self.unknown_dead_letters, 'open dead letter')} of no known service:"
                 f" {command_line('dead-letters list')}"
                 for _ in range(min(1, self.unknown_dead_letters))
             ),
             *(
-                f"{_count(self.of_today, 'request')} of the last 24 hours failed or refused:"
-                f" {command_line('outcomes', since='1d')}"
+                f"{counted(self.of_today, 'request')} of the last 24 hours failed or refused:"
+                f" {command_line('outcomes', failed=True, since='1d')}"
                 for _ in range(min(1, self.of_today))
             ),
             *(
@@ -128,14 +129,6 @@ class Snapshot:
                 if not service.members
             ),
         ]
-
-    def running_lines(self) -> list[str]:
-        """The running requests, one line each."""
-        return [line_of(logged) for logged in self.running]
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _approval(event: Event | None) -> str:

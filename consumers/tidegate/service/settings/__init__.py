@@ -200,7 +200,7 @@ class TopicSettings(Section, frozen=True):
 
 
 class StoreSettings(Section, frozen=True):
-    """How a bucket is reached."""
+    """How a bucket or a cluster is reached."""
 
     endpoint: str | None = None
     """The URL of the server; by default that of AWS."""
@@ -212,8 +212,8 @@ class StoreSettings(Section, frozen=True):
     """A profile of the configuration of AWS."""
     ca: str | None = None
     """A file of PEM certificates that sign the server's own."""
-    timeout: float = Field(default=60.0, gt=0)
-    """Seconds for a request and its answer."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds for a request and its answer. By default 60, and 20 for HDFS."""
 
 
 class WarehouseSettings(Section, frozen=True):
@@ -222,30 +222,38 @@ class WarehouseSettings(Section, frozen=True):
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
     stores: dict[str, StoreSettings] = Field(default_factory=dict)
-    """How buckets of S3 are reached, by their names: `[warehouse.stores."s3://lake"]`. Credentials
-    come from boto3's own chain: the environment, a profile, a web identity or the instance."""
+    """How buckets of S3 and clusters of HDFS are reached: `[warehouse.stores."s3://lake"]`,
+    `[warehouse.stores."hdfs://lake"]`. Credentials of S3 come from boto3's own chain: the
+    environment, a profile, a web identity or the instance. HDFS has Hadoop's own configuration
+    (`HADOOP_CONF_DIR`, `HADOOP_USER_NAME`) and here `timeout` only."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
     """Options of fsspec's file systems, a table for each protocol. Tables there are only read."""
 
     @field_validator("stores")
     @classmethod
-    def _are_buckets(cls, stores: dict[str, StoreSettings]) -> dict[str, StoreSettings]:
-        if not all(re.fullmatch(r"s3[an]?://[^/]+", place) for place in stores):
-            raise ValueError("a store is named by its bucket: s3://bucket")
+    def _are_places(cls, stores: dict[str, StoreSettings]) -> dict[str, StoreSettings]:
+        if not all(re.fullmatch(r"(s3[an]?|hdfs)://[^/]+", place) for place in stores):
+            raise ValueError("a store is named s3://bucket or hdfs://cluster")
+        for place, store in stores.items():
+            if place.startswith("hdfs:") and store.model_fields_set - {"timeout"}:
+                raise ValueError(f"{place} takes timeout only")
         return stores
 
     @field_validator("storage")
     @classmethod
-    def _is_not_s3(cls, storage: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        if {"s3", "s3a", "s3n"} & storage.keys():
-            raise ValueError('the options of S3 are in [warehouse.stores."s3://bucket"]')
+    def _are_protocols(cls, storage: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if {"s3", "s3a", "s3n", "hdfs"} & storage.keys():
+            raise ValueError('the options of S3 and HDFS are in [warehouse.stores."s3://bucket"]')
         return storage
 
     @property
     def options(self) -> dict[str, dict[str, Any]]:
         """The options of all stores, as `Storage` takes them."""
-        buckets = {normalise(place): store.model_dump() for place, store in self.stores.items()}
-        return {**self.storage, **buckets}
+        places = {
+            normalise(place): store.model_dump(exclude_none=True)
+            for place, store in self.stores.items()
+        }
+        return {**self.storage, **places}
 
 
 class SparkSettings(Section, frozen=True):

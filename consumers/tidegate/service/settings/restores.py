@@ -140,7 +140,7 @@ class RestoreSettings(Section, frozen=True):
             if rule.tables != "*":
                 raise ValueError(
                     f"the rule for {rule.tables} decides by name whether an approval is needed, and"
-                    " a request may call the table by another catalog: say locations instead of"
-                    " tables"
+                    " a request may call the table by another catalog: write locations instead,"
+                    ' e.g. locations = ["/lake/sales"]'
                 )
         return self

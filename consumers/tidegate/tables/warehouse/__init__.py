@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.tables.warehouse.changes import MayGo, OpenFolder
-from tidegate.tables.warehouse.moves import Moves
+from tidegate.tables.warehouse.changes import MayGo, Moves, OpenFolder
 from tidegate.tables.warehouse.roots import WarehouseRoots
 from tidegate.tables.warehouse.writer import AlreadyExists, Warehouse
 

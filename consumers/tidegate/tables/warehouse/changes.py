@@ -6,14 +6,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.store import Store
-
-if TYPE_CHECKING:
-    from tidegate.tables.warehouse.moves import Moves
 
 MayGo = Callable[[Sequence[FileInfo]], bool]
 """Decides from all files below a directory whether it may be removed or moved."""
@@ -39,6 +36,29 @@ class OpenFolder(Protocol):
             ReachedByLink, ConfinementError: it is a link.
             TooDeep: directories are nested deeper than MAX_DEPTH.
             OSError: something can't be removed; EXDEV for a mounted file system.
+        """
+        ...
+
+
+class Moves(Protocol):
+    """Two directories of one file system: directories of the first move to the second."""
+
+    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
+        """Move a directory with everything below it, if `may_go` accepts its files.
+
+        Args:
+            name: Its name in the source.
+            may_go: Decides from all files below the directory.
+            as_name: Its name in the target; by default the same.
+
+        Returns:
+            Whether it was moved; None if it does not exist, e.g. after a move by another process.
+
+        Raises:
+            ReachedByLink, ConfinementError: it is a link.
+            FileExistsError: the target has the name already.
+            TransientError: another directory took the name meanwhile.
+            OSError: it can't be moved; EXDEV for a mounted file system.
         """
         ...
 

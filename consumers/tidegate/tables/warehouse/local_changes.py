@@ -14,8 +14,8 @@ from tidegate.storage.file_info import Version
 from tidegate.storage.local import hold_directory, opened_directory
 from tidegate.storage.local_store import LocalStore
 from tidegate.tables.warehouse import local_files
-from tidegate.tables.warehouse.changes import Changes, OpenFolder
-from tidegate.tables.warehouse.moves import Moves, remove_if_empty, same_device
+from tidegate.tables.warehouse.changes import Changes, Moves, OpenFolder
+from tidegate.tables.warehouse.moves import LocalMoves, remove_if_empty, same_device
 from tidegate.tables.warehouse.open_folder import LocalFolder
 
 _WORTH_A_LISTING: Final = 64
@@ -83,4 +83,4 @@ class LocalChanges(LocalStore, Changes):
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise NotFound(str(error)) from error
             same_device(here, there, paths[1])
-            yield Moves(here, paths[0], there, paths[1])
+            yield LocalMoves(here, paths[0], there, paths[1])

@@ -23,8 +23,8 @@ from tidegate.tables.warehouse.changes import MayGo
 
 
 @dataclass(frozen=True, slots=True)
-class Moves:
-    """Two open directories of one file system: directories of the first move to the second."""
+class LocalMoves:
+    """See `Moves`. Both directories are open."""
 
     source: int
     source_path: LocalPath
@@ -32,22 +32,7 @@ class Moves:
     target_path: LocalPath
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """Move a directory with everything below it, if `may_go` accepts its files.
-
-        Args:
-            name: Its name in the source.
-            may_go: Decides from all files below the directory.
-            as_name: Its name in the target; by default the same.
-
-        Returns:
-            Whether it was moved; None if it does not exist, e.g. after a move by another process.
-
-        Raises:
-            ReachedByLink, ConfinementError: it is a link.
-            FileExistsError: the target has the name already.
-            TransientError: another directory took the name meanwhile.
-            OSError: it can't be moved; EXDEV for a mounted file system.
-        """
+        """See `Moves`."""
         path = self.source_path.child(name)
         try:
             directory = open_below(self.source, name, path)

@@ -29,7 +29,7 @@ class WarehouseRoots:
             roots = tuple(normalise(location) for location in locations)
         except FormatError as error:
             raise ConfigError(f"warehouse root: {error}") from error
-        if not roots or any(local_path(r) == "/" or r.endswith("://") for r in roots):
+        if not roots or any(map(_is_complete, roots)):
             raise ConfigError(
                 "warehouse.roots needs at least one directory, and none may be an entire file"
                 " system"
@@ -64,3 +64,10 @@ class WarehouseRoots:
         if not place_of(where):
             check_no_link(LocalPath.below(where, self.roots))
         return where
+
+
+def _is_complete(root: str) -> bool:
+    """Whether a root is an entire file system; a bucket is not."""
+    if root.startswith("hdfs:"):
+        return root == place_of(root)
+    return local_path(root) == "/" or root.endswith("://")

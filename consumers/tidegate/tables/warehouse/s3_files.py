@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -13,12 +12,12 @@ import obstore
 from botocore.exceptions import ClientError
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-from tidegate.errors import PermanentError, TransientError
+from tidegate.errors import PermanentError
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.s3 import S3Options, S3Store
 from tidegate.storage.store_errors import error_of, store_errors
-from tidegate.tables.warehouse.changes import Changes, MayGo, OpenFolder
+from tidegate.tables.warehouse.remote_changes import RemoteChanges
 
 _FEW: Final = 8
 """Up to this number of files, requests for every file are faster than a listing."""
@@ -37,7 +36,7 @@ class Conditions(NamedTuple):
     """In a request for many."""
 
 
-class S3Changes(S3Store, Changes):
+class S3Changes(S3Store, RemoteChanges):
     """One bucket."""
 
     def __init__(self, bucket: str, options: S3Options, root: str) -> None:
@@ -102,29 +101,9 @@ class S3Changes(S3Store, Changes):
         self.require_gone(existing, self._existing(folder, [e.name for e in existing]))
         return removed
 
-    def remove_tree(self, location: str) -> None:
-        """See `Changes`.
-
-        Raises:
-            TransientError: another process wrote below it.
-        """
-        found = self.below(location)
-        self.remove(found)
-        left = self.below(location) if found else []
-        self.require_gone(found, left)
-        if left:
-            raise TransientError(f"{left[0].path} was written during the removal of {location}")
-        folder, _, name = location.rpartition("/")
-        self.remove_names(folder, [name], are_files=True)
-
     def remove_if_empty(self, location: str) -> bool:
         """See `Changes`."""
         _refuse(location)
-
-    @contextmanager
-    def opened(self, location: str) -> Generator[OpenFolder]:
-        """See `Changes`."""
-        yield _Folder(self, location)
 
     def moving(self, source: str, target: str) -> Any:  # noqa: ANN401 - never returns
         """See `Changes`."""
@@ -133,26 +112,18 @@ class S3Changes(S3Store, Changes):
 
     def limits(self) -> Sequence[str]:
         """See `Changes`."""
-        if self.conditions.many:
-            return ()
-        return ["this server ignores ETags in bulk removals: a replaced file is removed as listed"]
-
-    def below(self, location: str) -> list[FileInfo]:
-        """Everything below a directory, with markers; nothing if it does not exist."""
-        with suppress(FileNotFoundError):
-            return self.entries(location)
-        return []
-
-    def require_gone(self, removed: Sequence[FileInfo], left: Sequence[FileInfo]) -> None:
-        """Check that no removed file is there still; one that was written since is not ours.
-
-        Raises:
-            TransientError: it names one.
-        """
-        versions = {(entry.path, entry.version) for entry in removed}
-        for entry in left:
-            if (entry.path, entry.version) in versions:
-                raise TransientError(f"{entry.path} is still there after its removal")
+        found: list[str] = []
+        if not self.conditions.many:
+            found.append(
+                "this server ignores ETags in bulk removals: a replaced file is removed as listed"
+            )
+        with store_errors(self.root):
+            if "Status" in self.clients.boto.get_bucket_versioning(Bucket=self.bucket):
+                found.append(
+                    "the bucket has versions: a removal frees no space until a lifecycle rule"
+                    " removes the noncurrent versions"
+                )
+        return found
 
     def _existing(self, folder: str, names: Sequence[str]) -> list[FileInfo]:
         if len(names) <= _FEW:
@@ -217,32 +188,6 @@ class S3Changes(S3Store, Changes):
                     raise error_of(code, seen) or OSError(f"{seen} ({code})")
                 refused += 1
         return len(entries) - refused
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """A directory. A store has no descriptors, so every call uses the full path."""
-
-    store: S3Changes
-    location: str
-
-    def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """See `OpenFolder`."""
-        found = self.store.below(f"{self.location}/{name}")
-        return [entry for entry in found if not entry.is_dir] if found else None
-
-    def remove_if(self, name: str, may_go: MayGo) -> bool:
-        """See `OpenFolder`."""
-        location = f"{self.location}/{name}"
-        found = self.store.below(location)
-        if not found:
-            return True
-        if not may_go([entry for entry in found if not entry.is_dir]):
-            return False
-        self.store.remove(found)
-        left = self.store.below(location)
-        self.store.require_gone(found, left)
-        return not left
 
 
 def _refuse(location: str) -> NoReturn:

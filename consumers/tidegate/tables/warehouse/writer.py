@@ -11,9 +11,8 @@ from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage import FileInfo, ParallelMap, Storage
 from tidegate.storage.file_info import Version
 from tidegate.storage.locations import place_of
-from tidegate.tables.warehouse.changes import Changes, OpenFolder
+from tidegate.tables.warehouse.changes import Changes, Moves, OpenFolder
 from tidegate.tables.warehouse.local_changes import LocalChanges
-from tidegate.tables.warehouse.moves import Moves
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
 FILES_PER_TASK: Final = 1000
@@ -262,13 +261,19 @@ class Warehouse(Storage):
         if not place:
             return LocalChanges(self.confined_to)
         scheme, _, authority = place.partition("://")
+        options = self.options.get(place, {})
+        if scheme == "hdfs":
+            from tidegate.storage.hdfs import HdfsOptions  # noqa: PLC0415 - its client is an extra
+            from tidegate.tables.warehouse.hdfs_files import HdfsChanges  # noqa: PLC0415
+
+            return HdfsChanges(authority, HdfsOptions(**options))
         if scheme != "s3":
-            raise ConfigError(f"{place}: Tidegate changes tables on file systems and on S3 only")
+            raise ConfigError(f"{place}: tables are changed on file systems, S3 and HDFS only")
         from tidegate.storage.s3 import S3Options  # noqa: PLC0415 - its clients are an extra
         from tidegate.tables.warehouse.s3_files import S3Changes  # noqa: PLC0415
 
         root = next(root for root in self.confined_to if place_of(root) == place)
-        return S3Changes(authority, S3Options(**self.options.get(place, {})), root)
+        return S3Changes(authority, S3Options(**options), root)
 
     def _by_folder(self, locations: Iterable[str]) -> dict[str, list[str]]:
         """Check every location by name; return the names by normalised directory.

@@ -1,0 +1,281 @@
+"""Waiting vacuums, holds of tables and quarantines, from the coordinator's changelog.
+
+It is read without fencing the coordinator, which is not disturbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import partial
+from heapq import nsmallest
+from operator import attrgetter
+from typing import Any, Final
+
+from tidegate.coordinator import readers, tasks
+from tidegate.coordinator.holds import hold_on, holds
+from tidegate.coordinator.quarantines import quarantines
+from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
+from tidegate.coordinator.subject import moment
+from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
+from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
+from tidegate.errors import StopService
+from tidegate.errors.commands import command_line
+from tidegate.events import OutstandingReader
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import CHANGELOG
+from tidegate.runtime.bus import ChangelogRecord, Partition
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.records import as_record
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVacuum:
+    """A waiting vacuum and its outstanding holds. `since` is the broker's time."""
+
+    table: str
+    location: str
+    partition: str | None
+    event_id: str
+    since: datetime
+    kind: str
+    directories: tuple[str, ...]
+    holds: int
+    """The number of holds when the vacuum's result became visible."""
+    outstanding: tuple[OutstandingReader, ...]
+    overdue_since: datetime | None = None
+    """When VacuumOverdue was published for it; None if it is not overdue."""
+    metastore: str | None = None
+    """Whose ids the holds are."""
+    held_by: str | None = None
+    """Who holds the table, and why; None: the table is not held."""
+
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """The sort key: the time, then the id."""
+        return self.since, self.event_id
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, for scripts."""
+        # not dataclasses.asdict: it copies every hold
+        return {field_.name: getattr(self, field_.name) for field_ in fields(self)} | {
+            "since": _iso(self.since),
+            "outstanding": [reader.model_dump() for reader in self.outstanding],
+            "overdue_since": self.overdue_since and _iso(self.overdue_since),
+        }
+
+
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVacuum:
+    """A vacuum that waits, and the rows in which its readers are looked up when asked for."""
+
+    waiting: WaitingVacuum
+    rows: Store = field(repr=False)
+
+    @property
+    def table(self) -> str:
+        """The table's identity."""
+        return self.waiting.table
+
+    @property
+    def since(self) -> datetime:
+        """Since when it waits: the broker's time."""
+        return moment(self.waiting.since)
+
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """What it is sorted by."""
+        return self.since, self.waiting.event_id
+
+    @property
+    def overdue_since(self) -> datetime | None:
+        """When it was reported as overdue."""
+        return overdue_since(self.rows, self.waiting)
+
+    def pending(self) -> PendingVacuum:
+        """It, and what it waits for."""
+        waiting, made, hold = self.waiting, self.waiting.vacuum, hold_on(self.rows, self.table)
+        return PendingVacuum(
+            table=self.table,
+            location=made.location,
+            partition=made.partition,
+            event_id=waiting.event_id,
+            since=self.since,
+            kind=str(made.kind),
+            directories=made.directories,
+            holds=waiting.count,
+            outstanding=tuple(waiting.outstanding_readers(self.rows)),
+            overdue_since=self.overdue_since,
+            metastore=waiting.metastore,
+            held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
+        )
+
+    def count_outstanding(self) -> tuple[int, int]:
+        """How many locks, and how many transactions without a known lock, have not ended."""
+        locks, transactions = self.waiting.outstanding(self.rows)
+        return len(locks), len(transactions)
+
+
+def stored_vacuums(rows: Store) -> Iterator[StoredVacuum]:
+    """The vacuums that wait, of every table, in no particular order."""
+    return (StoredVacuum(vacuum, rows) for vacuum in waiting_rows(rows))
+
+
+@dataclass(slots=True)
+class OldestVacuums:
+    """Up to `limit` waiting vacuums, oldest first, and the number of all; only these in memory."""
+
+    limit: int
+    wanted: Callable[[StoredVacuum], bool] = lambda _: True
+    vacuums: Sequence[PendingVacuum] = field(default=(), init=False)
+    count: int = field(default=0, init=False)
+
+    def take(self, store: Store) -> None:
+        """Count the waiting vacuums of one partition, and retain the oldest ones.
+
+        Raises:
+            StopService: a record can't be read.
+        """
+        wanted = (vacuum for vacuum in stored_vacuums(store) if self._counted(vacuum))
+        # reduce this store first: a StoredVacuum keeps the store's records in memory
+        own = [vacuum.pending() for vacuum in nsmallest(self.limit, wanted, key=attrgetter("age"))]
+        self.vacuums = nsmallest(self.limit, [*self.vacuums, *own], key=attrgetter("age"))
+
+    def _counted(self, vacuum: StoredVacuum) -> bool:
+        is_wanted = self.wanted(vacuum)
+        self.count += is_wanted
+        return is_wanted
+
+
+_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
+"""Quiet, because the caller reports an outage: the monitor logs it, a command fails."""
+_SEPARATOR: Final = b"\x00"
+_SIGNS: Final = frozenset("*?[")
+
+
+def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[PendingVacuum]:
+    """The vacuums that wait now, according to the gate, in no particular order.
+
+    Arguments and errors are those of `gate_stores`.
+    """
+    for store in gate_stores(settings, table):
+        yield from (vacuum.pending() for vacuum in stored_vacuums(store))
+
+
+def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]:
+    """The rows of the readers' gate, partition by partition.
+
+    One partition's rows are in memory at a time: a store is closed once the next is asked for. Of a
+    table named exactly, only its partition is read, and nothing of other tables is kept.
+
+    Args:
+        settings: The deployment.
+        table: An identity or a shell pattern; None: all tables.
+
+    Raises:
+        ConfigError: the changelog does not exist.
+        TransientError: no broker answers.
+        StopService, FormatError: the changelog can't be read, or is not complete.
+    """
+    connection = settings.connection()
+    topic = CHANGELOG.name(settings.topics.prefix)
+    metadata = KafkaMetadata.for_people(connection)
+    metadata.require_connection()
+    count = _RETRIES.call(lambda: metadata.partitions(topic))
+    is_exact = table is not None and not _SIGNS & set(table)
+    numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
+    parts = [Partition(topic, number) for number in numbers]
+    for part, marks in _RETRIES.call(lambda: metadata.watermarks(parts)).items():
+        if lost := lost_head(part, marks.first):
+            raise StopService(f"{lost}. See: {command_line('doctor')}")
+    for number in numbers:
+        store = _RETRIES.call(partial(_store, settings, topic, number, table))
+        yield store
+        store.close()  # the caller still refers to it while the next one is read
+
+
+def _store(settings: Settings, topic: str, number: int, table: str | None) -> Store:
+    store = Store((*readers.KINDS, *tasks.KINDS))
+    store.restore(_records(settings, topic, number, table))
+    return store
+
+
+def _records(
+    settings: Settings, topic: str, number: int, table: str | None
+) -> Iterator[ChangelogRecord]:
+    for record in map(as_record, read_partition(settings.connection(), topic, number)):
+        key = record.key or b""
+        name = key.partition(_SEPARATOR)[0].decode()
+        if key == POSITION_KEY or (name and (table is None or fnmatchcase(name, table))):
+            yield key, record.value
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table whose cleaning is on hold. `since` is the broker's time."""
+
+    table: str
+    requested_by: str
+    reason: str
+    since: datetime
+    event_id: str
+    deferred: int
+    """Cleanings that were released before the hold and wait for its end."""
+
+    def __str__(self) -> str:
+        """The table, the holder, the time and the reason."""
+        since = f"{self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{self.table}  held by {self.requested_by} since {since}: {self.reason}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything about it, for scripts."""
+        return asdict(self) | {"since": self.since.isoformat(timespec="milliseconds")}
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedDirectories:
+    """The directories of one cleaning in quarantine. `until` is the broker's time."""
+
+    table: str
+    partition: str | None
+    cleaning: str
+    directories: int
+    bytes: int
+    until: datetime
+
+    def __str__(self) -> str:
+        """The table, the number of directories, the end of the quarantine and the cleaning."""
+        where = f"/{self.partition}" if self.partition else ""
+        until = f"{self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        count = "1 directory" if self.directories == 1 else f"{self.directories} directories"
+        return f"{self.table}{where}  {count} in quarantine until {until}, of {self.cleaning}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything about it, for scripts."""
+        return asdict(self) | {"until": self.until.isoformat(timespec="milliseconds")}
+
+
+def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirectories]:
+    """The holds and the quarantines of every table, in no particular order."""
+    for table, hold, deferred in holds(rows):
+        since = moment(hold.since)
+        yield HeldTable(table, hold.requested_by, hold.reason, since, hold.event_id, deferred)
+    for found in quarantines(rows):
+        if not found.undone:
+            yield QuarantinedDirectories(
+                found.table,
+                found.partition,
+                found.cleaning,
+                found.directories,
+                found.bytes,
+                moment(found.due),
+            )

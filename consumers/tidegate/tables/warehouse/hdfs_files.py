@@ -1,0 +1,184 @@
+"""Change HDFS: files go as they were listed, and directories only when they are empty.
+
+The NameNode removes nothing on condition of a version: it is compared right before. A rename is
+atomic and refuses an existing name, so files are created by one, and directories are moved by one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from errno import ENOTEMPTY
+
+from hdfs_native import WriteOptions
+
+from tidegate.errors import TransientError
+from tidegate.storage import FileInfo, NotFound
+from tidegate.storage.file_info import Version
+from tidegate.storage.hdfs import HdfsStore
+from tidegate.storage.local import MAX_DEPTH, TooDeep
+from tidegate.tables.warehouse.changes import MayGo, Moves
+from tidegate.tables.warehouse.remote_changes import RemoteChanges
+
+
+class HdfsChanges(HdfsStore, RemoteChanges):
+    """One cluster."""
+
+    def create(self, location: str, content: bytes) -> None:
+        """See `Changes`. Its directories are created, too."""
+        draft = self._write_draft(location, content, make_folder=True)
+        self._rename_draft(draft, location, replaces=False)
+
+    def replace(self, location: str, content: bytes, if_version: Version) -> None:
+        """See `Changes`."""
+        draft = self._write_draft(location, content, make_folder=False)
+        there = self._entry_or_none(location)
+        if if_version is not None and (there is None or there.version != if_version):
+            self._delete(draft)
+            raise FileExistsError(location)
+        self._rename_draft(draft, location, replaces=True)
+
+    def remove(self, entries: Sequence[FileInfo]) -> int:
+        """See `Changes`."""
+        return sum(
+            self._delete(entry.path)
+            for entry in entries
+            if self._entry_or_none(entry.path) == entry
+        )
+
+    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool) -> int:
+        """See `Changes`."""
+        del are_files
+        removed = 0
+        for name in names:
+            entry = self._entry_or_none(f"{folder}/{name}")
+            if entry is not None and entry.is_dir:
+                raise IsADirectoryError(entry.path)
+            removed += entry is not None and self._delete(entry.path)
+        return removed
+
+    def remove_if_empty(self, location: str) -> bool:
+        """See `Changes`."""
+        entry = self._entry_or_none(location)
+        return entry is None or (entry.is_dir and self._delete_empty(location))
+
+    def remove_listed(self, location: str, found: Sequence[FileInfo]) -> Sequence[FileInfo]:
+        """See `RemoteChanges`. The directory itself goes last."""
+        for entry in found:
+            if not entry.is_dir:
+                self._delete(entry.path)
+        folders = [entry.path for entry in reversed(found) if entry.is_dir]
+        emptied = list(map(self._delete_empty, folders))
+        if all(emptied):
+            return []
+        left = self.below(location)
+        self.require_gone(found, [entry for entry in left if not entry.is_dir])
+        return left
+
+    @contextmanager
+    def moving(self, source: str, target: str) -> Generator[Moves]:
+        """See `Changes`."""
+        for location in (source, target):
+            entry = self._entry_or_none(location)
+            if entry is None or not entry.is_dir:
+                raise NotFound(location)
+        yield _Moves(self, source, target)
+
+    def entries(self, location: str) -> Sequence[FileInfo]:
+        """See `RemoteChanges`. Files are in the order of `tree`; a directory is before its own."""
+        name = location.rpartition("/")[2]
+        return list(self._entries(FileInfo(name, location, True, 0, 0), MAX_DEPTH))  # noqa: FBT003
+
+    def _entries(self, folder: FileInfo, depth: int) -> Iterator[FileInfo]:
+        if not depth:
+            raise TooDeep(f"{folder.path} is nested too deep ({MAX_DEPTH} directories)")
+        children = sorted(self.children(folder.path))
+        yield folder
+        for child in children:
+            if child.is_dir:
+                yield from self._entries(child, depth - 1)
+            else:
+                yield child
+
+    def rename(self, source: str, target: str, *, replaces: bool = False) -> None:
+        """Rename a file or directory; refuses an existing name, unless it replaces a file."""
+        paths = self.path(source), self.path(target)
+        self.call(source, lambda: self.client.rename(*paths, overwrite=replaces))
+
+    def _write_draft(self, location: str, content: bytes, *, make_folder: bool) -> str:
+        """Write a hidden file next to a location; return its location."""
+        folder, _, name = location.rpartition("/")
+        draft = f"{folder}/.{name[:100]}.{uuid.uuid4().hex}.tmp"
+        path = self.path(draft)
+        options = WriteOptions(create_parent=make_folder, overwrite=False)
+
+        def write() -> None:
+            with self.client.create(path, options) as file:
+                file.write(content)
+
+        self.call(location, write)
+        return draft
+
+    def _rename_draft(self, draft: str, location: str, *, replaces: bool) -> None:
+        """Give a draft its name, or remove it.
+
+        The client repeats a call whose answer was lost, and finds the draft gone by its own
+        success: only this call knows the name of the draft.
+        """
+        try:
+            self.rename(draft, location, replaces=replaces)
+        except (OSError, TransientError) as error:
+            is_there = self._delete(draft)
+            if isinstance(error, FileExistsError):
+                raise FileExistsError(location) from error
+            if is_there or self._entry_or_none(location) is None:
+                raise
+
+    def _delete(self, location: str) -> bool:
+        """Remove a file; return whether it existed."""
+        path = self.path(location)
+        with suppress(NotADirectoryError):  # a file took the name of its directory
+            return self.call(location, lambda: self.client.delete(path, recursive=False))
+        return False
+
+    def _delete_empty(self, location: str) -> bool:
+        """Remove a directory if it is empty; return whether it is gone."""
+        try:
+            self._delete(location)
+        except OSError as error:
+            if error.errno != ENOTEMPTY:
+                raise
+            return False
+        return True
+
+    def _entry_or_none(self, location: str) -> FileInfo | None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return self.entry(location)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """Two directories. An exchanged or changed one is recognised by its modification time."""
+
+    store: HdfsChanges
+    source: str
+    target: str
+
+    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
+        """See `Moves`."""
+        here, there = f"{self.source}/{name}", f"{self.target}/{as_name or name}"
+        try:
+            checked = self.store.entry(here)
+            found = self.store.entries(here)
+            if not may_go([entry for entry in found if not entry.is_dir]):
+                return False
+            self.store.rename(here, there)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if self.store.entry(there).modified_ms != checked.modified_ms:
+            self.store.rename(there, here)
+            raise TransientError(f"{here} was changed during its move")
+        return True

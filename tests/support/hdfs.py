@@ -1,0 +1,129 @@
+"""Two real HDFS clusters in one JVM, which tests drive with Hadoop's own client, over py4j."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from tidegate.compute.java import find_jdk
+from tidegate.local.embedded.jars import resolve
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+_LOCK: Final = Path(__file__).with_name("hdfs.json")
+_SMALL: Final = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A NameNode, with the official client as its user."""
+
+    address: str
+    """`hdfs://localhost:PORT`"""
+    files: Any
+    """Hadoop's FileSystem."""
+    jvm: Any
+
+    def path(self, path: str) -> Any:  # noqa: ANN401 - py4j is untyped
+        return self.jvm.org.apache.hadoop.fs.Path(None, None, path)
+
+    def put(self, path: str, content: bytes = b"1") -> None:
+        stream = self.files.create(self.path(path), True)  # noqa: FBT003 - of Java
+        stream.write(content)
+        stream.close()
+
+    def make(self, path: str) -> None:
+        self.files.mkdirs(self.path(path))
+
+    def remove(self, path: str) -> None:
+        self.files.delete(self.path(path), True)  # noqa: FBT003 - of Java
+
+    def all_files(self, below: str = "/wh") -> list[str]:
+        """The files below a directory, by their paths from there."""
+        names = list[str]()
+        found = self.files.listFiles(self.path(below), True)  # noqa: FBT003 - of Java
+        while found.hasNext():
+            names.append(str(found.next().getPath().toUri().getPath())[len(below) + 1 :])
+        return sorted(names)
+
+    def copy(self, local: Path, path: str) -> None:
+        """Copy a directory with all that is in it."""
+        self.files.copyFromLocalFile(
+            self.jvm.org.apache.hadoop.fs.Path(str(local)), self.path(path)
+        )
+
+    def warehouse(self, timeout: float = 20.0) -> Warehouse:
+        place = self.address.removesuffix(":8020")
+        return Warehouse(WarehouseRoots.of(f"{self.address}/wh"), {place: {"timeout": timeout}})
+
+    def safe_mode(self, *, on: bool) -> None:
+        actions = getattr(self.jvm.org.apache.hadoop.hdfs.protocol, "HdfsConstants$SafeModeAction")
+        self.files.setSafeMode(actions.SAFEMODE_ENTER if on else actions.SAFEMODE_LEAVE)
+
+
+@dataclass(frozen=True)
+class Hdfs:
+    """Two clusters, which share nothing but a DataNode."""
+
+    lake: Cluster
+    other: Cluster
+
+
+@pytest.fixture(scope="session")
+def hdfs_clusters(tmp_path_factory: pytest.TempPathFactory) -> Generator[Hdfs]:
+    with running(tmp_path_factory.mktemp("hdfs")) as clusters:
+        yield clusters
+
+
+@pytest.fixture
+def hdfs(hdfs_clusters: Hdfs) -> Hdfs:
+    """The clusters of the session, with an empty `/wh` on both."""
+    for cluster in (hdfs_clusters.lake, hdfs_clusters.other):
+        cluster.remove("/wh")
+        cluster.make("/wh")
+    return hdfs_clusters
+
+
+@contextmanager
+def running(folder: Path) -> Generator[Hdfs]:
+    """Start both. The JVM ends with this process, too."""
+    [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+    with (folder / "log").open("wb") as log:
+        port, token = launch_gateway(
+            jarpath=str(py4j),
+            classpath=os.pathsep.join(map(str, resolve(_LOCK))),
+            javaopts=[*_SMALL, f"-Dtest.build.data={folder}", f"-Dhadoop.log.dir={folder}"],
+            java_path=str(find_jdk(17).java),
+            die_on_exit=True,
+            enable_auth=True,
+            redirect_stdout=log,
+            redirect_stderr=log,
+        )
+    gateway = JavaGateway(
+        gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    )
+    jvm = gateway.jvm
+    hdfs = jvm.org.apache.hadoop.hdfs
+    conf = hdfs.HdfsConfiguration()
+    # else a client waits almost half a second before it asks again whether a file is complete
+    conf.set("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "5")
+    builder = getattr(hdfs, "MiniDFSCluster$Builder")(conf)
+    topology = hdfs.MiniDFSNNTopology.simpleFederatedTopology(2)
+    cluster = builder.nnTopology(topology).numDataNodes(1).build()
+    cluster.waitActive()
+    clusters = [
+        Cluster(f"hdfs://localhost:{cluster.getNameNodePort(n)}", cluster.getFileSystem(n), jvm)
+        for n in range(2)
+    ]
+    try:
+        yield Hdfs(*clusters)
+    finally:
+        cluster.shutdown()
+        gateway.shutdown()

@@ -1,0 +1,72 @@
+"""HDFS without a cluster: names that mean none, NameNodes that are away."""
+
+from __future__ import annotations
+
+import time
+from socket import create_server
+
+import pytest
+
+from tables.warehouse.conftest import Configure
+from tidegate.errors import ConfigError, PermanentError, TransientError
+from tidegate.storage import Storage, normalise
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+
+def test_without_a_default_a_cluster_must_be_named(configure: Configure) -> None:
+    for settings in ({}, {"fs.defaultFS": "s3a://lake"}):
+        configure(**settings)
+        with pytest.raises(ConfigError, match=r"no fs\.defaultFS"):
+            Storage().names("hdfs:///wh")
+
+
+def test_the_default_port_may_be_written() -> None:
+    assert normalise("hdfs://nn:8020/wh/") == normalise("HDFS://nn/wh") == "hdfs://nn/wh"
+    assert normalise("hdfs://nn:9000/wh") == "hdfs://nn:9000/wh"
+
+
+@pytest.mark.parametrize("root", ["hdfs://nn", "hdfs://nn:8020/", "hdfs:/", "hdfs:///"])
+def test_a_complete_cluster_is_refused_as_a_root(root: str, configure: Configure) -> None:
+    for settings in ({}, {"fs.defaultFS": "hdfs://nn"}):
+        configure(**settings)
+        with pytest.raises(ConfigError, match="entire file system"):
+            WarehouseRoots.of(root)
+
+
+@pytest.mark.parametrize("authority", ["a#b", "a?b", "user@a", "a b", "a:b", "[a"])
+def test_an_authority_that_a_url_parser_would_read_as_another_is_refused(authority: str) -> None:
+    for storage in (Storage(), Warehouse(WarehouseRoots.of(f"hdfs://{authority}/wh"))):
+        with pytest.raises(ConfigError, match="not the name of a cluster"):
+            storage.names(f"hdfs://{authority}/wh/t")
+
+
+def test_a_namenode_that_refuses_connections_is_soon_a_fault_that_may_pass() -> None:
+    with create_server(("127.0.0.1", 0)) as closed:
+        address = f"hdfs://127.0.0.1:{closed.getsockname()[1]}"
+    warehouse = Warehouse(WarehouseRoots.of(f"{address}/wh"))
+    began = time.monotonic()
+    for act in (warehouse.names, warehouse.read, warehouse.remove_tree):
+        with pytest.raises(TransientError, match="refused"):
+            act(f"{address}/wh/t")
+    assert time.monotonic() - began < 30
+
+
+def test_a_namenode_that_does_not_answer_is_waited_for_up_to_the_deadline() -> None:
+    with create_server(("127.0.0.1", 0)) as silent:
+        place = f"hdfs://127.0.0.1:{silent.getsockname()[1]}"
+        warehouse = Warehouse(WarehouseRoots.of(f"{place}/wh"), {place: {"timeout": 0.3}})
+        for act in (warehouse.names, warehouse.read, warehouse.remove_tree):
+            with pytest.raises(TransientError, match=r"did not answer within 0\.3 s"):
+                act(f"{place}/wh/t")
+        with pytest.raises(TransientError, match="did not answer"):
+            warehouse.create(f"{place}/wh/t/f", b"")
+
+
+def test_a_host_without_an_address_is_a_fault_and_no_cluster_at_all_is_not(
+    configure: Configure,
+) -> None:
+    configure("hdfs-site.xml", **{"dfs.ha.namenodes.empty": "one"})
+    with pytest.raises(TransientError):
+        Storage().names("hdfs://no-such-host.invalid/wh")
+    with pytest.raises(PermanentError, match=r"hdfs://empty: .*No NameNode"):
+        Storage().names("hdfs://empty/wh")
