@@ -208,6 +208,7 @@ def test_a_restore_that_is_done_takes_no_further_approval(place: Place) -> None:
     place.send(done)
     place.end()
     place.restart()
+    assert place.loop._owned[0].store.all("select * from awaiting") == []  # nothing piles up
     place.send(approval(request, "a-2"))
 
     assert len(tasks_of(place.bus)) == 2
