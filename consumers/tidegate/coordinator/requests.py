@@ -154,7 +154,8 @@ class Requests:
     def ended(table: str, carried: Queued, rows: Store) -> None:
         """A task has ended: an approved restore that does not wait again is over."""
         number = hashed(carried.command)
-        if carried.approval and rows.one(_AWAITING, table, number)[0] is None:
+        until, _ = rows.one(_AWAITING, table, number) or (None, None)
+        if carried.approval and until is None:
             rows.drop("awaiting", table, number)
 
     def restored(self, rows: Store) -> None:
