@@ -303,6 +303,8 @@ class CoordinatorLoop:
         else:
             effects = self._subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
+        if isinstance(event, TaskEnded):
+            messages += Tasks.again(event, store)
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
         if effects.commands or kind in MAY_FREE or kind in FOR_WORKERS:
