@@ -141,7 +141,7 @@ class Place:
 
 
 def content(root: Path) -> dict[str, object]:
-    """What is on the table, without the claims of tasks."""
+    """The files of the table, without the claims of tasks."""
     return {name: it for name, it in snapshot(root).items() if "/.tidegate/" not in name}
 
 
