@@ -185,7 +185,7 @@ class Requests:
                 occurred_at=at,
                 source=SOURCE,
                 reason=Reason.APPROVAL_EXPIRED,
-                message="nobody approved the restore in time: request it again",
+                message="no second person approved the restore in time: request it again",
                 **end,
             )
             effects.outcomes.append(rejected)
