@@ -126,7 +126,7 @@ class Tasks:
 
     @staticmethod
     def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
-        """Queue what is known already; with `number` in the place of another command."""
+        """Queue a command that was made before; with `number` in the place of another command."""
         number = rows.next_sequence() if number is None else number
         rows.put("queued", table, number, (lane,), dumps(asdict(queued)))
 

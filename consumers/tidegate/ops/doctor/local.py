@@ -129,7 +129,7 @@ def compare_schemas(subjects: int, missing: list[str], *, registers: bool) -> Fi
 
 _SIGNATURES: Final = "signatures"
 _UNSIGNED = (
-    "commands need no signature: the ACL of the commands topic is the only guard, and the names in"
+    "commands need no signature: the ACL of the requests topic is the only guard, and the names in"
     " requests are what their publishers wrote"
 )
 _APPROVALS = (
