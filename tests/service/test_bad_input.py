@@ -17,15 +17,26 @@ from support.hudi_tables import (
     restore_request,
     savepoint_request,
     snapshot,
+    timeline_names,
 )
 from support.memory_bus import MemoryBus
-from support.samples import events_on, memory_bus, message, outcomes_on, task_message, tasks_on
+from support.samples import (
+    ended,
+    events_on,
+    memory_bus,
+    message,
+    outcomes_on,
+    task_message,
+    task_of,
+    tasks_on,
+)
 from tidegate.events import (
     CleaningRefused,
     Command,
     CommitCompleted,
     Event,
     LockReleased,
+    RestoreCompleted,
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
@@ -65,6 +76,7 @@ def loops(lake: Path, bus: MemoryBus) -> Iterator[list[Loop]]:
     shown = {
         "warehouse": {"roots": [str(lake)]},
         "cleaning": {"confirm_with": "nothing"},
+        "restores": {"watch_seconds": 0},
         "savepoints": [{"tables": "lake.*", "when": "every_commit", "lifetime": "forever"}],
     }
     joined = [assemble(name, Settings.model_validate(shown), bus) for name in SERVICES]
@@ -348,3 +360,31 @@ def test_a_restore_to_a_commit_without_a_savepoint_is_rejected(say: Say, lake: P
     assert isinstance(outcome, RestoreRejected)
     assert outcome.reason == "no-such-savepoint"
     assert tables(lake.parent) == before
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({}, id="all is as it would be"),
+        {"table": "lake.sales.invoices"},
+        {"location": "/lake/sales/invoices"},
+        {"savepoint": at(1)},
+        {"caused_by": "another"},
+    ],
+)
+def test_a_forged_outcome_does_not_stand_for_the_restore_that_it_claims(
+    say: Say, lake: Path, forged: dict[str, str]
+) -> None:
+    table = orders(lake)
+    say(savepoint_request(table, at(2)))
+    request = restore_request(table, at(2))
+    fields = {"savepoint": at(2), "restore_instant": "1", "files_deleted": 0, "duration_ms": 0}
+    lie = RestoreCompleted.about(
+        request, **fields, instants=(), source="restorer", occurred_at=NOW
+    ).model_copy(update={"caused_by": request.event_id} | forged)
+
+    outcomes = say(lie, ended(task_of(request, 2), source="restorer"), request)
+
+    done = [event for event in outcomes if isinstance(event, RestoreCompleted)]
+    assert len([restore for restore in done if restore.restore_instant != "1"]) == 1
+    assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]
