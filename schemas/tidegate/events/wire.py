@@ -190,6 +190,18 @@ def _headers(task: TaskIssued) -> Headers:
     return [(header.name, header.value) for header in task.command.headers]
 
 
+def carried_by(event: Event, wire: Wire) -> Event:
+    """The command that a task carries, if it can be decoded; another event itself.
+
+    Raises:
+        TransientError: a schema registry is needed and can't be reached now.
+    """
+    try:
+        return command_of(event, wire) if isinstance(event, TaskIssued) else event
+    except FormatError:
+        return event
+
+
 def original_of(message: Message, appended_at: datetime) -> OriginalMessage:
     """A message, for a task that carries it."""
     headers = tuple(OriginalHeader(name=name, value=value) for name, value in message.headers)

@@ -77,8 +77,8 @@ def test_an_executor_goes_past_one_offset(place: Place) -> None:
     publish_commits(place, [1])
     with place.running(SERVICE):
         place.wait_until_idle(SERVICE)
-    [command] = place.audience.records("commands")
+    [command] = place.audience.records("tasks")
 
-    skip(place, "savepoint-writer", "commands", (command.partition.number, 0), "--execute")
+    skip(place, "savepoint-writer", "tasks", (command.partition.number, 0), "--execute")
 
     assert place.unread("savepoint-writer") == 0

@@ -119,7 +119,7 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     # no decider asked again, but for the checks, which found nothing to do
     assert (len(decided_once(place)), len(checks(place))) == (4, 4)
 
-    for topic in ("commits", "vacuums", "locks", "commands", "tasks"):
+    for topic in ("commits", "vacuums", "locks", "requests", "tasks"):
         shown = place.call(
             "events", "--topic", topic, "--from-offset", "0", "--execute", "--with-restores"
         )
