@@ -6,7 +6,7 @@ import pytest
 
 from support.memory_bus import MemoryBus
 from support.policies import checked_after, every_commit
-from support.samples import commit, commands_on, end_tasks, memory_bus, message
+from support.samples import commands_on, commit, end_tasks, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.ops.groups import GroupInUseError
