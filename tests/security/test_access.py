@@ -62,7 +62,7 @@ def test_a_writer_may_publish_facts_and_no_command(kafka: SecureKafka) -> None:
     with publisher(kafka, "upstream-writers") as writer:
         assert len(writer.publish(commit(1), release(1))) == 2
         began = time.monotonic()
-        with pytest.raises(DeliveryRefusedError, match=r"secure\.commands.*authorization failed"):
+        with pytest.raises(DeliveryRefusedError, match=r"secure\.requests.*authorization failed"):
             writer.publish(savepoint_request(1))
         assert time.monotonic() - began < AT_ONCE
         assert len(writer.publish(commit(2))) == 1

@@ -119,7 +119,7 @@ CASES = (
         "operators",
         "skip",
         (
-            *("--service", "savepoint-writer", "--topic", "commands", "--partition", "0"),
+            *("--service", "savepoint-writer", "--topic", "tasks", "--partition", "0"),
             *("--offset", "0", "--reason", "x", "--execute"),
         ),
         prefix=STOPPED,

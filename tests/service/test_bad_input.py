@@ -159,7 +159,6 @@ def test_good_input_is_worked_off_by_these_very_services(
         ("tidegate.commits", ["coordinator"]),
         ("tidegate.vacuums", ["coordinator"]),
         ("tidegate.locks", ["coordinator"]),
-        ("tidegate.commands", ["restorer", "savepoint-writer"]),
         ("tidegate.requests", ["coordinator"]),
         ("tidegate.tasks", ["cleaner", "restorer", "savepoint-writer"]),
     ],
@@ -318,7 +317,7 @@ def test_a_request_with_a_value_beyond_its_limit_goes_to_the_dead_letters(
 
     assert say(foreign) == []
     [(topic, service, why)] = dead(bus)
-    assert (topic, service) == ("tidegate.commands", "restorer")
+    assert (topic, service) == ("tidegate.tasks", "restorer")
     assert next(iter(beyond)) in why
     assert tables(lake.parent) == before
 

@@ -157,6 +157,15 @@ class Tasks:
             return None
         return carried
 
+    @staticmethod
+    def again(event: TaskEnded, rows: Store) -> list[Message]:
+        """The message of a redriven task that is under way: its worker could not decode it."""
+        found = rows.one(_ENDED["task"], event.table, event.number)
+        if event.end is not TaskEnd.REDRIVEN or found is None:
+            return []
+        event_id, message, _ = loads(found[1])
+        return [load_message(message)] if event_id == event.caused_by else []
+
     def issue(self, table: str, rows: Store, at: datetime) -> list[Message]:
         """The messages to publish now: the next task, and what its predecessor kept unsaid."""
         cleans = rows.one("select cleans from task where tbl = ?", table)
