@@ -257,10 +257,7 @@ class ExecutorLoop:
             if issued is None:
                 return None
             task = _task(issued)
-            # its own worker says whether it can be decoded
-            if carried_kind(task, self._wire) in self._others:
-                return None
-            command = command_of(task, self._wire)
+            command = self._poll_retries.call(lambda: self._command_of(task))
         except FormatError as error:
             self._dead_letters.send(record, error)
             if isinstance(issued, TaskIssued):
@@ -273,6 +270,12 @@ class ExecutorLoop:
             self._poll_retries.call(lambda: self._runner.publish_redriven(issued, record))
             return None
         return issued, command
+
+    def _command_of(self, task: TaskIssued) -> Command | None:
+        """The command that a task carries; None: another worker's, which decodes it."""
+        if carried_kind(task, self._wire) in self._others:
+            return None
+        return command_of(task, self._wire)
 
     def _write_recorded(self, *, all_of_them: bool = False) -> None:
         for partition in self._dead_letters.write_recorded(all_of_them=all_of_them):
