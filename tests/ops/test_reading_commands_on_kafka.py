@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,13 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
     gate = assemble("coordinator", settings, bus)
     running = threading.Thread(target=gate.run, args=(stop,))
     running.start()
+
+    def has_tasks(number: int) -> bool:
+        return len(monitor.commands()) == number
+
     try:
         for number, done_by_worker in ((1, ()), (2, (savepoint_created(3),))):
-            wait_for("the next task", lambda number=number: len(monitor.commands()) == number)
+            wait_for("the next task", partial(has_tasks, number))
             task = monitor.commands()[-1]
             assert isinstance(task, TaskIssued)
             publish(bootstrap_servers, prefix, *done_by_worker, ended(task))

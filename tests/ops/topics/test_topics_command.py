@@ -55,7 +55,7 @@ def alter(servers: str, topic: str, name: str, value: str) -> None:
 def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str) -> None:
     rows = {line["topic"]: line for line in json_lines(topics("", "describe", "--json").stdout)}
 
-    assert len(rows) == 9
+    assert len(rows) == 8
     assert rows[f"{topic_prefix}.locks"] == {
         "topic": f"{topic_prefix}.locks",
         "purpose": "locks and transactions that ended",
