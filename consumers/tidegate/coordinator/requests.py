@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Final
 
 from tidegate.coordinator import tasks
 from tidegate.coordinator.alarms import SOURCE
@@ -68,13 +68,13 @@ class Requests:
     The loop calls `requested` for requests, with their messages, and `ended` for ends of tasks.
     """
 
-    consumes: ClassVar[tuple[type[Event], ...]] = (
+    consumes: tuple[type[Event], ...] = (
         *FOR_WORKERS,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
         TaskEnded,
     )
-    kinds: ClassVar[Sequence[Kind]] = (*tasks.KINDS, USED, AWAITING)
+    kinds: Sequence[Kind] = (*tasks.KINDS, USED, AWAITING)
 
     @staticmethod
     def is_used(request: Command, rows: Store, at: datetime) -> bool:
