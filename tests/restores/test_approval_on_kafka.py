@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from support.deployment import Deployment
 from support.hudi_records import RealHudi
-from support.judged import savepoint
+from support.hudi_tables import warehouse_over
+from support.judged import NOW, asked
 from support.real_hudi import RealTable, rows
 from tidegate.cli import app
 from tidegate.compute.parallel_map import ThreadMap
@@ -22,8 +23,11 @@ from tidegate.events import (
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreStarted,
+    SavepointCreated,
+    SavepointRequested,
 )
 from tidegate.hudi_reader import load_table
+from tidegate.savepoints import SavepointWriter
 from tidegate.storage import Storage
 
 pytestmark = [
@@ -63,7 +67,10 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
 ) -> None:
     last = load_table(Storage(), table.location).timeline.last_completed_write()
     assert last is not None
-    savepoint(table, last.timestamp, ThreadMap())
+    # not as a task: the folder of the table's tasks is of the first deployment that claims it
+    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), NOW)
+    wanted = SavepointRequested.model_validate(asked(table) | {"instant": last.timestamp})
+    assert [type(outcome) for outcome in writer.execute(wanted)] == [SavepointCreated]
     kept = table.read()
     for number in range(2, 8):
         table.write(rows(range(6), f"bad {number}", number))
@@ -79,7 +86,7 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
     place.run("coordinator")
     restorer = place.run("restorer")
 
-    asked = tidegate(
+    request = tidegate(
         *(
             "publish",
             "restore",
@@ -93,8 +100,8 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
         ),
         *("--requested-by", "ana", "--request-id", "r-1"),
     )
-    assert asked.exit_code == 5, asked.output  # another person has to approve it
-    assert '"verdict":"awaiting"' in asked.output.replace(" ", "").replace("\n", "")
+    assert request.exit_code == 5, request.output  # another person has to approve it
+    assert '"verdict":"awaiting"' in request.output.replace(" ", "").replace("\n", "")
     status = tidegate("status")
     assert "awaits approval" in status.output
     assert "--request r-1" in status.output
