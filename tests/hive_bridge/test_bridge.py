@@ -381,13 +381,13 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
 
 @on_both_versions
 def test_a_reader_whose_lock_moved_with_a_rename_holds_the_old_names_vacuum(
-    engine: HiveEngine, tmp_path: Path
+    engine: HiveEngine,
 ) -> None:
     """Its lock is now on another name, but it still reads the directory of the vacuum."""
     watched = Watched(engine, readers_lock_at_once=True)
     db, _ = acid_table(engine)
-    location = tmp_path / "elsewhere"
-    engine.alter(db, location=location)  # a rename does not move such a directory
+    location = engine.metastore.warehouse / f"elsewhere_{db}"
+    engine.alter(db, location=location)  # a rename does not move what is not below its database
     reader = engine.open_txn()
     lock = engine.lock(db, "orders", txn=reader)
     compact(engine, db, location)

@@ -18,7 +18,8 @@ from support.metastore import HiveEngine, own_metastore
 from support.waiting import wait_for
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError
-from tidegate.events import CleaningReleased, VacuumFinished
+from tidegate.events import CleaningReleased, TaskIssued, VacuumFinished
+from tidegate.events.wire import Wire, command_of
 from tidegate.hive_metastore import MetastoreClient
 
 pytestmark = [pytest.mark.kafka, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
@@ -79,8 +80,9 @@ class Lake:
         return [event for event in found if isinstance(event, VacuumFinished)]
 
     def releases(self) -> int:
-        commands = self.deployment.events("commands")
-        return sum(isinstance(command, CleaningReleased) for command in commands)
+        tasks = [task for task in self.deployment.events("tasks") if isinstance(task, TaskIssued)]
+        carried = {task.event_id: command_of(task, Wire()) for task in tasks}  # of repeats, one
+        return sum(isinstance(command, CleaningReleased) for command in carried.values())
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tidegate.local.demo.environment import DemoEnvironment
 from tidegate.local.demo.hudi_writer import Row, UpstreamTable, hudi_session
 from tidegate.local.demo.report import DemoReport
 from tidegate.publisher import Publisher
+from tidegate.tables.claim import HUDI as CLAIMS
 
 E = TypeVar("E", bound=Event)
 REGIONS: Final = ("north", "south", "west")
@@ -150,4 +151,6 @@ def _outcome(environment: DemoEnvironment, kind: type[E], table: UpstreamTable) 
 
 
 def _files(location: Path) -> list[tuple[str, int]]:
-    return sorted((str(f), f.stat().st_size) for f in location.rglob("*") if f.is_file())
+    """The files of the table: the claims of workers, in a hidden folder, are none."""
+    files = (path for path in location.rglob("*") if path.is_file() and CLAIMS not in str(path))
+    return sorted((str(path), path.stat().st_size) for path in files)

@@ -75,7 +75,6 @@ class TopicMonitor:
                 [
                     Partition(topic.name(self.prefix), number)
                     for topic in inputs_of(name)
-                    if topic != OUTCOME_TOPIC
                     for number in range(self.partitions)
                 ],
             )
