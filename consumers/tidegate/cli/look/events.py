@@ -17,7 +17,7 @@ from tidegate.service.settings import Settings
 
 _KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
 _USUAL: Final = 100
-_TOPICS: Final = ("outcomes", "commits", "vacuums", "locks", "commands")
+_TOPICS: Final = ("outcomes", "commits", "vacuums", "locks", "requests", "tasks")
 
 Tables = Annotated[
     list[str] | None,
