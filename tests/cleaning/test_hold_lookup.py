@@ -29,8 +29,9 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import Authorization, SignedBy, Unauthorized
+from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Partition, Record, Watermarks
+from tidegate.runtime.protocols import SignedBy
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories

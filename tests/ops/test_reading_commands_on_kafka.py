@@ -11,7 +11,6 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +63,12 @@ class Place:
         return [json.loads(line) for line in shown.splitlines()]
 
 
+def newest_task(monitor: TopicMonitor) -> TaskIssued:
+    task = monitor.commands()[-1]
+    assert isinstance(task, TaskIssued)
+    return task
+
+
 @pytest.fixture(scope="module")
 def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Two vacuums: one was cleaned, of the other one reader is left. A dead letter. A request."""
@@ -84,16 +89,11 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
     gate = assemble("coordinator", settings, bus)
     running = threading.Thread(target=gate.run, args=(stop,))
     running.start()
-
-    def has_tasks(number: int) -> bool:
-        return len(monitor.commands()) == number
-
     try:
-        for number, done_by_worker in ((1, ()), (2, (savepoint_created(3),))):
-            wait_for("the next task", partial(has_tasks, number))
-            task = monitor.commands()[-1]
-            assert isinstance(task, TaskIssued)
-            publish(bootstrap_servers, prefix, *done_by_worker, ended(task))
+        wait_for("the cleaning", lambda: len(monitor.commands()) == 1)
+        publish(bootstrap_servers, prefix, ended(newest_task(monitor)))
+        wait_for("the savepoint", lambda: len(monitor.commands()) == 2)
+        publish(bootstrap_servers, prefix, savepoint_created(3), ended(newest_task(monitor)))
         wait_for("the gate's state", lambda: len(list(waiting_vacuums(settings))) == 2)
         publish(bootstrap_servers, prefix, cleaned(released(done)), started(restore_request()))
         [record] = [

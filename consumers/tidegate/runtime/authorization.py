@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidegate.errors import ConfigError, FormatError, PermanentError
 from tidegate.events import Event, RestoreRequested
@@ -14,6 +14,7 @@ from tidegate.events.holds import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.signature import MAY_SIGN, KeyRole
 from tidegate.runtime.bus import Record
+from tidegate.runtime.protocols import SignedBy
 from tidegate.signatures import BadSignatureError, PublicKey, Signature, verified
 from tidegate.signatures.tokens import signature_header
 from tidegate.storage import is_below, normalise
@@ -42,13 +43,6 @@ class Unauthorized(Exception):  # noqa: N818 - states a finding
         """Take the code and a sentence for people."""
         super().__init__(message)
         self.reason, self.message = reason, message
-
-
-class SignedBy(NamedTuple):
-    """The signer of an event: its name in the settings, and the id of the key."""
-
-    name: str
-    key_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from tidegate.events import Command, Outcome
 from tidegate.events.names import compared
-from tidegate.runtime.authorization import SignedBy
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+
+
+class SignedBy(NamedTuple):
+    """The signer of an event: its name in the settings, and the id of the key."""
+
+    name: str
+    key_id: str
 
 
 @dataclass(frozen=True, slots=True)

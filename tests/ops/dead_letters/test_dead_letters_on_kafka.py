@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.json_lines import json_lines
-from support.samples import NOON, commit, message
+from support.samples import NOON, commit, message, task_message
 from tidegate.cli import app
 from tidegate.errors import ConfigError, PermanentError, TidegateError
-from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven, RestoreRequested
+from tidegate.events import Command, DeadLetterDiscarded, DeadLetterRedriven, RestoreRequested
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
@@ -278,8 +279,17 @@ def test_a_forged_dead_letter_of_a_restore_without_a_request_is_not_sent(place: 
     assert place.audience.outcomes() == []
 
 
-def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> None:
-    request = message(
+@pytest.mark.parametrize(
+    ("topic_name", "message_of"),
+    [
+        pytest.param("requests", message, id="a request"),
+        pytest.param("tasks", task_message, id="the task that carries it"),
+    ],
+)
+def test_what_destroys_is_redriven_with_an_explicit_word_only(
+    place: Place, topic_name: str, message_of: Callable[[Command, str], Message]
+) -> None:
+    request = message_of(
         RestoreRequested(
             event_id="5f0a1c7e-0000-5000-8000-000000000001",
             table="lake.sales.orders",
@@ -292,9 +302,10 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
         ),
         place.prefix,
     )
+    before = len(place.audience.records(topic_name))
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([request])
-    record = place.audience.records("requests")[-1]
+    record = place.audience.records(topic_name)[-1]
     topic = f"{place.prefix}.dead-letters"
     bus.send([dead_letter(record, "restorer", PermanentError("a bug"), topic)])
     bus.close()
@@ -306,7 +317,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
     assert row["event"]["savepoint"] == "20261121041551845"
     with pytest.raises(TidegateError, match=r"destroy data .*add --destructive"):
         place.call("redrive", row["id"], "--execute")
-    assert len(place.audience.records("requests")) == 2
+    assert len(place.audience.records(topic_name)) == before + 1
 
     place.call("redrive", row["id"], "--destructive", "--execute")
-    assert len(place.audience.records("requests")) == 3
+    assert len(place.audience.records(topic_name)) == before + 2

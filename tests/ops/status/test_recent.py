@@ -14,7 +14,7 @@ from support.deployment_events import (
     started,
     vacuum,
 )
-from support.samples import NOON, commit, release
+from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from tidegate.cli.look.status import _show as show
 from tidegate.events import (
     Event,
@@ -68,7 +68,13 @@ def test_a_restore_waits_for_an_approval_until_it_is_begun_or_its_time_is_over()
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:
-    recent = after(savepoint_created(1), rejected(restore_request()), savepoint_created(2))
+    task_of_two = task_of(savepoint_request(2))
+    recent = after(
+        savepoint_created(1),
+        rejected(restore_request()),
+        savepoint_created(2),
+        ended(task_of_two, source="savepoint-writer"),
+    )
 
     last = {name: item.event for name, item in recent.last_by_service.items()}
     assert last == {

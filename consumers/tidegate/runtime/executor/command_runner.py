@@ -32,12 +32,11 @@ from tidegate.events.topics import OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import (
     Authorization,
-    SignedBy,
     Unauthorized,
 )
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.input.uncopied import RefusalLimit
-from tidegate.runtime.protocols import Executor, Published
+from tidegate.runtime.protocols import Executor, Published, SignedBy
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.signatures.signer import Sign, unsigned
 from tidegate.tables.claim import AlreadyDone, NumberTaken, Task
