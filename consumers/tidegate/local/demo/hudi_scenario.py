@@ -151,6 +151,6 @@ def _outcome(environment: DemoEnvironment, kind: type[E], table: UpstreamTable) 
 
 
 def _files(location: Path) -> list[tuple[str, int]]:
-    """The files of the table: the claims of workers, in a hidden folder, are none."""
+    """The files of the table, without the claims of workers, in a hidden folder."""
     files = (path for path in location.rglob("*") if path.is_file() and CLAIMS not in str(path))
     return sorted((str(path), path.stat().st_size) for path in files)
