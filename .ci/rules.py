@@ -297,8 +297,8 @@ RULES: Final = (
     Rule(
         "an unsigned fact ends no hold",
         "consumers/tidegate/coordinator/loop.py",
-        "SIGNED if self._authorization.checks_signatures else Command",
-        "Command",
+        "signed = SIGNED if self._authorization.checks_signatures else ()",
+        "signed = ()",
         "tests/authorization/test_services_sign.py::test_no_cleaning_follows_from_a_fact_that_no_trusted_key_has_signed",
     ),
     Rule(
@@ -394,18 +394,53 @@ RULES: Final = (
         "tests/savepoints/test_savepoint_races.py::test_a_restore_while_a_savepoint_is_planned_leaves_no_savepoint_of_a_commit_that_is_gone",
     ),
     Rule(
-        "the newest savepoint of a tier stays, whatever its age",
+        "the newest savepoint of a policy stays, whatever its tiers",
         "consumers/tidegate/savepoints/retention.py",
-        "newest_of_tiers(rule, own).union(",
-        "frozenset[str]().union(",
-        "tests/savepoints/test_policy_hostile.py::test_what_was_asked_for_in_the_future_is_asked_for_again",
+        "saved.instant in kept or saved is own[-1]",
+        "saved.instant in kept",
+        "tests/savepoints/test_retention.py::test_the_policy_s_newest_stays_also_when_no_tier_serves_it_any_more",
     ),
     Rule(
         "a policy removes only its own savepoints",
         "consumers/tidegate/savepoints/removal_plan.py",
-        "if mark is None or mark.policy != command.policy:",
+        "if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):",
         "if mark is None:",
         "tests/savepoints/test_savepoint_removal.py::test_a_policy_never_removes_what_is_not_its_own",
+    ),
+    Rule(
+        "a request is used once",
+        "consumers/tidegate/coordinator/requests.py",
+        'if rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None:',
+        "if False:",
+        "tests/coordinator/test_requests.py::test_the_same_bytes_again_restore_nothing",
+    ),
+    Rule(
+        "a restore has one approval at a time",
+        "consumers/tidegate/coordinator/requests.py",
+        "        elif until is None:\n",
+        "        elif False:\n",
+        "tests/coordinator/test_requests.py::test_a_second_approval_is_refused_until_the_worker_refused_the_first",
+    ),
+    Rule(
+        "a restore that is over waits for no approval",
+        "consumers/tidegate/coordinator/requests.py",
+        '            rows.drop("awaiting", table, number)\n\n',
+        "            pass\n\n",
+        "tests/coordinator/test_requests.py::test_a_restore_that_is_done_takes_no_further_approval",
+    ),
+    Rule(
+        "of the waiting checks of a table the newest is carried out",
+        "consumers/tidegate/coordinator/tasks.py",
+        "        if lane == CHECKS:  # the newest replaces one that waits\n",
+        "        if False:\n",
+        "tests/coordinator/test_requests.py::test_of_the_checks_of_a_table_that_wait_only_the_newest_is_carried_out",
+    ),
+    Rule(
+        "a request's headers count towards what a task can carry",
+        "consumers/tidegate/coordinator/loop.py",
+        'len(message.value or b"") + headers + _OVERHEAD_BYTES',
+        'len(message.value or b"")',
+        "tests/coordinator/test_requests.py::test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on",
     ),
     # crashes, commits and offsets
     Rule(
@@ -432,7 +467,7 @@ RULES: Final = (
     Rule(
         "what was remembered and not published is published at an assignment",
         "consumers/tidegate/coordinator/loop.py",
-        "self._publish_unsent([self._owned[number] for number in self._owned])  # invariant 1",
+        "self._publish_unsent(owned, under_way)  # invariant 1",
         "pass",
         "tests/coordinator/test_loop.py::test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged",
     ),
@@ -470,13 +505,6 @@ RULES: Final = (
         "return self.position.offsets.get(topic, 0)",
         "return 0",
         "tests/coordinator/test_loop.py::test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice",
-    ),
-    Rule(
-        "a command with a final outcome is not run again",
-        "consumers/tidegate/runtime/executor/command_runner.py",
-        "if attempts.looked_up or not self.executor.checks_past_outcomes:",
-        "if self.executor:",
-        "tests/runtime/test_executor_loop.py::test_a_command_that_has_its_final_outcome_is_not_carried_out_again",
     ),
     Rule(
         "an offset is committed after its outcome",

@@ -171,7 +171,7 @@ class Calls:
                 self.count += 1
             return self._real(connection, name, *arguments)
 
-        Connection.call = counted  # type: ignore[method-assign]
+        Connection.call = counted  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/bus.py [--events 50000] [--json]
 
 (a) events a second through a decider, against a consumer that decodes them and does nothing else:
-    releases alone, and a mix: vacuums and the releases of their holds, with the commands published;
+    releases alone, and a mix: vacuums and the releases of their holds. The first command of each
+    table is published, the others wait for its end;
 (b) publishing, against a bare confluent-kafka producer that encodes with fastavro;
 (c) from the last release published to its command seen;
 (d) vacuums a second when a decider's state is read back and every vacuum is in the index.
@@ -139,7 +140,7 @@ class Bench:
 
         They take turns of two seconds, and all of them count: the gate reads the backlog of vacuums
         first, so no turn of its own has the mix that the peer reads. `wanted` is the ratio to the
-        peer. The gate reads its own commands back, too: those do not count as events.
+        peer. The gate reads its own outcomes back, too: those do not count as events.
         """
         with self.deployment() as (prefix, bus, publisher):
             topics = [f"{prefix}.vacuums", f"{prefix}.locks"]
@@ -153,9 +154,9 @@ class Bench:
                 seen = _applied(loop, topics)
                 if not seen:  # joining the group is not what is measured
                     continue
-                ours = Spent(seen - before, time.perf_counter() - began, time.process_time() - cpu)
-                decoding = peer.consume(BATCH_SECONDS, most, event_of)
-                turns.append(Turn(ours, decoding, peer.consume(BATCH_SECONDS, most)))
+                spent = Spent(seen - before, time.perf_counter() - began, time.process_time() - cpu)
+                decoded = peer.consume(BATCH_SECONDS, most, event_of)
+                turns.append(Turn(spent, decoded, peer.consume(BATCH_SECONDS, most)))
             peer.close()
             loop.close()
         ours, decoding, theirs = (_sum(seconds) for seconds in zip(*turns, strict=True))
@@ -197,7 +198,7 @@ class Bench:
             loop = CoordinatorLoop(ReaderGate(), bus, prefix)
             thread = threading.Thread(target=loop.run, args=(stop,))
             thread.start()
-            consumer = _reader(self.servers, f"{prefix}.commands")
+            consumer = _reader(self.servers, f"{prefix}.tasks")
             waits: list[float] = []
             for number in range(count + 5):
                 publisher.publish(vacuum(number, holds=1))

@@ -218,7 +218,7 @@ def main() -> None:
             os.environ[SERVERS_VARIABLE] = broker.bootstrap_servers
         for row in chosen:
             sizes = [measured(row, n, args.folder) for n in row.sizes if n <= args.largest]
-            found = {
+            found: dict[str, Any] = {
                 "unit": row.unit,
                 "exponent": exponent(sizes),
                 "floor_exponent": exponent(sizes, "floor_cpu_seconds"),

@@ -1,4 +1,4 @@
-"""The rows of growth.py about the bus: looking back, listing, replaying, deciding, publishing."""
+"""The rows of growth.py about the bus: listing, replaying, deciding, publishing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
-from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import Store
 from tidegate.errors import FormatError
-from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, RestoreRequested
+from tidegate.events import CleaningReleased, DirectoriesCleaned, Event
 from tidegate.events.keys import partition_of
 from tidegate.events.parts import split_by_names
 from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, LOCKS, OUTCOME_TOPIC, VACUUMS
@@ -134,7 +133,7 @@ class Deployment:
         return dict(bus.spans(f"{self.prefix}.{topic}"))
 
 
-# looking back
+# outcomes
 
 
 def prepare_outcomes(folder: Path, size: int) -> None:
@@ -199,45 +198,6 @@ def released(table: str) -> CleaningReleased:
             "caused_by": "vacuum",
         }
     )
-
-
-class CountedBus:
-    """A bus of which the records that are read are counted."""
-
-    def __init__(self, bus: KafkaBus) -> None:
-        """Take the bus."""
-        self.bus, self.count = bus, 0
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the bus has
-        """Everything else is the bus's."""
-        return getattr(self.bus, name)
-
-    def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """The same records, counted."""
-        for record in self.bus.read(spans):
-            self.count += 1
-            yield record
-
-
-def measure_look_back(folder: Path, _: int) -> Timing:
-    """For a request of the last hour: the first of a process, and one that follows it."""
-    deployment = Deployment(folder)
-    request = RestoreRequested.model_validate(
-        {**WHO, "table": "hive.db.t1", "location": "/w/t1", "requested_by": "ana"}
-        | {"savepoint": "20261121000000000", "reason": "bench", "event_id": "request"}
-    )
-    appended = int((NOW - timedelta(hours=1)).timestamp() * 1000)
-    with deployment.bus() as bus:
-        topic = OUTCOME_TOPIC.name(deployment.prefix)
-        last_day = bus.spans(topic, appended - 24 * 3_600_000)
-        floor = timed(lambda: deployment.bare_consume(last_day))
-        counted = CountedBus(bus)
-        lookup = OutcomeLookup(counted, Wire(), deployment.prefix)  # type: ignore[arg-type]
-        ours = timed(lambda: lookup.outcomes_of(request, appended))
-        first = counted.count
-        again = timed(lambda: lookup.outcomes_of(request, appended))
-    counts = {"records read": first, "read by the next": counted.count - first}
-    return Timing(ours, floor, counts | {"ms of the next": again.wall * 1000})
 
 
 # dead letters
@@ -493,7 +453,7 @@ def measure_outcome(folder: Path, size: int) -> Timing:
     messages = [Wire().serialize(part, topic) for part in parts()]
     largest = max(len(message.value or b"") for message in messages)
     at = int(NOW.timestamp() * 1000)
-    bare = [
+    bare: list[tuple[str, bytes, bytes, Any, int, int]] = [
         (DEAD_LETTERS.name(deployment.prefix), b"k", m.value or b"", [], 0, at) for m in messages
     ]
     floor = timed(lambda: deployment.produce(bare))
@@ -583,15 +543,6 @@ def measure_stream(folder: Path, size: int) -> Timing:
 ROWS = tuple(
     Row(name, unit, sizes, prepare, measure, goal, on_broker=True)
     for name, unit, sizes, prepare, measure, goal in (
-        (
-            "look-back of a restore request of the last hour",
-            "outcomes",
-            (100_000, 1_000_000, 10_000_000),
-            prepare_outcomes,
-            measure_look_back,
-            # a day and an hour of a year's outcomes, and some
-            Goal(seconds=0.5, counts={"records read": 10_000_000 * 1.1 * 25 / (365 * 24)}),
-        ),
         (
             "dead-letters list",
             "dead letters",

@@ -27,12 +27,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from growth import timed
 from growth_tables import HudiTable
 from report import Line, line, show
 
+from support.hudi_records import RealHudi
 from support.hudi_tables import data_files
 from support.judged import restore, savepoint
 from support.merge_on_read import loaded
@@ -42,9 +43,6 @@ from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 from tidegate.hudi_reader import list_partitions
 from tidegate.storage import ParallelMap, Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GROUPS = 3
 TUNED = {"hoodie.rollback.parallelism": "4", "hoodie.file.listing.parallelism": "4"}
@@ -83,12 +81,12 @@ def rows(partitions: int, group: int, ts: int) -> list[Row]:
     return [(group * partitions + n, f"p{n:05d}", ts, f"row {ts}") for n in range(partitions)]
 
 
-def write(spark: SparkSession, path: Path, kind: Kind, partitions: int) -> RealTable:
+def write(hudi: RealHudi, path: Path, kind: Kind, partitions: int) -> RealTable:
     """Have Hudi write a table, its savepoint, and the commits after it; or take what is there."""
 
     def table_at(where: Path) -> RealTable:
         return RealTable(
-            spark, where, kind.version, kind.metadata_table, merge_on_read=kind.merge_on_read
+            hudi, where, kind.version, kind.metadata_table, merge_on_read=kind.merge_on_read
         )
 
     if path.exists():
@@ -128,13 +126,14 @@ def with_settings(
     A table that is written without a metadata table must not get one now: that would take longer.
     """
     settings = {"hoodie.metadata.enable": str(table.metadata_table).lower(), **settings}
+    session = table.hudi.session()
     for key, value in settings.items():
-        table.spark.conf.set(key, value)
+        session.conf.set(key, value)
     try:
         call()
     finally:
         for key in settings:
-            table.spark.conf.unset(key)
+            session.conf.unset(key)
 
 
 def theirs_restores(settings: Mapping[str, str], table: RealTable, instant: str) -> None:
@@ -170,7 +169,7 @@ def in_place(_: RealTable) -> ParallelMap:
 
 def on_spark(table: RealTable) -> ParallelMap:
     """The session that Hudi works in."""
-    return SparkMap(lambda: table.spark)
+    return SparkMap(table.hudi.session)
 
 
 def then_writes(turn: Turn, table: RealTable, instant: str) -> None:
@@ -300,9 +299,10 @@ def all_measured(args: argparse.Namespace, folder: Path) -> Iterator[Line]:
     if chosen:
         written = args.tables or folder / "written"
         with hudi_session(folder / "spark", "2g") as spark:
+            hudi = RealHudi(folder, lambda: spark)
             for goal in chosen:
                 path = written / f"{goal.kind.name}-{args.partitions}"
-                table = write(spark, path.resolve(), goal.kind, args.partitions)
+                table = write(hudi, path.resolve(), goal.kind, args.partitions)
                 yield from measured(goal, table, folder, args.rounds)
     if is_asked(args.goals, GROWTH):
         yield from growth(folder, args.partitions, Kind().commits, args.rounds)

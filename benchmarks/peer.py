@@ -65,6 +65,7 @@ class Vacuum(_Event, frozen=True):
     own_transaction_id: _Id | None
     locks: tuple[Hold, ...] = Field(min_length=1, max_length=10_000)
     open_transactions: tuple[_Id, ...] = Field(max_length=100_000)
+    metastore: _Text | None
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -84,6 +85,7 @@ class Release(_Event, frozen=True):
     lock_type: LockType | None
     reason: ReleaseReason
     reconciled: bool
+    metastore: _Text | None
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:

@@ -5,7 +5,7 @@
 1. Five members join and three leave while commands are executed: the share that is run twice.
 2. The same with deciders: changelog partitions that are read although they did not move.
 3. A decider's process is killed by SIGKILL and started again with the same instance id: from the
-   kill to the next command. The process's own start-up (Python and its imports) is in it, and is
+   kill to the next task. The process's own start-up (Python and its imports) is in it, and is
    said beside it.
 4. One process with very many partitions and 1,024 file descriptors: from its start to its last
    partition's state.
@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import Consumer, TopicPartition
 from report import Line, line, show
 
+from support.samples import Tableless, ended, task_of
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import DeliveryError
@@ -44,9 +45,11 @@ from tidegate.events import (
     Outcome,
     SavepointCreated,
     SavepointRequested,
+    TaskIssued,
     VacuumFinished,
     VacuumKind,
 )
+from tidegate.events.message import event_of
 from tidegate.local.embedded import EmbeddedBroker, bootstrap
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
@@ -56,6 +59,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.service.settings import TopicSettings
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 PARTITIONS: Final = 6
@@ -105,20 +109,19 @@ def savepoint_request(number: int) -> SavepointRequested:
     )
 
 
-class Busy:
+class Busy(Tableless):
     """An executor that takes a moment for each command, and counts how often each is run."""
 
     name: ClassVar[str] = "savepoint-writer"
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    checks_past_outcomes: ClassVar[bool] = False
     runs: ClassVar[Counter[str]] = Counter()
 
-    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        """Never."""
-        del command, outcomes
-        return False
-
-    def execute(self, command: Command) -> Iterator[Outcome]:
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
         """Wait, and say that it is done."""
         time.sleep(EXECUTION_SECONDS)
         self.runs[command.event_id] += 1
@@ -169,7 +172,7 @@ class CountedReads:
                 yield number, records
             counted.kept_and_read += len(read & set(known))
 
-        KafkaChangelog.acquire = counting  # type: ignore[method-assign]
+        KafkaChangelog.acquire = counting  # type: ignore[method-assign, assignment]
 
 
 @contextmanager
@@ -189,7 +192,9 @@ def joins_and_leaves(servers: str) -> Iterator[Line]:
         sent = _while_members_change(
             servers,
             lambda bus: ExecutorLoop(Busy(), bus, prefix),
-            lambda number: publisher.publish(*map(savepoint_request, number)),
+            lambda number: publisher.publish(
+                *(task_of(savepoint_request(n), n + 1, prefix) for n in number)
+            ),
             lambda: len(Busy.runs),
         )
     again = 100 * (sum(Busy.runs.values()) - sent) / sent
@@ -242,11 +247,12 @@ def kills(servers: str, count: int, folder: Path) -> Iterator[Line]:
             f'[kafka]\n"bootstrap.servers" = "{servers}"\n[topics]\nprefix = "{prefix}"\n'
             f'partitions = {PARTITIONS}\n[services]\ninstance_id = "bench"\n'
         )
-        commands = _consumer(servers, f"{prefix}.commands", PARTITIONS)
+        tasks = _consumer(servers, f"{prefix}.tasks", PARTITIONS)
         publisher.publish(*(vacuum(number) for number in range(count + 1)))
         process = _start(settings, folder)
         publisher.publish(release(0))
-        _next(commands)
+        seen: set[str] = set()
+        publisher.publish(ended(_next(tasks, seen)))
         taken: list[float] = []
         starts: list[float] = []
         for number in range(1, count + 1):
@@ -255,11 +261,12 @@ def kills(servers: str, count: int, folder: Path) -> Iterator[Line]:
             process.end(signal.SIGKILL, 20)
             process = _start(settings, folder)
             publisher.publish(release(number))
-            _next(commands)
+            task = _next(tasks, seen)
             taken.append(time.perf_counter() - began)
+            publisher.publish(ended(task))
         process.end(signal.SIGTERM, 30)
-        commands.close()
-    what = f"SIGKILL to the next command, of {count}, seconds"
+        tasks.close()
+    what = f"SIGKILL to the next task, of {count}, seconds"
     yield line(f"{what}, p99", _p99(taken), 2)
     yield line(f"{what}, median", statistics.median(taken))
     what = "the start-up of Python and of its imports alone, in turns with it, seconds"
@@ -292,11 +299,18 @@ def _consumer(servers: str, topic: str, partitions: int) -> Consumer:
     return consumer
 
 
-def _next(consumer: Consumer) -> None:
+def _next(consumer: Consumer, seen: set[str]) -> TaskIssued:
+    """The next task that was not published before: a successor publishes those under way again."""
     deadline = time.monotonic() + 60
-    while (message := consumer.poll(0.5)) is None or message.error():
-        if time.monotonic() > deadline:
-            raise RuntimeError("no command within a minute")
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is None or message.error():
+            continue
+        task = event_of(message.key(), message.value())
+        if isinstance(task, TaskIssued) and task.event_id not in seen:
+            seen.add(task.event_id)
+            return task
+    raise RuntimeError("no task within a minute")
 
 
 def many_partitions(folder: Path, partitions: int) -> Iterator[Line]:

@@ -58,7 +58,11 @@ def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
         pages = obstore.list(objects, FOLDER, chunk_size=PAGE)
         return [entry["path"] for page in pages for entry in page]
 
-    yield "obstore", Client(bare, lambda: (obstore.delete(objects, bare()), bare()))
+    def remove_bare() -> None:
+        obstore.delete(objects, bare())
+        bare()
+
+    yield "obstore", Client(bare, remove_bare)
 
     def by_boto() -> list[str]:
         pages = boto.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=FOLDER)
@@ -73,8 +77,7 @@ def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
 
     yield "boto3", Client(by_boto, remove_by_boto)
     if importlib.util.find_spec("s3fs") is not None:
-        import s3fs  # noqa: PLC0415 - a peer, not in the lock
-
+        s3fs = importlib.import_module("s3fs")  # a peer, not in the lock
         fs = s3fs.S3FileSystem(endpoint_url=server.endpoint, use_listings_cache=False)
 
         def find() -> list[str]:

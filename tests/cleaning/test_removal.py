@@ -27,7 +27,7 @@ from support.acid import (
     tree,
 )
 from support.interfering import Interfering
-from support.samples import memory_bus, message, outcomes_on, work_off
+from support.samples import events_on, memory_bus, message, work_off
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
@@ -195,7 +195,7 @@ def test_what_can_never_be_removed_is_dead_lettered_soon_with_the_file_systems_r
     cleaner = Cleaner(FailingWarehouse(tmp_path, number, 10**6), ThreadMap(1), lambda: NOON)
     work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
 
-    *outcomes, ended = outcomes_on(bus)
+    *outcomes, ended = events_on(bus, "tidegate.outcomes")
     assert [type(outcome) for outcome in outcomes] == [CleaningStarted] * attempts
     assert isinstance(ended, TaskEnded)
     assert ended.end is TaskEnd.DEAD_LETTERED
@@ -211,7 +211,7 @@ def test_a_removal_that_may_succeed_later_is_tried_again(number: int, tmp_path: 
     cleaner = Cleaner(storage, ThreadMap(1), lambda: NOON)
     work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
 
-    *_, last, ended = outcomes_on(bus)
+    *_, last, ended = events_on(bus, "tidegate.outcomes")
     assert isinstance(last, DirectoriesCleaned)
     assert isinstance(ended, TaskEnded)
     assert ended.end is TaskEnd.ANSWERED
@@ -242,7 +242,7 @@ def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_joi
     cleaner = Cleaner(Interfering(tmp_path), ThreadMap(1), lambda: NOON)
     work_off(ExecutorLoop(cleaner, bus))
 
-    *outcomes, ended = outcomes_on(bus)
+    *outcomes, ended = events_on(bus, "tidegate.outcomes")
     assert isinstance(ended, TaskEnded)
     assert len({outcome.event_id for outcome in outcomes}) == len(outcomes) == 4
     listed = [

@@ -185,7 +185,7 @@ def test_each_publish_command_says_where_the_broker_put_its_event(
     tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     file = config(tmp_path, bootstrap_servers, topic_prefix)
-    for suffix in ("commits", "vacuums", "locks", "commands"):
+    for suffix in ("commits", "vacuums", "locks", "requests"):
         create_topic(bootstrap_servers, f"{topic_prefix}.{suffix}")
     (tmp_path / "vacuum.json").write_text(json.dumps(VACUUM))
     table = ("-t", "lake.sales.orders", "-l", "/lake/orders", "-c", file)
@@ -202,8 +202,8 @@ def test_each_publish_command_says_where_the_broker_put_its_event(
     commands = [
         ((*COMMIT[1:], "-c", file), "commits", 0),
         (("lock-released", *table, "--lock-id", "8"), "locks", 0),
-        (("savepoint", *table, "--requested-by", "ana"), "commands", 0),
-        (restore, "commands", 1),
+        (("savepoint", *table, "--requested-by", "ana"), "requests", 0),
+        (restore, "requests", 1),
         (("event", "VacuumFinished", str(tmp_path / "vacuum.json"), "-c", file), "vacuums", 0),
     ]
 

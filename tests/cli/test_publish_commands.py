@@ -262,7 +262,7 @@ def test_a_misspelt_table_is_refused_with_the_nearest_name(
 
     assert (code, out) == (2, "")
     assert "no event names the table lake.sales.vists; did you mean lake.sales.visits?" in err
-    assert (monitor.events("commands"), monitor.events("requests")) == ([], [])
+    assert monitor.events("requests") == []
     assert tidegate(*hold, "--new")[0] == 0
     assert [event.table for event in monitor.events("requests")] == ["lake.sales.vists"]
 
@@ -289,7 +289,7 @@ def test_the_location_of_a_table_comes_from_its_events(
     assert f"by orders-ingest ({at(3)})" in out
     assert tidegate("publish", "savepoint", *orders)[0] == 0
     monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
-    assert {event.location for event in monitor.events("commands")} == {location}
+    assert {event.location for event in monitor.events("requests")} == {location}
 
     assert tidegate(*first[:-2], "--source", "mallory", "-l", "/elsewhere")[0] == 0
     code, _, err = tidegate("savepoints", "list", "lake.sales.orders", *config)
@@ -313,7 +313,7 @@ def test_a_restore_to_the_latest_savepoint_names_its_instant(
     assert tidegate(*asked, "--savepoint", "latest")[0] == 0
     assert tidegate(*asked, "--savepoint", "latest~1")[0] == 0
 
-    requests = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("commands")
+    requests = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("requests")
     chosen = [request.savepoint for request in requests if isinstance(request, RestoreRequested)]
     assert chosen == [at(2), at(1)]
 

@@ -27,10 +27,10 @@ class Killed(BaseException):
 
 
 class DyingBus(KafkaBus):
-    """Dies right before it publishes a command."""
+    """Dies right before it publishes an outcome."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        if any(message.topic.endswith(".commands") for message in messages):
+        if any(message.topic.endswith(".outcomes") for message in messages):
             raise Killed
         super().send(messages)
 
@@ -43,7 +43,7 @@ def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
 
 
 def causes(bus: KafkaBus, prefix: str) -> list[str | None]:
-    records = bus.log(Partition(f"{prefix}.commands", 0))
+    records = bus.log(Partition(f"{prefix}.outcomes", 0))
     return [event_of(record.key, record.value).caused_by for record in records]
 
 
@@ -62,7 +62,7 @@ def test_what_was_remembered_and_not_published_is_published_by_the_successor(
     dying.close()
 
     successor = CoordinatorLoop(EveryThird(), bus, prefix)
-    wait_for("the command", lambda: successor.step(0.2) or causes(bus, prefix))
+    wait_for("the outcome", lambda: successor.step(0.2) or causes(bus, prefix))
     for _ in range(5):
         successor.step(0.1)
     store = successor._owned[0].store

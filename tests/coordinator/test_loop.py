@@ -146,9 +146,9 @@ def test_rule_2_rows_are_remembered_before_commands_and_outcomes_are_published(
     work_off(loop)
 
     acts = [act for act in bus.acts if act != DEAD]
-    rows = acts.index("tidegate.tasks")
+    rows = acts.index("tidegate.outcomes")
     assert set(acts[:rows]) == {CHANGELOG}
-    assert acts[rows : rows + 3] == ["tidegate.tasks", "tidegate.outcomes", "commit"]
+    assert acts[rows : rows + 3] == ["tidegate.outcomes", "tidegate.tasks", "commit"]
     (command,) = commands_on(bus)
     assert [item.caused_by for item in events_on(bus, "tidegate.outcomes")] == [command.event_id]
     MemoryBus.send(bus, [message(commit(3))])

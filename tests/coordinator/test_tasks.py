@@ -201,6 +201,18 @@ def test_a_dead_letter_lets_the_next_task_go_and_is_issued_again_once_redriven(
     assert len(place.tasks()) == 3
 
 
+def test_a_redriven_task_that_is_still_under_way_is_published_again(place: Place) -> None:
+    released(place, 1, 2)
+    place.send(ended(place.tasks()[0], end=TaskEnd.REDRIVEN))  # its worker could not decode it
+
+    under_way = place.tasks()
+    assert events_on(place.bus, "tidegate.tasks") == under_way * 2
+    assert [task.number for task in under_way] == [1]
+    other = {"event_id": "forged", "caused_by": "another", "end": TaskEnd.REDRIVEN}
+    place.send(ended(under_way[0]).model_copy(update=other))
+    assert len(events_on(place.bus, "tidegate.tasks")) == 2
+
+
 def test_a_request_is_used_once_however_often_its_bytes_are_published(place: Place) -> None:
     place.send(hold(), removal(), hold("hold-2"), removal())  # the last is a copy
     released(place, 1)

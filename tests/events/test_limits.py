@@ -16,7 +16,7 @@ from support.samples import commit, deserialized, message, release, savepoint_re
 from tidegate.errors import FormatError
 from tidegate.events import CleaningRefused, Event, LockHold, VacuumFinished
 from tidegate.events.base import Fact
-from tidegate.events.catalogue import COMMANDS, EVENT_TYPES
+from tidegate.events.catalogue import EVENT_TYPES, REQUESTS
 from tidegate.events.codec import decode, encode, single_object_prefix
 from tidegate.events.limits import MAX_MESSAGE_CHARS, MAX_VALUE_BYTES, MAX_WIDE_BYTES
 from tidegate.events.schema import schema_text
@@ -184,7 +184,7 @@ def test_an_outcome_takes_every_location_that_its_cause_may_have() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [*FACTS, *COMMANDS],
+    [*FACTS, *REQUESTS],
     ids=lambda kind: kind.__name__,
 )
 def test_the_schema_documents_every_limit(kind: type[Event]) -> None:

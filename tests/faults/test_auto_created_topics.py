@@ -42,8 +42,8 @@ def test_no_client_of_ours_makes_the_broker_create_a_topic(servers: str) -> None
     ):
         publisher.publish(commit(0))
     bus = KafkaBus({"bootstrap.servers": servers})
-    with pytest.raises(ConfigError, match=r"ours\.commands"):
-        bus.partitions("ours.commands")
+    with pytest.raises(ConfigError, match=r"ours\.requests"):
+        bus.partitions("ours.requests")
     bus.close()
 
     assert {topic for topic in topics(servers) if topic.startswith("ours")} == set()

@@ -10,7 +10,7 @@ import pytest
 
 from support.changelogs import OpenPartition
 from support.raw_batches import GZIP, ZSTD, batch, produce, record, zstd_bomb
-from support.samples import EveryThird, Recorder, commit, message, savepoint_request
+from support.samples import EveryThird, Recorder, commit, message, savepoint_request, task_message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import StopService
 from tidegate.events import Event
@@ -117,7 +117,7 @@ def test_a_decider_goes_on_after_it_and_the_dead_letter_names_its_place(
     [written] = dead_letters_on(bus, prefix)
     assert place_of(written) == (f"{prefix}.commits", 0, at)
     assert expected.items() <= dict(written.headers).items()
-    assert len(list(bus.log(Partition(f"{prefix}.commands", 0)))) == 1
+    assert len(list(bus.log(Partition(f"{prefix}.outcomes", 0)))) == 1
     bus.close()
 
 
@@ -126,15 +126,15 @@ def test_an_executor_goes_on_after_it_also_when_it_starts_there(
     poison: Callable[[], bytes], expected: Mapping[str, bytes], bootstrap_servers: str, prefix: str
 ) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    at = produce(bootstrap_servers, f"{prefix}.commands", 0, poison())
-    send(bus, savepoint_request(0), prefix=prefix)
+    at = produce(bootstrap_servers, f"{prefix}.tasks", 0, poison())
+    bus.send([task_message(savepoint_request(0), prefix)])
     recorder = Recorder()
     loop = ExecutorLoop(recorder, bus, prefix)
     work_off(loop, 2)
     loop.close()
 
     [written] = dead_letters_on(bus, prefix)
-    assert place_of(written) == (f"{prefix}.commands", 0, at)
+    assert place_of(written) == (f"{prefix}.tasks", 0, at)
     assert expected.items() <= dict(written.headers).items()
     assert len(recorder.asked) == 1
     bus.close()
@@ -156,7 +156,7 @@ def test_of_a_batch_that_can_not_be_unpacked_each_record_is_dead_lettered_also_a
         at + 1,
         at + 2,
     ]
-    assert len(list(bus.log(Partition(f"{prefix}.commands", 0)))) == 1
+    assert len(list(bus.log(Partition(f"{prefix}.outcomes", 0)))) == 1
     bus.close()
 
 

@@ -49,7 +49,7 @@ from tidegate.tables.claim import HIVE
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-INPUTS = ("commits", "vacuums", "locks", "commands", "requests", "tasks", "outcomes")
+INPUTS = ("commits", "vacuums", "locks", "requests", "tasks", "outcomes")
 SERVICES = tuple(CONSUMED_EVENTS)
 ROUNDS = 4
 
@@ -305,8 +305,8 @@ def test_a_flood_is_recorded_whole_in_few_dead_letters_and_what_follows_goes_on(
     loop, stop = CoordinatorLoop(EveryThird(), bus, prefix), threading.Event()
     thread = threading.Thread(target=loop.run, args=(stop,))
     thread.start()
-    commands = f"{prefix}.commands"
-    wait_for("the command", lambda: sum(map(len, bus.spans(commands).values())) == 1)
+    outcomes = f"{prefix}.outcomes"
+    wait_for("the outcome", lambda: sum(map(len, bus.spans(outcomes).values())) == 1)
     stop.set()
     thread.join(30)
     loop.close()

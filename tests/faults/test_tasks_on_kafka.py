@@ -28,6 +28,7 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
+from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -58,7 +59,7 @@ class Place:
         self.bus = KafkaBus(deployment.connection, {"session.timeout.ms": 6000})
 
     def issue(self, number: int, command: Command) -> None:
-        carried = Wire().serialize(command, f"{self.prefix}.commands")
+        carried = Wire().serialize(command, topic_of(type(command)).name(self.prefix))
         task = TaskIssued(
             table=command.table,
             location=command.location,

@@ -13,11 +13,11 @@ from confluent_kafka.cimpl import NewPartitions
 
 from support.deployment import Deployment
 from support.kafka import create_topic
-from support.samples import EveryThird, Recorder, commit, savepoint_request
+from support.samples import EveryThird, Recorder, commit, savepoint_request, task_of
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import OffsetGapError, StopService
-from tidegate.events import Event
+from tidegate.events import Event, TaskIssued
 from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -35,6 +35,10 @@ def an_executor(bus: Bus, prefix: str) -> Loop:
 
 def a_decider(bus: Bus, prefix: str) -> Loop:
     return CoordinatorLoop(EveryThird(), bus, prefix)
+
+
+def task(number: int) -> TaskIssued:
+    return task_of(savepoint_request(number), number + 1)
 
 
 @pytest.fixture
@@ -75,7 +79,7 @@ def step_until_it_stops(loop: Loop) -> None:
 @pytest.mark.parametrize(
     ("service", "topic", "event"),
     [
-        pytest.param(an_executor, "commands", savepoint_request, id="an executor"),
+        pytest.param(an_executor, "tasks", task, id="an executor"),
         pytest.param(a_decider, "commits", commit, id="a decider"),
     ],
 )
@@ -127,9 +131,9 @@ def test_a_changelog_that_was_created_again_stops_its_decider_now_and_at_its_nex
 
 def test_a_topic_that_grows_stops_a_service(deployment: Deployment, bus: KafkaBus) -> None:
     loop = an_executor(bus, deployment.prefix)
-    topic = f"{deployment.prefix}.commands"
-    deployment.publisher().publish(savepoint_request(0))
-    wait_for("the first command", lambda: loop.step(0.1))
+    topic = f"{deployment.prefix}.tasks"
+    deployment.publisher().publish(task(0))
+    wait_for("the first task", lambda: loop.step(0.1))
     admin = AdminClient({**deployment.connection, "log_level": 0})
     [grown] = admin.create_partitions([NewPartitions(topic, 2)]).values()
     grown.result(60)

@@ -132,8 +132,12 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "a forged outcome makes a restore look done": {
-        "restores/test_restore_repeats.py": (
-            "test_a_completed_restore_of_anything_else_does_not_stand_for_this_one",
+        "service/test_bad_input.py": (
+            "test_a_forged_outcome_does_not_stand_for_the_restore_that_it_claims",
+        ),
+        "coordinator/test_tasks.py": (
+            "test_only_the_end_of_the_task_under_way_frees_the_next",
+            "test_an_outcome_counts_only_while_its_task_is_under_way",
         ),
     },
     "a forged command, or another person's name in one": {

@@ -120,7 +120,7 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
     assert member.startswith(f"{group}-")
     assert f"-{gate.pid} on " in member
     publish(deployment.servers, deployment.prefix, vacuum(1))
-    wait_for("its work", lambda: deployment.events("commands") == [] and members() and lag() == 0)
+    wait_for("its work", lambda: deployment.events("tasks") == [] and members() and lag() == 0)
     end(gate)
     wait_for("its end", lambda: members() == 0)
 

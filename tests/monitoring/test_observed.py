@@ -41,7 +41,7 @@ from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
-COMMITS, COMMANDS, OUTCOMES = "tidegate.commits", "tidegate.commands", "tidegate.outcomes"
+COMMITS, OUTCOMES = "tidegate.commits", "tidegate.outcomes"
 
 
 @pytest.fixture
@@ -76,13 +76,13 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
             pass
         loop.close()
 
-    ids = [[event.event_id for event in events_on(bus, COMMANDS)] for bus in (measured, plain)]
+    ids = [[event.event_id for event in events_on(bus, OUTCOMES)] for bus in (measured, plain)]
     assert ids[0] == ids[1]
     gate = {"service": "coordinator"}
-    command = {**gate, "kind": "SavepointRequested"}
+    flagged = {**gate, "kind": "CommitFlagged"}
     assert value(monitoring, "tidegate_records_consumed_total", **gate, topic=COMMITS) == 7
-    assert value(monitoring, "tidegate_messages_published_total", **command) == 2
-    assert value(monitoring, "tidegate_event_to_action_seconds_count", **command) == 2
+    assert value(monitoring, "tidegate_messages_published_total", **flagged) == 2
+    assert value(monitoring, "tidegate_event_to_action_seconds_count", **flagged) == 2
     assert value(monitoring, "tidegate_rebalances_total", **gate, event="assigned") == 1
     assert value(monitoring, "tidegate_assigned_partitions", **gate) == 0  # it has left
     written = value(monitoring, "tidegate_changelog_written_bytes_total", **gate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -22,7 +23,10 @@ from support.samples import (
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
+from tidegate.events import Event
 from tidegate.monitoring.health import ServiceHealth
 from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.metrics import Metrics
@@ -31,7 +35,15 @@ from tidegate.monitoring.tracing import Traces
 from tidegate.publisher.tracing import trace_injector
 from tidegate.runtime.executor.loop import ExecutorLoop
 
-COMMANDS, OUTCOMES = "tidegate.commands", "tidegate.outcomes"
+OUTCOMES = "tidegate.outcomes"
+
+
+class SavesEveryThird(EveryThird):
+    """Requests a savepoint for every third event of a table."""
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        is_third = bool(super().handle(event, rows, at).outcomes)
+        return Effects([savepoint_request(1, event.table)] if is_third else [])
 
 
 @pytest.fixture
@@ -59,7 +71,7 @@ def observed(name: str, tracer: Tracer) -> ObservedService:
 
 def decide(bus: MemoryBus, tracer: Tracer) -> None:
     service = observed("coordinator", tracer)
-    loop = CoordinatorLoop(measured_subject(EveryThird(), service), observed_bus(bus, service))
+    loop = CoordinatorLoop(measured_subject(SavesEveryThird(), service), observed_bus(bus, service))
     while loop.step(0.001):
         pass
     loop.close()
@@ -97,11 +109,30 @@ def test_one_trace_from_the_publisher_to_the_outcome(
     assert len({span.context.trace_id for span in spans if span.context}) == 1
     assert done.attributes
     assert done.attributes["tidegate.table"] == "lake.sales.orders"
-    [outcome] = bus.records(OUTCOMES)
+    assert_follows(bus, done)
+
+
+def assert_follows(bus: MemoryBus, done: ReadableSpan) -> None:
+    """The outcome carries the context of the span that published it."""
+    found = [dict(record.headers) for record in bus.records(OUTCOMES)]
+    [carried] = [h["traceparent"] for h in found if (h["ce_type"] or b"").endswith(b"Created")]
     assert done.context
-    carried = dict(outcome.headers)["traceparent"]
     assert carried is not None
     assert f"{done.context.span_id:016x}".encode() in carried
+
+
+def test_a_request_and_its_outcome_are_one_trace(
+    bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter
+) -> None:
+    with tracer.start_as_current_span("ana asks"):
+        bus.send([trace_injector()(message(savepoint_request(1)))])
+    decide(bus, tracer)
+    execute(bus, tracer, Recorder())
+
+    spans = exporter.get_finished_spans()
+    done = next(span for span in spans if span.name == "recorder executes")
+    assert chain(spans, done)[0] == "ana asks"
+    assert_follows(bus, done)
 
 
 def test_a_message_without_a_context_begins_a_trace(

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from support.deployment_events import (
     started,
     vacuum,
 )
-from support.samples import release, savepoint_request
+from support.samples import ended, release, savepoint_request
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.coordinator.store import Store
 from tidegate.errors import PermanentError, TidegateError
+from tidegate.events import TaskIssued
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
@@ -76,14 +78,22 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
     done, waits = vacuum(7), vacuum(17, 18, transactions=(90,), last=9)
     other = vacuum(27, table=CUSTOMERS)
     facts = [done, release(7), waits, release(17), other]
-    publish(bootstrap_servers, prefix, *facts, savepoint_request(3), savepoint_created(3))
+    publish(bootstrap_servers, prefix, *facts, savepoint_request(3))
     monitor = TopicMonitor(bootstrap_servers, prefix, 2)
     stop, bus = threading.Event(), KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
     gate = assemble("coordinator", settings, bus)
     running = threading.Thread(target=gate.run, args=(stop,))
     running.start()
+
+    def has_tasks(number: int) -> bool:
+        return len(monitor.commands()) == number
+
     try:
-        wait_for("the gate's command", lambda: len(monitor.commands()) > 1)
+        for number, done_by_worker in ((1, ()), (2, (savepoint_created(3),))):
+            wait_for("the next task", partial(has_tasks, number))
+            task = monitor.commands()[-1]
+            assert isinstance(task, TaskIssued)
+            publish(bootstrap_servers, prefix, *done_by_worker, ended(task))
         wait_for("the gate's state", lambda: len(list(waiting_vacuums(settings))) == 2)
         publish(bootstrap_servers, prefix, cleaned(released(done)), started(restore_request()))
         [record] = [

@@ -47,12 +47,12 @@ CALLS: list[tuple[Callable[[Publisher], Receipt], str, type[Event]]] = [
     (lambda p: p.commit(**TABLE, instant="20260301100100000"), "commits", CommitCompleted),
     (lambda p: p.vacuum_finished(**TABLE, **VACUUM), "vacuums", VacuumFinished),
     (lambda p: p.lock_released(**TABLE, lock_id=8), "locks", LockReleased),
-    (lambda p: p.request_savepoint(**TABLE, requested_by="ana"), "commands", SavepointRequested),
+    (lambda p: p.request_savepoint(**TABLE, requested_by="ana"), "requests", SavepointRequested),
     (
         lambda p: p.request_restore(
             **TABLE, savepoint=INSTANT, requested_by="ana", reason="bad load"
         ),
-        "commands",
+        "requests",
         RestoreRequested,
     ),
 ]

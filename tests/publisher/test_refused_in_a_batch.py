@@ -45,7 +45,7 @@ def limited_topic(servers: str, topic: str) -> None:
 def test_the_event_that_is_too_large_is_named_and_the_others_are_stored(
     bootstrap_servers: str, topic_prefix: str, large: int
 ) -> None:
-    limited_topic(bootstrap_servers, f"{topic_prefix}.commands")
+    limited_topic(bootstrap_servers, f"{topic_prefix}.requests")
     events = [request(number, noise(9_900 if number == large else 10)) for number in range(5)]
 
     with Publisher(bootstrap_servers, source="test", prefix=topic_prefix) as publisher:
@@ -67,7 +67,7 @@ def test_the_event_that_is_too_large_is_named_and_the_others_are_stored(
 def test_events_that_are_too_large_only_together_are_stored(
     bootstrap_servers: str, topic_prefix: str
 ) -> None:
-    limited_topic(bootstrap_servers, f"{topic_prefix}.commands")
+    limited_topic(bootstrap_servers, f"{topic_prefix}.requests")
     events = [request(number, noise(3_000)) for number in range(10)]
 
     with Publisher(bootstrap_servers, source="test", prefix=topic_prefix) as publisher:
@@ -80,7 +80,7 @@ def test_events_that_are_too_large_only_together_are_stored(
 def test_where_a_topic_vanished_the_events_of_the_other_are_stored(
     bootstrap_servers: str, topic_prefix: str
 ) -> None:
-    topics = [f"{topic_prefix}.commands", f"{topic_prefix}.commits"]
+    topics = [f"{topic_prefix}.requests", f"{topic_prefix}.commits"]
     for topic in topics:
         create_topic(bootstrap_servers, topic)
     condemned = CommitCondemned(

@@ -130,7 +130,7 @@ def stored_ids(servers: str, topic: str, partitions: int) -> dict[tuple[int, int
 def test_no_exception_out_of_a_signal_handler_hangs_a_publisher(
     bootstrap_servers: str, topic_prefix: str, seed: int
 ) -> None:
-    topic = f"{topic_prefix}.commands"
+    topic = f"{topic_prefix}.requests"
     create_topic(bootstrap_servers, topic)
     command = [sys.executable, "-c", PROGRAM, bootstrap_servers, topic_prefix, str(seed), "100"]
 

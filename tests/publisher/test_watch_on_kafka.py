@@ -211,7 +211,7 @@ def test_the_command_waits_and_its_exit_code_is_the_outcomes(  # noqa: PLR0913, 
 
 
 def bus_partition(bus: KafkaBus, prefix: str) -> list[Partition]:
-    topic = f"{prefix}.commands"
+    topic = f"{prefix}.requests"
     return [Partition(topic, number) for number in range(bus.partitions(topic))]
 
 

@@ -22,12 +22,12 @@ from support.registry import RunningRegistry
 from support.samples import commit, deserialized, release
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
-from tidegate.events import CommitCompleted, SavepointsCheckRequested
+from tidegate.events import CommitCompleted, SavepointsCheckRequested, TaskIssued
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
-from tidegate.events.topics import ALL_TOPICS, COMMAND_TOPIC
-from tidegate.events.wire import Wire
+from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC
+from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message, Publisher
 from tidegate.registry import (
     RegistryClient,
@@ -122,12 +122,16 @@ def test_a_service_consumes_and_produces_through_the_registry(
     loop.close()
 
     [consumed_] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
-    [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
+    [said] = consumed(bootstrap_servers, TASK_TOPIC.name(topic_prefix), 1)
 
-    command = deserialized(wire(registry), said)
+    task = deserialized(wire(registry), said)
+    assert isinstance(task, TaskIssued)
+    command = command_of(task, wire(registry))
     assert isinstance(command, SavepointsCheckRequested)
     assert command.caused_by == commit(1).event_id
-    for message, event in ((consumed_, commit(1)), (said, command)):
+    headers = tuple((header.name, header.value) for header in task.command.headers)
+    carried = Message(task.command.topic, KEY, task.command.value, headers)
+    for message, event in ((consumed_, commit(1)), (said, task), (carried, command)):
         in_header = dict(message.headers).get(VALUE_HEADER)
         name = in_header if schema_id_in == "headers" else (message.value or b"")[:5]
         assert name is not None

@@ -15,10 +15,10 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from support.samples import EveryThird, commit, events_on, memory_bus
+from support.samples import EveryThird, commit, memory_bus, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError, FormatError, RegistryRefusedError, TransientError
-from tidegate.events import CommitCompleted, Event, SavepointRequested
+from tidegate.events import CommitCompleted, CommitFlagged, Event
 from tidegate.events.codec import encode, encode_body
 from tidegate.events.framing import VALUE_HEADER, RegistryKey, id_prefix
 from tidegate.events.schema import Writer, schema_text
@@ -165,7 +165,7 @@ def test_a_service_waits_for_its_registry_and_loses_nothing(in_memory: RegistryS
     while loop.step(0):
         pass
 
-    assert [type(event) for event in events_on(bus, "tidegate.commands")] == [SavepointRequested]
+    assert [type(event) for event in outcomes_on(bus)] == [CommitFlagged]
     assert bus.records("tidegate.dead-letters") == []
 
 

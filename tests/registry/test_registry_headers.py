@@ -19,20 +19,35 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.memory_bus import MemoryBus
-from support.samples import EveryThird, Recorder, commit, deserialized, memory_bus, work_off
+from support.samples import (
+    EveryThird,
+    Recorder,
+    commit,
+    deserialized,
+    memory_bus,
+    savepoint_request,
+    work_off,
+)
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, PermanentError
-from tidegate.events import CommitCompleted, Event, SavepointCreated, SavepointRequested
+from tidegate.events import (
+    CommitCompleted,
+    CommitFlagged,
+    Event,
+    SavepointCreated,
+    TaskEnded,
+    TaskIssued,
+)
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, command_of
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.ops.replay.events import SelectedEvent, Selection, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop
 
-TOPIC = "tidegate.commits"
+TOPIC, REQUESTS, TASKS = "tidegate.commits", "tidegate.requests", "tidegate.tasks"
 GUID = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")
 
 
@@ -168,17 +183,25 @@ def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
     bus, recorder, wire = memory_bus(), Recorder(), Wire(schemas)
+    request = savepoint_request(1)
     bus.send([wire.serialize(commit(number), TOPIC) for number in range(3)])
+    bus.send([wire.serialize(request, REQUESTS)])
     decider = CoordinatorLoop(EveryThird(), bus, wire=wire)
     while decider.step(0):
         pass
     work_off(ExecutorLoop(recorder, bus, wire=wire))
+    while decider.step(0):  # it reads the end of the task
+        pass
 
-    [command] = events_read(bus, "tidegate.commands", wire)
-    [outcome] = events_read(bus, "tidegate.outcomes", wire)
-    assert isinstance(command, SavepointRequested)
-    assert isinstance(outcome, SavepointCreated)
-    assert (command.caused_by, outcome.caused_by) == (commit(2).event_id, command.event_id)
+    [task] = events_read(bus, TASKS, wire)
+    flagged, *outcomes = events_read(bus, "tidegate.outcomes", wire)
+    assert isinstance(task, TaskIssued)
+    assert (task.caused_by, command_of(task, wire)) == (request.event_id, request)
+    assert task.command.value == encode_body(request)
+    assert isinstance(flagged, CommitFlagged)
+    assert flagged.caused_by == commit(2).event_id
+    assert [type(outcome) for outcome in outcomes] == [SavepointCreated, TaskEnded]
+    assert [outcome.caused_by for outcome in outcomes] == [request.event_id, task.event_id]
     assert bus.records("tidegate.dead-letters") == []
 
 
@@ -186,26 +209,35 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
     schemas: RegistrySchemas,
 ) -> None:
     bus, recorder, wire = memory_bus(), Recorder([PermanentError("no luck")]), Wire(schemas)
-    command = SavepointRequested.about(
-        commit(1),
-        instant="20260301100000001",
-        requested_by="ana",
-        source="test",
-        occurred_at=commit(1).occurred_at,
-    )
-    bus.send([wire.serialize(command, "tidegate.commands")])
+    request = savepoint_request(1)
+    bus.send([wire.serialize(request, REQUESTS)])
+    decider = CoordinatorLoop(EveryThird(), bus, wire=wire)
     loop = ExecutorLoop(recorder, bus, wire=wire)
-    work_off(loop)
+
+    def run() -> None:
+        for _ in range(3):
+            while decider.step(0):
+                pass
+            work_off(loop)
+
+    run()
     [listed] = [read_dead_letter(record) for record in bus.records("tidegate.dead-letters")]
-    assert listed.event(wire) == command
+    [task] = events_read(bus, TASKS, wire)
+    assert listed.event(wire) == task
 
-    [original] = bus.records("tidegate.commands")
+    [original] = bus.records(TASKS)
     bus.send([redriven_message(listed, original)])
-    work_off(loop)
+    run()
 
-    assert events_read(bus, "tidegate.commands", wire) == [command, command]
-    assert len(events_read(bus, "tidegate.outcomes", wire)) == 1
-    assert recorder.asked == ["20260301100000001"] * 2
+    before, redriven, again = events_read(bus, TASKS, wire)
+    assert before == redriven == task
+    assert isinstance(again, TaskIssued)
+    assert (again.number, command_of(again, wire)) == (2, request)
+    outcomes = events_read(bus, "tidegate.outcomes", wire)
+    assert [type(event) for event in outcomes if not isinstance(event, TaskEnded)] == [
+        SavepointCreated
+    ]
+    assert recorder.asked == [request.instant] * 2
 
 
 def test_a_message_that_is_replayed_is_still_read(schemas: RegistrySchemas) -> None:

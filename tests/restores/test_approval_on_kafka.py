@@ -76,6 +76,7 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
     plan = str(tmp_path / "plan.json")
     planned = tidegate("plan", "restore", *subject, "--savepoint", last.timestamp, "--out", plan)
     assert planned.exit_code == 0, planned.output
+    place.run("coordinator")
     restorer = place.run("restorer")
 
     asked = tidegate(

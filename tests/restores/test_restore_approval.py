@@ -17,7 +17,7 @@ from support.hudi_tables import (
     four_commits,
     restore_request,
     savepoint_request,
-    snapshot,
+    tables_own,
     ticking,
     warehouse_over,
 )
@@ -140,18 +140,13 @@ class Place:
         return found.reason
 
 
-def content(root: Path) -> dict[str, object]:
-    """What is on the table, without the claims of tasks."""
-    return {name: it for name, it in snapshot(root).items() if "/.tidegate/" not in name}
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
 def test_a_request_waits_for_an_approval_and_changes_nothing(place: Place) -> None:
-    before = content(place.root)
+    before = tables_own(place.root)
 
     place.run(place.request())
 
@@ -161,7 +156,7 @@ def test_a_request_waits_for_an_approval_and_changes_nothing(place: Place) -> No
     assert [instant.instant for instant in waiting.instants] == [at(4), at(3)]
     assert waiting.expires_at == NOW + timedelta(hours=24)
     assert waiting.requested_by == "ada"
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 def test_the_approval_of_a_second_person_carries_it_out_under_the_request_s_own_id(
@@ -188,13 +183,13 @@ def test_a_repeat_of_the_request_or_the_approval_changes_nothing(place: Place) -
     approval = place.approval(request)
     place.run(approval)
     place.table.commit("20260301130000000", at(2))
-    before, kinds = content(place.root), place.kinds()
+    before, kinds = tables_own(place.root), place.kinds()
 
     place.run(approval, request, approval)
 
     assert place.kinds() == kinds
     assert kinds == ["RestoreAwaitingApproval", "RestoreStarted", "RestoreCompleted"]
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 def test_two_approvals_restore_once(place: Place) -> None:
@@ -231,12 +226,12 @@ def test_an_approval_that_does_not_count_is_refused_and_another_one_may_come(
 ) -> None:
     request = place.request()
     place.run(request)
-    before = content(place.root)
+    before = tables_own(place.root)
 
     place.run(place.approval(request, **change))
 
     assert place.refused() == reason
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
     place.run(place.approval(request, event_id="approval-2"))
     assert place.kinds()[-1] == "RestoreCompleted"
 
@@ -244,7 +239,7 @@ def test_an_approval_that_does_not_count_is_refused_and_another_one_may_come(
 def test_an_approval_that_names_the_request_of_another_table_is_refused(place: Place) -> None:
     request = place.request()
     place.run(request)
-    before = content(place.root)
+    before = tables_own(place.root)
     # on every partition, so also on that of the request
     others = [
         place.approval(request, event_id=f"a-{n}", table=f"lake.sales.other_{n}") for n in range(9)
@@ -255,7 +250,7 @@ def test_an_approval_that_names_the_request_of_another_table_is_refused(place: P
     refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
     assert {outcome.reason for outcome in refused} == {"no-such-request"}
     assert len(refused) == len(others)
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 @pytest.mark.parametrize("minutes", [24 * 60, 24 * 60 + 1])
@@ -296,12 +291,12 @@ def test_the_plan_is_made_again_and_has_to_be_the_approved_one(place: Place) -> 
     place.run(request)
     approval = place.approval(request)
     place.table.commit("20260301130000000", at(4))
-    before = content(place.root)
+    before = tables_own(place.root)
 
     place.run(approval)
 
     assert place.refused() == "plan-changed"
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 def test_what_the_requester_had_not_seen_is_refused_for_both(place: Place) -> None:
@@ -323,13 +318,13 @@ def test_a_table_that_needs_no_approval_any_more_is_not_restored_by_one(place: P
     request = place.request()
     place.run(request)
     place.rules = ApprovalRules()
-    before = content(place.root)
+    before = tables_own(place.root)
 
     place.run(place.approval(request), request)
 
     assert place.refused() == "approval-not-needed"
     assert place.kinds() == ["RestoreAwaitingApproval", "RestoreApprovalRejected"]
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 def test_without_a_rule_a_restore_needs_no_approval(place: Place) -> None:
@@ -348,7 +343,7 @@ def test_no_name_of_a_table_and_no_spelling_of_its_place_takes_the_approval_away
     link = tmp_path_factory.mktemp("links") / "lake"
     link.symlink_to(place.root)
     place.rules = ApprovalRules((replace(RULE, locations=every_spelling([f"{link}/ord*"])),))
-    before = content(place.root)
+    before = tables_own(place.root)
     warehouse = warehouse_over(place.root, link)
 
     here = place.table.location
@@ -362,7 +357,7 @@ def test_no_name_of_a_table_and_no_spelling_of_its_place_takes_the_approval_away
     assert set(place.kinds()) <= {"RestoreAwaitingApproval", "RestoreRejected"}
     if name != "x.y.orders":  # the table's own database is sales
         assert place.kinds() == ["RestoreAwaitingApproval"] * 4
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 def test_a_plan_alone_needs_no_approval_and_gets_none(place: Place) -> None:
@@ -538,12 +533,12 @@ def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: P
         bytes=0,
     )
     place.bus.send([message(forged)])
-    before = content(tmp_path)
+    before = tables_own(tmp_path)
 
     place.run(place.approval(place.request()))
 
     assert place.refused() == "no-such-request"
-    assert content(tmp_path) == before
+    assert tables_own(tmp_path) == before
 
 
 def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place) -> None:
@@ -555,7 +550,7 @@ def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place
     approval = place.approval(request, approved_by="eve")
     place.run(approval)
     assert place.refused() == "not-an-approver"
-    before = content(place.root)
+    before = tables_own(place.root)
 
     # on every partition, so also on that of the request
     others = [
@@ -565,7 +560,7 @@ def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place
     place.run(*others)
 
     assert "RestoreStarted" not in place.kinds()
-    assert content(place.root) == before
+    assert tables_own(place.root) == before
 
 
 def test_a_request_published_again_days_later_prolongs_nothing(place: Place) -> None:

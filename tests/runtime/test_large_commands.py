@@ -62,8 +62,8 @@ class Wordy(EveryThird):
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = super().handle(event, rows, at)
-        if effects.commands and isinstance(event, CommitCompleted):
-            effects.commands = [wordy(event, int(event.operation or 0))]
+        if effects.outcomes and isinstance(event, CommitCompleted):
+            return Effects(commands=[wordy(event, int(event.operation or 0))])
         return effects
 
 

@@ -14,13 +14,13 @@ from support.hudi_tables import at as instant_at
 from support.hudi_tables import (
     four_commits,
     savepoint_request,
-    snapshot,
+    tables_own,
     ticking,
     warehouse_over,
 )
 from support.memory_bus import MemoryBus
 from support.policies import every_commit
-from support.samples import events_on, memory_bus, message
+from support.samples import memory_bus, message, outcomes_on
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.store import Store
@@ -314,7 +314,7 @@ class Lake:
         for loop in loops:
             loop.close()
         assert self.bus.records("tidegate.dead-letters") == []
-        return events_on(self.bus, "tidegate.outcomes")
+        return outcomes_on(self.bus)
 
     def event(self, kind: type[Event], **more: Any) -> Event:  # noqa: ANN401
         subject = TABLE | {"location": str(self.root / "orders"), "source": "ingest"}
@@ -330,36 +330,43 @@ class Lake:
 
 def test_a_condemned_commit_gives_a_plan_and_changes_nothing(tmp_path: Path) -> None:
     lake = Lake(tmp_path, "plan")
-    before = snapshot(tmp_path)
+    before = tables_own(tmp_path)
     found = lake.condemn()
 
     (planned,) = [event for event in found if isinstance(event, RestorePlanned)]
     assert [instant.instant for instant in planned.instants] == [instant_at(4), instant_at(3)]
-    assert snapshot(tmp_path) == before
+    assert tables_own(tmp_path) == before
     # read again, nothing is published again
+    published = [lake.bus.records(f"tidegate.{topic}") for topic in ("tasks", "outcomes")]
     condemned_again = lake.event(CommitCondemned, instant=instant_at(3), reason="doubled")
-    assert lake.run(condemned_again) == found
+    lake.run(condemned_again)
+    assert [lake.bus.records(f"tidegate.{topic}") for topic in ("tasks", "outcomes")] == published
 
 
 def test_a_condemned_commit_is_restored_once_a_person_approves(tmp_path: Path) -> None:
     lake = Lake(tmp_path, "restore")
-    before = snapshot(tmp_path)
+    before = tables_own(tmp_path)
     found = lake.condemn()
 
     (waits,) = [event for event in found if isinstance(event, RestoreAwaitingApproval)]
     assert waits.requested_by == "ingest"
-    assert snapshot(tmp_path) == before
-    approval = lake.event(
-        RestoreApproved,
-        event_id="a-1",
-        caused_by=waits.caused_by,
-        request=waits.caused_by,
-        plan_id=waits.plan_id,
-        approved_by="ben",
-        reason="looked at it",
-    )
-    kinds = [type(event).__name__ for event in lake.run(approval)]
+    assert tables_own(tmp_path) == before
+
+    def approval(event_id: str) -> Event:
+        return lake.event(
+            RestoreApproved,
+            event_id=event_id,
+            caused_by=waits.caused_by,
+            request=waits.caused_by,
+            plan_id=waits.plan_id,
+            approved_by="ben",
+            reason="looked at it",
+        )
+
+    kinds = [type(event).__name__ for event in lake.run(approval("a-1"))]
     assert kinds[-2:] == ["RestoreStarted", "RestoreCompleted"]
+    *_, refused = lake.run(approval("a-2"))
+    assert getattr(refused, "reason", None) == "not-awaiting"
 
 
 def test_a_request_that_needs_an_approval_is_refused_by_a_restorer_that_knows_of_none(
@@ -379,9 +386,9 @@ def test_a_request_that_needs_an_approval_is_refused_by_a_restorer_that_knows_of
             "needs_approval": True,
         }
     )
-    before = snapshot(tmp_path)
+    before = tables_own(tmp_path)
 
-    (refused,) = lake.run(request, names=("restorer",))
+    (refused,) = lake.run(request, names=("coordinator", "restorer"))
 
     assert getattr(refused, "reason", None) == "approval-not-configured"
-    assert snapshot(tmp_path) == before
+    assert tables_own(tmp_path) == before

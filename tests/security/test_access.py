@@ -62,7 +62,7 @@ def test_a_writer_may_publish_facts_and_no_command(kafka: SecureKafka) -> None:
     with publisher(kafka, "upstream-writers") as writer:
         assert len(writer.publish(commit(1), release(1))) == 2
         began = time.monotonic()
-        with pytest.raises(DeliveryRefusedError, match=r"secure\.commands.*authorization failed"):
+        with pytest.raises(DeliveryRefusedError, match=r"secure\.requests.*authorization failed"):
             writer.publish(savepoint_request(1))
         assert time.monotonic() - began < AT_ONCE
         assert len(writer.publish(commit(2))) == 1
@@ -96,13 +96,16 @@ def test_every_service_works_with_the_rights_that_are_listed_for_it(
     expected = {
         ("cleaner", "CleaningRefused", "lake.log.t"),
         ("cleaner", "TaskEnded", "lake.log.t"),
-        ("restorer", "RestoreRejected not-allowed", "lake.sales.orders"),
+        ("coordinator", "RestoreRejected not-allowed", "lake.sales.orders"),
         ("restorer", "RestoreRejected outside-warehouse", "lake.sales.orders"),
+        ("restorer", "TaskEnded", "lake.sales.orders"),
         ("savepoint-writer", "SavepointRejected", "lake.sales.orders"),
+        ("savepoint-writer", "TaskEnded", "lake.sales.orders"),
         ("savepoint-writer", "SavepointRejected", "lake.sales.policed"),
+        ("savepoint-writer", "TaskEnded", "lake.sales.policed"),
     }
     try:
-        wait_for("six outcomes", lambda: len(said(deployment)) >= len(expected))
+        wait_for("the outcomes", lambda: len(said(deployment)) >= len(expected))
         wait_for("two dead letters", lambda: len(deployment.records("dead-letters")) >= 2)
     finally:
         shown = "\n".join(child.tail() for child in children)

@@ -16,7 +16,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import OUTCOME_TOPIC, REQUEST_TOPIC, TOPICS
+from tidegate.events.topics import REQUEST_TOPIC, TOPICS
 from tidegate.ops.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
@@ -34,9 +34,9 @@ def rights(role: str) -> set[str]:
     }
 
 
-def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
+def test_the_coordinator_reads_facts_and_requests_writes_tasks_and_keeps_its_changelog() -> None:
     read = ("commits", "vacuums", "locks", "requests", "outcomes", "coordinator.changelog")
-    written = ("commands", "tasks", "outcomes", "dead-letters", "coordinator.changelog")
+    written = ("tasks", "outcomes", "dead-letters", "coordinator.changelog")
 
     assert rights("coordinator") == {
         *(f"read topic t.{name}" for name in read),
@@ -48,28 +48,24 @@ def test_the_coordinator_reads_facts_writes_commands_and_outcomes_and_keeps_its_
     }
 
 
-def test_an_executor_reads_commands_and_writes_outcomes() -> None:
-    assert rights("cleaner") == {
-        "read topic t.requests",
-        "read topic t.tasks",
-        "write topic t.outcomes",
-        "write topic t.dead-letters",
-        *(
-            f"describe_configs topic t.{n}"
-            for n in ("requests", "tasks", "outcomes", "dead-letters")
-        ),
-        "read group t.cleaner",
-        "describe group t.requests",
-        "describe group t.tasks",
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        (SavepointWriter.name, ("tasks",)),
+        (Restorer.name, ("tasks",)),
+        (Cleaner.name, ("requests", "tasks")),
+    ],
+)
+def test_an_executor_reads_tasks_and_writes_outcomes(name: str, read: tuple[str, ...]) -> None:
+    written = ("outcomes", "dead-letters")
+
+    assert rights(name) == {
+        *(f"read topic t.{n}" for n in read),
+        *(f"write topic t.{n}" for n in written),
+        *(f"describe_configs topic t.{n}" for n in (*read, *written)),
+        f"read group t.{name}",
+        *(f"describe group t.{n}" for n in read),
     }
-
-
-def test_who_never_repeats_an_answered_command_may_look_the_answer_up() -> None:
-    answers = {"read topic t.outcomes", "describe group t.outcomes"}
-    executors = (SavepointWriter, Restorer, Cleaner)
-
-    assert {k.name for k in executors if answers <= rights(k.name)} == {Restorer.name}
-    assert {k.name for k in executors if k.checks_past_outcomes} == {Restorer.name}
 
 
 def test_every_role_gets_rights() -> None:
@@ -121,18 +117,18 @@ def test_monitoring_changes_nothing_and_joins_no_groups_but_its_own() -> None:
 
 def test_people_write_requests_and_resolutions_and_join_no_group() -> None:
     assert {r for r in rights("people") if not r.startswith(("read topic", "describe "))} == {
-        "write topic t.commands",
         "write topic t.requests",
         "write topic t.outcomes",
     }
 
 
-def test_only_people_operators_and_the_coordinator_may_write_commands() -> None:
-    assert {acl.role for acl in ALL if (acl.operation, acl.name) == ("write", "t.commands")} == {
-        "people",
-        "operators",
-        "coordinator",
-    }
+@pytest.mark.parametrize(("topic", "writer"), [("requests", "people"), ("tasks", "coordinator")])
+def test_only_people_may_request_and_only_the_coordinator_may_issue_tasks(
+    topic: str, writer: str
+) -> None:
+    written = [acl for acl in ALL if (acl.operation, acl.name) == ("write", f"t.{topic}")]
+
+    assert {acl.role for acl in written} == {writer, "operators"}
 
 
 def test_only_operators_may_create_topics_or_add_partitions() -> None:
@@ -142,7 +138,6 @@ def test_only_operators_may_create_topics_or_add_partitions() -> None:
 def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
     consumed = {name: {*inputs_of(name)} for name in CONSUMED_EVENTS}
     consumed["cleaner"] |= {REQUEST_TOPIC}
-    consumed[Restorer.name] |= {OUTCOME_TOPIC}
     declared = {name: {topic for topic in TOPICS if name in topic.read_by} for name in consumed}
 
     assert consumed == declared

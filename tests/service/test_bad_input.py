@@ -17,14 +17,26 @@ from support.hudi_tables import (
     restore_request,
     savepoint_request,
     snapshot,
+    timeline_names,
 )
 from support.memory_bus import MemoryBus
-from support.samples import memory_bus, message, outcomes_on, task_message
+from support.samples import (
+    ended,
+    events_on,
+    memory_bus,
+    message,
+    outcomes_on,
+    task_message,
+    task_of,
+    tasks_on,
+)
 from tidegate.events import (
     CleaningRefused,
+    Command,
     CommitCompleted,
     Event,
     LockReleased,
+    RestoreCompleted,
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
@@ -64,6 +76,7 @@ def loops(lake: Path, bus: MemoryBus) -> Iterator[list[Loop]]:
     shown = {
         "warehouse": {"roots": [str(lake)]},
         "cleaning": {"confirm_with": "nothing"},
+        "restores": {"watch_seconds": 0},
         "savepoints": [{"tables": "lake.*", "when": "every_commit", "lifetime": "forever"}],
     }
     joined = [assemble(name, Settings.model_validate(shown), bus) for name in SERVICES]
@@ -140,14 +153,22 @@ def vacuum(location: Path, *directories: str, **changes: object) -> list[Event]:
     ]
 
 
+def assert_every_task_has_ended(bus: MemoryBus, count: int) -> None:
+    issued = {(task.table, task.number) for task in tasks_on(bus)}
+    ends = [event for event in events_on(bus, OUTCOMES) if isinstance(event, TaskEnded)]
+    assert {(end.table, end.number) for end in ends} == issued
+    assert (len(ends), len(issued)) == (count, count)
+
+
 def test_good_input_is_worked_off_by_these_very_services(
     say: Say, lake: Path, bus: MemoryBus
 ) -> None:
     outcomes = say(commit(lake / "orders", at(4)), *vacuum(lake / "table_txn_001"))
 
     shown = {type(outcome).__name__ for outcome in outcomes}
-    savepoint, cleaning = {"SavepointCreated", "SavepointsChecked"}, {"TaskEnded"}
-    assert shown == savepoint | cleaning | {"CleaningStarted", "DirectoriesCleaned"}
+    savepoint, cleaning = {"SavepointCreated", "SavepointsChecked"}, {"CleaningStarted"}
+    assert shown == savepoint | cleaning | {"DirectoriesCleaned"}
+    assert_every_task_has_ended(bus, 2)
     assert (lake / f"orders/.hoodie/timeline/{at(4)}.savepoint.inflight").exists()
     assert set(INSERTS) & set(names_in(lake / "table_txn_001")) == set()
     assert dead(bus) == []
@@ -159,7 +180,6 @@ def test_good_input_is_worked_off_by_these_very_services(
         ("tidegate.commits", ["coordinator"]),
         ("tidegate.vacuums", ["coordinator"]),
         ("tidegate.locks", ["coordinator"]),
-        ("tidegate.commands", ["restorer", "savepoint-writer"]),
         ("tidegate.requests", ["coordinator"]),
         ("tidegate.tasks", ["cleaner", "restorer", "savepoint-writer"]),
     ],
@@ -276,10 +296,10 @@ def test_a_bad_vacuum_is_refused_with_its_reason(  # noqa: PLR0913, PLR0917 - fi
     (lake / "link").symlink_to(lake.parent / "outside/table_txn_001")
     build(lake / "unvacuumed", FIVE_LISTINGS[0].directories)
     before = tables(lake.parent)
-    outcome, end = say(*vacuum(lake.parent / place, *directories))
+    [outcome] = say(*vacuum(lake.parent / place, *directories))
 
     assert isinstance(outcome, CleaningRefused)
-    assert isinstance(end, TaskEnded)
+    assert_every_task_has_ended(bus, 1)
     assert (outcome.reason, dead(bus)) == (reason, [])
     assert tables(lake.parent) == before
 
@@ -310,15 +330,25 @@ def test_a_commit_or_savepoint_that_does_not_exist_is_rejected(
         pytest.param({"event_id": "../" * 9}, id="a path for an id"),
     ],
 )
-def test_a_request_with_a_value_beyond_its_limit_goes_to_the_dead_letters(
-    say: Say, lake: Path, bus: MemoryBus, beyond: dict[str, str]
+@pytest.mark.parametrize(
+    ("sent", "topic", "service"),
+    [(message, "tidegate.requests", "coordinator"), (task_message, "tidegate.tasks", "restorer")],
+)
+def test_a_request_with_a_value_beyond_its_limit_goes_to_the_dead_letters(  # noqa: PLR0913, PLR0917 - fixtures and a case
+    say: Say,
+    lake: Path,
+    bus: MemoryBus,
+    beyond: dict[str, str],
+    sent: Callable[[Command], Message],
+    topic: str,
+    service: str,
 ) -> None:
     before = tables(lake.parent)
-    foreign = task_message(restore_request(orders(lake), at(2)).model_copy(update=beyond))
+    foreign = sent(restore_request(orders(lake), at(2)).model_copy(update=beyond))
 
     assert say(foreign) == []
-    [(topic, service, why)] = dead(bus)
-    assert (topic, service) == ("tidegate.commands", "restorer")
+    [(where, who, why)] = dead(bus)
+    assert (where, who) == (topic, service)
     assert next(iter(beyond)) in why
     assert tables(lake.parent) == before
 
@@ -330,3 +360,31 @@ def test_a_restore_to_a_commit_without_a_savepoint_is_rejected(say: Say, lake: P
     assert isinstance(outcome, RestoreRejected)
     assert outcome.reason == "no-such-savepoint"
     assert tables(lake.parent) == before
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({}, id="all is as it would be"),
+        {"table": "lake.sales.invoices"},
+        {"location": "/lake/sales/invoices"},
+        {"savepoint": at(1)},
+        {"caused_by": "another"},
+    ],
+)
+def test_a_forged_outcome_does_not_stand_for_the_restore_that_it_claims(
+    say: Say, lake: Path, forged: dict[str, str]
+) -> None:
+    table = orders(lake)
+    say(savepoint_request(table, at(2)))
+    request = restore_request(table, at(2))
+    fields = {"savepoint": at(2), "restore_instant": "1", "files_deleted": 0, "duration_ms": 0}
+    lie = RestoreCompleted.about(
+        request, **fields, instants=(), source="restorer", occurred_at=NOW
+    ).model_copy(update={"caused_by": request.event_id} | forged)
+
+    outcomes = say(lie, ended(task_of(request, 2), source="restorer"), request)
+
+    done = [event for event in outcomes if isinstance(event, RestoreCompleted)]
+    assert len([restore for restore in done if restore.restore_instant != "1"]) == 1
+    assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]

@@ -198,7 +198,7 @@ def play_rounds(
             "CleaningStarted": 1,
             "DirectoriesCleaned": 1,
             "SavepointsChecked": 1,
-            "TaskEnded": 1,
+            "TaskEnded": 5,
         }
         for number in range(rounds):
             disturbed = Round(stage, publisher, f"round_{number:02}")

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from support import pausing_gate, stuck_writer
 from support.deployment import Deployment, exit_code
+from support.hudi_tables import at, four_commits, savepoint_request
 from support.pausing_gate import LOCK, reached
-from support.samples import release, savepoint_request
+from support.samples import release, task_of
 from support.waiting import wait_for
 from tidegate.events import LockHold, TaskIssued, VacuumFinished
 from tidegate.events.wire import Wire, command_of
@@ -39,7 +40,7 @@ def seconds_to_stop(process: Child) -> tuple[float, int]:
 def committed(deployment: Deployment, service: str) -> int:
     group = f"{deployment.prefix}.{service}"
     asking = Consumer({**deployment.connection, "group.id": group, "log_level": 0})
-    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=60)
+    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.tasks", 0)], timeout=60)
     asking.close()
     return max(0, where.offset)
 
@@ -55,10 +56,11 @@ def test_a_writer_that_is_stuck_ends_in_time_and_acknowledges_nothing(
     deployment: Deployment, tmp_path: Path, how: str, code: int, shown: str
 ) -> None:
     begun = tmp_path / "begun"
-    deployment.publisher().publish(savepoint_request(0))
+    table = four_commits(tmp_path / "orders", 9)
+    deployment.publisher().publish(task_of(savepoint_request(table, at(2))))
     program = [stuck_writer.__file__, str(begun), how]
     writer = deployment.run("savepoint-writer", program=program)
-    wait_for("the command", begun.exists)
+    wait_for("the task", begun.exists)
     seconds, ended_with = seconds_to_stop(writer)
 
     assert seconds < STOP_SECONDS + LATE

@@ -15,11 +15,20 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from support.hudi_tables import at
+from support.samples import ended
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import TransientError
-from tidegate.events import SavepointsCheckRequested, derived_id
+from tidegate.events import (
+    Command,
+    Event,
+    SavepointsCheckRequested,
+    TaskEnded,
+    TaskIssued,
+    derived_id,
+)
 from tidegate.events.topics import ALL_TOPICS
+from tidegate.events.wire import Wire, command_of
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import Groups
 from tidegate.ops.topics import create_topics
@@ -115,7 +124,31 @@ class Place:
         return {"table": f"lake.shop.{table}", "location": str(self.lake / table)}
 
     def outcome_ids(self) -> set[str]:
-        return {event.event_id for event in self.audience.outcomes()}
+        return {event.event_id for event in self.outcomes()}
+
+    def outcomes(self) -> list[Event]:
+        """The outcomes, without the ends of tasks."""
+        return [event for event in self.audience.outcomes() if not isinstance(event, TaskEnded)]
+
+    def tasks(self) -> list[TaskIssued]:
+        """The tasks, once each, in the order of their first message."""
+        found = [event for event in self.audience.commands() if isinstance(event, TaskIssued)]
+        return list({task.event_id: task for task in found}.values())
+
+    def commands(self) -> list[Command]:
+        """The commands that tasks carry, in the order of their tasks."""
+        return [command_of(task, Wire()) for task in self.tasks()]
+
+    def end_tasks(self) -> None:
+        """End every task, as workers would, until the running coordinator issues no more."""
+        while True:
+            self.wait_until_idle("coordinator")
+            over = {event.caused_by for event in self.audience.outcomes()}
+            under_way = [task for task in self.tasks() if task.event_id not in over]
+            if not under_way:
+                return
+            with self.publisher() as publisher:
+                publisher.publish(*map(ended, under_way))
 
     def wait_until_idle(self, *names: str) -> None:
         """Until these groups have nothing left to read, in a second look too."""
@@ -139,9 +172,10 @@ class Place:
 
 
 def checks(place: Place) -> list[SavepointsCheckRequested]:
-    """The checks of savepoints that were requested, in the broker's order."""
-    commands = place.audience.commands()
-    return [command for command in commands if isinstance(command, SavepointsCheckRequested)]
+    """The checks of savepoints that tasks carry, in the order of the tasks."""
+    return [
+        command for command in place.commands() if isinstance(command, SavepointsCheckRequested)
+    ]
 
 
 def commits_checked(place: Place) -> list[tuple[str, str]]:

@@ -21,7 +21,10 @@ from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 def main_that_is_stuck(reached: Path, how: str) -> None:
     def execute(
-        _writer: SavepointWriter, _command: Command, _claim: Unclaimed = NO_CLAIM
+        _writer: SavepointWriter,
+        _command: Command,
+        _claim: Unclaimed = NO_CLAIM,
+        _grounds: object = (),
     ) -> Iterator[Outcome]:
         reached.touch()
         if how == "away":

@@ -58,8 +58,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "keys show": ("tidegate keys show /etc/tidegate/ana.pem",),
     "skip": (
         (
-            "tidegate skip --service restorer --topic commands --partition 0 --offset 7"
-            " --reason 'asked twice by mistake'"
+            "tidegate skip --service restorer --topic tasks --partition 0 --offset 7"
+            " --reason 'no worker can read it'"
         ),
     ),
     "spark-archive": ("tidegate spark-archive tidegate-env.tar.gz",),

@@ -303,6 +303,8 @@ class CoordinatorLoop:
         else:
             effects = self._subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
+        if isinstance(event, TaskEnded):
+            messages += Tasks.again(event, store)
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
         if effects.commands or kind in MAY_FREE or kind in FOR_WORKERS:
@@ -324,7 +326,9 @@ class CoordinatorLoop:
             return Effects(outcomes=[refused_as.to(event)])
         if isinstance(event, FOR_WORKERS):
             message = Message(record.partition.topic, record.key, record.value, record.headers)
-            self._require_accepted(message._replace(topic=self._task_topic), _TASK_BYTES)
+            # a task may carry two: a restore and its approval
+            more = _TASK_BYTES + _size(message)
+            self._require_accepted(message._replace(topic=self._task_topic), more)
             original = original_of(message, at)
             effects = Requests.requested(event, original, owned.store, at)
         else:
@@ -425,11 +429,9 @@ class CoordinatorLoop:
         return messages[count:]
 
     def _require_accepted(self, message: Message, more: int = 0) -> None:
-        if len(message.value or b"") <= ALWAYS_ACCEPTED_BYTES:  # most are
+        size = _size(message) + more
+        if size <= ALWAYS_ACCEPTED_BYTES:  # most are
             return
-        headers = sum(len(name) + len(value or b"") for name, value in message.headers)
-        size = len(message.key or b"") + len(message.value or b"") + headers
-        size += _OVERHEAD_BYTES + more
         limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
         if size > limit:
             raise MessageTooLargeError(
@@ -485,3 +487,9 @@ class CoordinatorLoop:
             ) from error
         for store in stores:
             store.sent()
+
+
+def _size(message: Message) -> int:
+    """About how many bytes of a batch a message takes, generously."""
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES

@@ -134,7 +134,7 @@ class Requests:
         return Effects()
 
     @staticmethod
-    def handle(event: Event, rows: Store, at: datetime) -> Effects:  # noqa: ARG004 - the protocol's
+    def handle(event: Event, rows: Store, at: datetime) -> Effects:
         """Let a restore wait for an approval, or for another one."""
         carried = Tasks.carried(event, rows)
         if carried is None:
@@ -146,6 +146,7 @@ class Requests:
             end = event.model_dump(mode="json", include=repeated)
             body = dumps([asdict(carried), end, until])
             rows.put("awaiting", table, number, (until,), body)
+            rows.put("used", table, number, (milliseconds(at),))  # the coordinator's own, too
         elif (found := rows.one(_AWAITING, table, number)) is not None:  # an approval was refused
             rows.put("awaiting", table, number, (loads(found[1])[2],), found[1])
         return Effects()
@@ -154,7 +155,8 @@ class Requests:
     def ended(table: str, carried: Queued, rows: Store) -> None:
         """A task has ended: an approved restore that does not wait again is over."""
         number = hashed(carried.command)
-        if carried.approval and rows.one(_AWAITING, table, number)[0] is None:
+        until, _ = rows.one(_AWAITING, table, number) or (None, None)
+        if carried.approval and until is None:
             rows.drop("awaiting", table, number)
 
     def restored(self, rows: Store) -> None:
@@ -183,7 +185,7 @@ class Requests:
                 occurred_at=at,
                 source=SOURCE,
                 reason=Reason.APPROVAL_EXPIRED,
-                message="nobody approved the restore in time: request it again",
+                message="no second person approved the restore in time: request it again",
                 **end,
             )
             effects.outcomes.append(rejected)

@@ -126,7 +126,7 @@ class Tasks:
 
     @staticmethod
     def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
-        """Queue what is known already; with `number` in the place of another command."""
+        """Queue a command that was made before; with `number` in the place of another command."""
         number = rows.next_sequence() if number is None else number
         rows.put("queued", table, number, (lane,), dumps(asdict(queued)))
 
@@ -156,6 +156,15 @@ class Tasks:
             rows.put("failed", table, number, (cleans,), found[1])
             return None
         return carried
+
+    @staticmethod
+    def again(event: TaskEnded, rows: Store) -> list[Message]:
+        """The message of a redriven task that is under way: its worker could not decode it."""
+        found = rows.one(_ENDED["task"], event.table, event.number)
+        if event.end is not TaskEnd.REDRIVEN or found is None:
+            return []
+        event_id, message, _ = loads(found[1])
+        return [load_message(message)] if event_id == event.caused_by else []
 
     def issue(self, table: str, rows: Store, at: datetime) -> list[Message]:
         """The messages to publish now: the next task, and what its predecessor kept unsaid."""

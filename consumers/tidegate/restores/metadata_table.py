@@ -96,10 +96,10 @@ class MetadataTableRemoval:
         if self.warehouse.can(self.location).renames:
             self._move_away(check)
             self.discard_remains()
-        check()
         place = join(self.location, METADATA_TABLE)
-        self.warehouse.remove_tree(join(place, ".hoodie"))
-        self.warehouse.remove_tree(place)
+        for folder in (join(place, ".hoodie"), place):
+            check()
+            self.warehouse.remove_tree(folder)
 
     def discard_remains(self) -> None:
         """Remove the directory that was moved away."""
@@ -122,6 +122,7 @@ class MetadataTableRemoval:
         # an OSError comes from overlays and mounted object stores, which can't rename directories
         with suppress(NotFound, OSError), self.warehouse.moving(folder, there) as moves:
             if moves.move_if(name, is_allowed, as_name):
+                check()
                 self._undeclare()  # Hudi may have built and declared another one meanwhile
 
     @property

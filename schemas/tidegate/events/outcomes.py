@@ -190,7 +190,7 @@ class RestoreRejected(OfApproval, frozen=True):
 
 
 class RestoreFailed(OfApproval, frozen=True):
-    """The restore started and could not finish; the same request, or approval, resumes it."""
+    """The restore started and could not finish; another request to the savepoint resumes it."""
 
     means: ClassVar[Verdict] = Verdict.FAILED
 

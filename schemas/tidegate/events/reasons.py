@@ -159,7 +159,7 @@ class Reason(StrEnum):
     RESTORE_PENDING = (
         "restore-pending",
         "Another restore of the table has not completed.",
-        "Repeat the request of that restore until it completes, then ask again.",
+        "Request a restore to the savepoint of that one, until it completes; then ask again.",
     )
     ROLLBACK_PENDING = (
         "rollback-pending",

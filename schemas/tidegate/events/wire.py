@@ -158,6 +158,15 @@ class Wire:
         return self.read(key, value, self.contents(value, headers))
 
 
+def carried_kind(task: TaskIssued, wire: Wire) -> type[Event] | None:
+    """The kind of command that a task claims to carry, without decoding it; None: unknown.
+
+    Raises:
+        TransientError: a schema registry is needed and can't be reached now.
+    """
+    return wire.kind(task.command.value, _headers(task))
+
+
 def command_of(task: TaskIssued, wire: Wire) -> Command:
     """The command that a task carries.
 
@@ -166,9 +175,7 @@ def command_of(task: TaskIssued, wire: Wire) -> Command:
             than the task.
         TransientError: a schema registry is needed and can't be reached now.
     """
-    original = task.command
-    headers = [(header.name, header.value) for header in original.headers]
-    command = wire.deserialize(task.table.encode(), original.value, headers)
+    command = wire.deserialize(task.table.encode(), task.command.value, _headers(task))
     if not isinstance(command, Command) or isinstance(command, TaskIssued):
         raise FormatError(f"task {task.number} carries a {type(command).__name__}, not a command")
     if (command.event_id, command.location) != (task.caused_by, task.location):
@@ -177,6 +184,22 @@ def command_of(task: TaskIssued, wire: Wire) -> Command:
             f" {command.event_id} at {command.location}"
         )
     return command
+
+
+def _headers(task: TaskIssued) -> Headers:
+    return [(header.name, header.value) for header in task.command.headers]
+
+
+def carried_by(event: Event, wire: Wire) -> Event:
+    """The command that a task carries, if it can be decoded; another event itself.
+
+    Raises:
+        TransientError: a schema registry is needed and can't be reached now.
+    """
+    try:
+        return command_of(event, wire) if isinstance(event, TaskIssued) else event
+    except FormatError:
+        return event
 
 
 def original_of(message: Message, appended_at: datetime) -> OriginalMessage:

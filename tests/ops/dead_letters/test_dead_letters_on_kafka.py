@@ -73,13 +73,13 @@ def place(
     settings = Settings.load(file)
     create_topics(settings.connection(), settings.topics)
     sent = message(commit(1), topic_prefix)
-    poison = Message(f"{topic_prefix}.commands", b"\xff\x00", b'{"no": "event"}')
+    poison = Message(f"{topic_prefix}.requests", b"\xff\x00", b'{"no": "event"}')
     made = Place(bootstrap_servers, topic_prefix, file, sent, poison)
     bus = KafkaBus(settings.connection())
     topic = f"{topic_prefix}.dead-letters"
     bus.send([sent, poison])
     for number, (topic_name, service, error) in enumerate(
-        [("commits", "coordinator", "a bug of the code"), ("commands", "restorer", "no Avro")]
+        [("commits", "coordinator", "a bug of the code"), ("requests", "restorer", "no Avro")]
     ):
         [record] = made.audience.records(topic_name)
         written = dead_letter(record, service, PermanentError(error), topic)
@@ -98,7 +98,7 @@ def test_dead_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed("--error", "avro") == ["no Avro"]
     assert place.listed("--since", "2099-01-01T00:00:00Z") == []
     [row] = place.rows("--service", "restorer")
-    assert row["origin"] == place.origin("commands")
+    assert row["origin"] == place.origin("requests")
     assert (row["table"], row["state"]) == ("unknown.unknown.unknown", "open")
 
 
@@ -211,7 +211,7 @@ def test_a_discarded_dead_letter_stays_and_is_listed_no_more(place: Place) -> No
     assert (shown.table, shown.reason) == ("unknown.unknown.unknown", "a test message")
     assert place.listed() == ["a bug of the code"]
     assert len(place.audience.dead_letters()) == 3
-    assert len(place.audience.records("commands")) == 1
+    assert len(place.audience.records("requests")) == 1
 
 
 def test_all_dead_letters_at_once_are_named_by_a_filter(place: Place) -> None:
@@ -245,11 +245,11 @@ def test_on_a_terminal_dead_letters_are_a_table(place: Place) -> None:
     lines = answer.output.splitlines()
     assert lines[0].split() == ["id", "at", "service", "origin", "table", "state", "reason"]
     assert "a bug of the code" in lines[2]
-    assert place.origin("commands") in lines[1]
+    assert place.origin("requests") in lines[1]
 
 
 def test_a_forged_dead_letter_of_a_restore_without_a_request_is_not_sent(place: Place) -> None:
-    """Any service may write dead letters; this one names the commands topic as its origin."""
+    """Any service may write dead letters; this one names the requests topic as its origin."""
     forged = message(
         RestoreRequested(
             event_id="5f0a1c7e-0000-5000-8000-000000000001",
@@ -263,7 +263,7 @@ def test_a_forged_dead_letter_of_a_restore_without_a_request_is_not_sent(place: 
         ),
         place.prefix,
     )
-    [record] = place.audience.records("commands")
+    [record] = place.audience.records("requests")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     topic = f"{place.prefix}.dead-letters"
     for original in (record, record._replace(offset=77)):
@@ -274,7 +274,7 @@ def test_a_forged_dead_letter_of_a_restore_without_a_request_is_not_sent(place: 
     for row in place.rows("--service", "cleaner"):
         with pytest.raises(TidegateError, match=r"(key and record|no longer in the topic)"):
             place.call("redrive", row["id"], "--destructive", "--execute")
-    assert len(place.audience.records("commands")) == 1
+    assert len(place.audience.records("requests")) == 1
     assert place.audience.outcomes() == []
 
 
@@ -294,7 +294,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
     )
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([request])
-    record = place.audience.records("commands")[-1]
+    record = place.audience.records("requests")[-1]
     topic = f"{place.prefix}.dead-letters"
     bus.send([dead_letter(record, "restorer", PermanentError("a bug"), topic)])
     bus.close()
@@ -306,7 +306,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
     assert row["event"]["savepoint"] == "20261121041551845"
     with pytest.raises(TidegateError, match=r"destroy data .*add --destructive"):
         place.call("redrive", row["id"], "--execute")
-    assert len(place.audience.records("commands")) == 2
+    assert len(place.audience.records("requests")) == 2
 
     place.call("redrive", row["id"], "--destructive", "--execute")
-    assert len(place.audience.records("commands")) == 3
+    assert len(place.audience.records("requests")) == 3

@@ -44,9 +44,9 @@ def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(pla
     done = skip(place, SERVICE, "commits", poison, "--execute")
 
     with place.running(SERVICE, rules=EVERY_COMMIT):
-        place.wait_until_idle(SERVICE)
+        place.end_tasks()
     assert commits_checked(place) == [("customers", at(1)), ("customers", at(3))]
-    [audit] = place.audience.outcomes()
+    [audit] = place.outcomes()
     assert isinstance(audit, DeadLetterDiscarded)
     assert (audit.requested_by, audit.reason) == ("ana", "it crashes the client")
     assert (audit.origin_partition, audit.origin_offset) == poison
@@ -77,8 +77,8 @@ def test_an_executor_goes_past_one_offset(place: Place) -> None:
     publish_commits(place, [1])
     with place.running(SERVICE):
         place.wait_until_idle(SERVICE)
-    [command] = place.audience.records("commands")
+    [command] = place.audience.records("tasks")
 
-    skip(place, "savepoint-writer", "commands", (command.partition.number, 0), "--execute")
+    skip(place, "savepoint-writer", "tasks", (command.partition.number, 0), "--execute")
 
     assert place.unread("savepoint-writer") == 0

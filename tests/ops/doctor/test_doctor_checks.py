@@ -36,7 +36,7 @@ from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings, SparkSettings
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-PLACED = ("commits", "vacuums", "locks", "commands", "requests", "tasks")
+PLACED = ("commits", "vacuums", "locks", "requests", "tasks")
 LOCKS = Partition("lake.locks", 3)
 CLOSED = "127.0.0.1:9"
 T = TypeVar("T")
@@ -136,8 +136,8 @@ DAY = 86_400_000
 
 
 @pytest.mark.parametrize("minutes", [43_200, 43_201])
-def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
-    assert compare_retention(minutes, {"lake.commands": 30 * DAY}).state is Status.OK
+def test_offsets_that_outlive_the_tasks_are_well(minutes: int) -> None:
+    assert compare_retention(minutes, {"lake.tasks": 30 * DAY}).state is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -146,19 +146,19 @@ def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
         pytest.param(
             10_080,
             30 * DAY,
-            "offsets expire after 7 days, but lake.commands keeps commands for 30 days",
+            "offsets expire after 7 days, but lake.tasks keeps tasks for 30 days",
             43_200,
             id="Kafka's default",
         ),
-        pytest.param(43_199, 30 * DAY, "commands for 30 days", 43_200, id="a minute"),
-        pytest.param(43_200, 30 * DAY + 1, "lake.commands keeps", 43_201, id="a millisecond"),
-        pytest.param(43_200, -1, "lake.commands keeps commands for ever", 2**31 - 1, id="for ever"),
+        pytest.param(43_199, 30 * DAY, "tasks for 30 days", 43_200, id="a minute"),
+        pytest.param(43_200, 30 * DAY + 1, "lake.tasks keeps", 43_201, id="a millisecond"),
+        pytest.param(43_200, -1, "lake.tasks keeps tasks for ever", 2**31 - 1, id="for ever"),
     ],
 )
-def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
+def test_offsets_that_are_forgotten_before_the_tasks_are_a_warning(
     minutes: int, kept: int, shown: str, needed: int
 ) -> None:
-    found = compare_retention(minutes, {"lake.other": DAY, "lake.commands": kept})
+    found = compare_retention(minutes, {"lake.other": DAY, "lake.tasks": kept})
 
     assert (found.state, found.advice) == (
         Status.WARN,
@@ -250,12 +250,12 @@ def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_i
 
 def test_a_missing_right_fails_and_is_named() -> None:
     needed = [
-        Acl("cleaner", "read", "topic", "lake.commands"),
+        Acl("cleaner", "read", "topic", "lake.tasks"),
         Acl("cleaner", "write", "topic", "lake.outcomes"),
         Acl("cleaner", "read", "group", "lake.cleaner"),
     ]
     reads = frozenset({"read", "describe"})
-    allowed = {("topic", "lake.commands"): reads, ("topic", "lake.outcomes"): reads}
+    allowed = {("topic", "lake.tasks"): reads, ("topic", "lake.outcomes"): reads}
 
     found = compare_rights("cleaner", needed, allowed)
     assert (found.state, found.seen) == (

@@ -16,7 +16,7 @@ from support.deployment_events import (
     started,
     vacuum,
 )
-from support.samples import NOON, commit, release, savepoint_request
+from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from tidegate.events import (
     Event,
     OutstandingReader,
@@ -53,7 +53,15 @@ def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
             ),
             id="refused, and done at the second attempt",
         ),
-        pytest.param((savepoint_request(1), savepoint_created(1)), id="a savepoint"),
+        pytest.param(
+            (
+                savepoint_request(1),
+                task_of(savepoint_request(1)),
+                savepoint_created(1),
+                ended(task_of(savepoint_request(1))),
+            ),
+            id="a savepoint",
+        ),
         pytest.param((vacuum(7), released(vacuum(7)), cleaned(released(vacuum(7)))), id="cleaned"),
         pytest.param((commit(1), release(5)), id="facts without an answer"),
     ],
@@ -85,7 +93,10 @@ def test_a_request_that_was_refused_says_why_and_what_to_do() -> None:
 def test_a_request_without_an_outcome_will_be_carried_out() -> None:
     [step] = story(restore_request()).next_steps()
     assert step == "RestoreRequested restore-1 has no outcome yet: the restorer will carry it out"
-    [step] = story(restore_request(), started(restore_request())).next_steps()
+    task = task_of(restore_request(), 3)
+    [step] = story(restore_request(), task).next_steps()
+    assert step.endswith("no outcome yet: the restorer will carry it out, as task 3 of the table")
+    [step] = story(restore_request(), task, started(restore_request())).next_steps()
     assert "is under way: the restorer has published RestoreStarted" in step
 
 
@@ -125,7 +136,7 @@ def test_an_approval_is_answered_by_the_outcomes_of_its_request() -> None:
     assert len(story(*known, ran[0]).next_steps()) == 2
 
 
-def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
+def test_a_restore_that_failed_is_resumed_by_another_request() -> None:
     request = restore_request()
     failed = RestoreFailed.about(
         request,
@@ -137,7 +148,17 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
     )
     [step] = story(request, started(request), failed).next_steps()
 
-    assert "failed half way: a write completed; the same request" in step
+    assert step == (
+        "RestoreRequested restore-1 failed half way: a write completed; another request to"
+        f" {request.savepoint} resumes it"
+    )
+    other = restore_request("restore-2")
+    again = (other, started(other))
+    [_, step] = story(request, started(request), failed, *again).next_steps()
+    assert step.startswith("RestoreRequested restore-2 is under way")
+    assert story(request, started(request), failed, *again, completed(other)).next_steps() == (
+        NOTHING
+    )
 
 
 def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:

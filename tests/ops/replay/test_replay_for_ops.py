@@ -32,7 +32,7 @@ CUSTOMERS, PARTS = ("-t", "lake.shop.customers"), ("-t", "lake.shop.parts")
 
 def work_off(place: Place, rules: str) -> None:
     with place.running(SERVICE, rules=rules):
-        place.wait_until_idle(SERVICE)
+        place.end_tasks()
 
 
 def test_the_partition_of_one_table_is_replayed(place: Place) -> None:
@@ -142,7 +142,7 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
     again = [(table, at(minute)) for minute in (3, 4) for table in ("customers", "orders")]
     assert commits_checked(place) == [*before, *again]
     attempts = [check.attempt for check in checks(place) if check.table == "lake.shop.customers"]
-    assert attempts == [0, 1, 2, 3, 4]
+    assert attempts == [0, 2, 3, 4]  # of two that waited for the first, the newer was issued
     changes = place.call("group", SERVICE, *COMMITS, "--to-earliest")["changes"]
     assert changes[0]["again"] == 4
 

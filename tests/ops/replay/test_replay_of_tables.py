@@ -6,7 +6,7 @@ import pytest
 
 from support.memory_bus import MemoryBus
 from support.policies import checked_after, every_commit
-from support.samples import commit, events_on, memory_bus, message
+from support.samples import commands_on, commit, end_tasks, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.ops.groups import GroupInUseError
@@ -23,13 +23,12 @@ ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
 def work(bus: MemoryBus, pattern: str) -> None:
     rules = (every_commit(pattern),)
     loop = CoordinatorLoop(SavepointSubject(SavepointPolicy(rules=rules)), bus)
-    while loop.step(0):
-        pass
+    end_tasks(bus, loop)
     loop.close()
 
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
-    return checked_after(events_on(bus, "tidegate.commands"))
+    return checked_after(commands_on(bus))
 
 
 @pytest.fixture

@@ -76,19 +76,19 @@ def play(place: Place) -> None:
 
 
 def ends(place: Place) -> set[str]:
-    names = {type(outcome).__name__ for outcome in place.audience.outcomes()}
+    names = {type(outcome).__name__ for outcome in place.outcomes()}
     return names & {"DirectoriesCleaned", "RestoreCompleted", "SavepointCreated"}
 
 
 def savepoints(place: Place) -> list[tuple[str, str]]:
     """The tables and instants of the requests and checks that found or made a savepoint."""
-    created = (event for event in place.audience.outcomes() if isinstance(event, SavepointCreated))
+    created = (event for event in place.outcomes() if isinstance(event, SavepointCreated))
     return [(event.table.rsplit(".", 1)[-1], event.instant) for event in created]
 
 
 def decided_once(place: Place) -> list[Event]:
-    """The commands other than checks, which may be repeated: they change what is due alone."""
-    commands = place.audience.commands()
+    """The commands other than checks, which may be repeated: they change only what is due."""
+    commands = place.commands()
     return [command for command in commands if not isinstance(command, SavepointsCheckRequested)]
 
 
@@ -104,8 +104,8 @@ def without_empty_checks(outcomes: Sequence[Event]) -> set[str]:
 @pytest.mark.slow
 def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(place: Place) -> None:
     play(place)
-    tables, outcomes = snapshot(place.lake), without_empty_checks(place.audience.outcomes())
-    assert len(outcomes) == 11
+    tables, outcomes = snapshot(place.lake), without_empty_checks(place.outcomes())
+    assert len(outcomes) == 10
     assert (len(decided_once(place)), len(checks(place))) == (4, 2)
     assert any(LATER in name for name in tables)
 
@@ -115,11 +115,11 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     with place.running():
         place.wait_until_idle()
     assert snapshot(place.lake) == tables
-    assert without_empty_checks(place.audience.outcomes()) == outcomes
+    assert without_empty_checks(place.outcomes()) == outcomes
     # no decider asked again, but for the checks, which found nothing to do
     assert (len(decided_once(place)), len(checks(place))) == (4, 4)
 
-    for topic in ("commits", "vacuums", "locks", "commands", "tasks"):
+    for topic in ("commits", "vacuums", "locks", "requests", "tasks"):
         shown = place.call(
             "events", "--topic", topic, "--from-offset", "0", "--execute", "--with-restores"
         )
@@ -127,9 +127,9 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     with place.running():
         place.wait_until_idle()
     assert snapshot(place.lake) == tables
-    assert without_empty_checks(place.audience.outcomes()) == outcomes
-    # the four, published again by us alone; and the four checks, with two of the commits again
-    assert (len(decided_once(place)), len(checks(place))) == (8, 10)
+    assert without_empty_checks(place.outcomes()) == outcomes
+    # no request was used again, and no task was issued again, but for the checks of two commits
+    assert (len(decided_once(place)), len(checks(place))) == (4, 6)
     assert place.audience.dead_letters() == []
     replayed = [r for r in place.audience.records("locks") if REPLAYED_FROM in dict(r.headers)]
     assert len(replayed) == 3
@@ -161,20 +161,22 @@ def test_what_a_decider_missed_is_made_up_for_and_what_it_did_is_not_done_again(
 
     place.call("group", "coordinator", "--to-earliest", "--execute")
     with place.running(*services):
-        wait_for("the checks", lambda: checked(place) == [at(1), at(1), at(2), at(3)])
+        wait_for("the savepoints", lambda: len(savepoints(place)) == 3)
         place.wait_until_idle(*services)
+    # of the checks that wait for that of the first commit, only the newest is issued
+    assert (checked(place)[:2], checked(place)[-1]) == ([at(1), at(1)], at(3))
 
     # none was made or found a second time
     assert savepoints(place) == [("customers", at(minute)) for minute in (1, 2, 3)]
-    made = [e.made for e in place.audience.outcomes() if isinstance(e, SavepointsChecked)]
-    assert sorted(made) == [0, 0, 1, 2]
+    made = [e.made for e in place.outcomes() if isinstance(e, SavepointsChecked)]
+    assert (len(made), sum(made)) == (len(checked(place)), 3)
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> None:
     publish_commits(place, [1, 2, 3])
     with place.running("coordinator"):
-        wait_for("the commands", lambda: len(checked(place)) == 3)
-        place.wait_until_idle("coordinator")
+        place.end_tasks()
+    assert checked(place) == [at(1), at(3)]
 
     shown = place.call("group", "coordinator", "--topic", "commits", "--to-offset", "1")
     events = place.call("events", "--topic", "commits", "-t", "lake.shop.customers")
@@ -197,12 +199,14 @@ def test_a_running_service_is_not_put_back(place: Place) -> None:
         with pytest.raises(TidegateError, match="stop the service first"):
             place.call("group", "coordinator", "--to-earliest", "--execute")
         publish_commits(place, [2])
-        wait_for("the commands", lambda: len(checked(place)) == 2)
+        place.end_tasks()
+        assert checked(place) == [at(1), at(2)]
 
 
 def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
     four_commits(place.lake / "orders", 9)
-    with place.running("restorer"), place.publisher() as publisher:
+    services = ("coordinator", "restorer")
+    with place.running(*services), place.publisher() as publisher:
         publisher.request_restore(
             **place.subject("orders"),
             savepoint=at(2),
@@ -210,18 +214,20 @@ def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
             reason="bad",
             seen_up_to=end_of(at(4)),
         )
-        wait_for("the outcomes", lambda: len(place.audience.outcomes()) == 1)
-        place.wait_until_idle("restorer")
+        wait_for("the outcomes", lambda: len(place.outcomes()) == 1)
+        place.wait_until_idle(*services)
 
     assert place.call("group", "restorer", "--to-earliest")["restores"] == 1
     for replayed in (
         ("group", "restorer", "--to-earliest"),
-        ("events", "--topic", "commands", "--from-offset", "0"),
+        ("group", "coordinator", "--to-earliest"),
+        ("events", "--topic", "requests", "--from-offset", "0"),
+        ("events", "--topic", "tasks", "--from-offset", "0"),
     ):
-        with pytest.raises(TidegateError, match="1 of the selected records are restore requests"):
+        with pytest.raises(TidegateError, match="1 of the selected records are restores"):
             place.call(*replayed, "--execute")
     assert place.unread("restorer") == 0
-    assert len(place.audience.records("commands")) == 1
+    assert len(place.audience.records("requests")) == len(place.audience.records("tasks")) == 1
 
 
 @pytest.mark.parametrize(

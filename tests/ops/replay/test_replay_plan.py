@@ -236,7 +236,7 @@ def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     poison = Message("tidegate.commits", b"lake.sales.orders", b"{}")
     replayed = [HISTORY[0], record(first.message(), 13, 3), record(poison, 14, 4)]
 
-    plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10)
+    plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10, Wire())
 
     assert [found.origin for found in plan.listed] == ["tidegate.commits/2/10"]
     assert [unreadable.origin for unreadable in plan.listed_unreadable] == ["tidegate.commits/2/14"]
@@ -318,7 +318,7 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
             yield item
 
     wire, wanted = Counting(), Selection(table="lake.sales.orders")
-    plan = plan_of(watched(select_events(history(), wanted, wire)), {}, wanted, 10)
+    plan = plan_of(watched(select_events(history(), wanted, wire)), {}, wanted, 10, wire)
 
     assert (plan.events, len(plan.listed), wire.decoded) == (4_000, 10, 4_000)
     assert 10 <= most <= 10 + 3

@@ -187,7 +187,6 @@ def test_a_deployment_has_the_declared_topics() -> None:
         "lake.commits",
         "lake.vacuums",
         "lake.locks",
-        "lake.commands",
         "lake.requests",
         "lake.tasks",
         "lake.outcomes",

@@ -55,7 +55,7 @@ def alter(servers: str, topic: str, name: str, value: str) -> None:
 def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str) -> None:
     rows = {line["topic"]: line for line in json_lines(topics("", "describe", "--json").stdout)}
 
-    assert len(rows) == 9
+    assert len(rows) == 8
     assert rows[f"{topic_prefix}.locks"] == {
         "topic": f"{topic_prefix}.locks",
         "purpose": "locks and transactions that ended",
@@ -136,7 +136,7 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
 
     assert answer.exit_code == 1
     rows = {(line["topic"], line["what"], line["found"]) for line in json_lines(answer.stdout)}
-    missing = ["commits", "commands", "requests", "tasks", "outcomes", "dead-letters"]
+    missing = ["commits", "requests", "tasks", "outcomes", "dead-letters"]
     missing += ["coordinator.changelog"]
     assert rows == {
         *((f"{topic_prefix}.{name}", "topic", None) for name in missing),

@@ -83,8 +83,7 @@ def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) ->
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_has_its_own_limit_and_no_invalid_message_counts(name: str) -> None:
-    topic = "tidegate.commands" if name in EXECUTORS else "tidegate.commits"
-    topic = "tidegate.tasks" if name == "cleaner" else topic
+    topic = "tidegate.tasks" if name in EXECUTORS else "tidegate.commits"
     bus = memory_bus(partitions=1)
     bus.send([Message(topic, b"k", b"poison") for _ in range(4)])
     loop = assemble(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from support.interleavings.explore import Step
 from support.interleavings.scenario import Faults
 from support.interleavings.world import World
+from tidegate.coordinator.holds import HOLD
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import POSITION_KEY, Position, Store
 from tidegate.events import CleaningReleased, LockReleased
@@ -38,7 +39,7 @@ class GateRecords:
     def __init__(self, model: Model) -> None:
         """Take the numbers of events and the rules from a model."""
         self._model, self._gate = model, ReaderGate()
-        self._store = Store(self._gate.kinds)
+        self._store = Store((*self._gate.kinds, HOLD))
         self._records: list[Records] = [()]
         self._numbers: dict[Records, int] = {self._records[0]: 0}
         self._decided: dict[tuple[int, int], _Decided] = {}

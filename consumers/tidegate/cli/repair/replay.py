@@ -142,9 +142,9 @@ def _target(
 def _check_restores(restores: int, *, allowed: bool) -> None:
     if restores and not allowed:
         raise TidegateError(
-            f"{restores} of the selected records are restore requests. A request that has its"
-            " outcome is not carried out again; one that has none will be, on the table as it is"
-            " now. Exclude them, or add --with-restores"
+            f"{restores} of the selected records are restores. One that was carried out is not"
+            " repeated; one that was not may be carried out, on the table as it is now. Exclude"
+            " them, or add --with-restores"
         )
 
 

@@ -20,7 +20,7 @@ from tidegate.events import (
 )
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.message import Headers
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, carried_by
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import (
@@ -79,9 +79,10 @@ class DeadLetter:
             return UNKNOWN_TABLE
 
     def event(self, wire: Wire) -> Event | None:
-        """The original's event, or None if it can't be decoded."""
+        """The original's event, or None if it can't be decoded; of a task its command."""
         try:
-            return wire.deserialize(self.record.key, self.record.value, self.headers)
+            event = wire.deserialize(self.record.key, self.record.value, self.headers)
+            return carried_by(event, wire)
         except FormatError:
             return None
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
-from tidegate.events.topics import Topic
+from tidegate.events.topics import OUTCOME_TOPIC, Topic
 from tidegate.ops.doctor.access import check_access
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.clock import check_clock
@@ -95,7 +95,8 @@ def _on_broker(
         yield f"placement {topic.suffix}", check_placement, (topic,)
     for service in services:
         yield f"access {service}", check_access, (service,)
-    yield "clock", check_clock, ()
+    if set(services).intersection(OUTCOME_TOPIC.read_by):
+        yield "clock", check_clock, ()
 
 
 def _inputs(services: Sequence[str]) -> list[Topic]:

@@ -129,8 +129,8 @@ def compare_schemas(subjects: int, missing: list[str], *, registers: bool) -> Fi
 
 _SIGNATURES: Final = "signatures"
 _UNSIGNED = (
-    "commands need no signature: the ACL of the commands topic is the only guard, and the names in"
-    " requests are what their publishers wrote"
+    "commands need no signature: the ACLs of the topics requests and tasks are the only guard, and"
+    " the names in requests are what their publishers wrote"
 )
 _APPROVALS = (
     "; so the approval of a restore only protects against mistakes: a principal that may write"

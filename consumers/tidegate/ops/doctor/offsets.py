@@ -75,7 +75,7 @@ def _reset(service: str, topic: str, number: int) -> str:
 
 
 def check_retention(broker: Broker, executors: Sequence[str]) -> Finding:
-    """Whether the offsets of these executors are retained for as long as their commands.
+    """Whether the offsets of these executors are retained for as long as their tasks.
 
     The coordinator needs no check: its changelog has positions, so it skips applied events.
     """
@@ -103,7 +103,7 @@ def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
     """
     if not topics:
         return Finding(
-            _RETENTION, Status.SKIPPED, "unknown: this principal may not see the topics of commands"
+            _RETENTION, Status.SKIPPED, "unknown: this principal may not see the topic of tasks"
         )
     needed = {name: _minutes(kept) for name, kept in topics.items()}
     longest = max(needed, key=lambda name: needed[name])
@@ -112,9 +112,9 @@ def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
             _RETENTION, Status.OK, f"the brokers keep committed offsets for {_days(minutes)}"
         )
     seen = (
-        f"offsets expire after {_days(minutes)}, but {longest} keeps commands for"
-        f" {_days(needed[longest])}: an executor stopped for longer would read all of them again."
-        " Commands with an outcome are recognised, but dead-lettered or discarded ones would run"
+        f"offsets expire after {_days(minutes)}, but {longest} keeps tasks for"
+        f" {_days(needed[longest])}: a worker stopped for longer would read all of them again."
+        " Tasks that are done are recognised, but one that was dead-lettered or skipped may run"
     )
     return Finding(
         _RETENTION, Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers"

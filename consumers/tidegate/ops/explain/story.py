@@ -23,10 +23,13 @@ from tidegate.events import (
     QuarantineRemovalRequested,
     RestoreApproved,
     RestoreAwaitingApproval,
+    RestoreCompleted,
     RestoreFailed,
     RestoreRequested,
+    SavepointRemovalRequested,
     SavepointRequested,
     SavepointsCheckRequested,
+    TaskIssued,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
@@ -39,6 +42,7 @@ from tidegate.ops.waiting import PendingVacuum
 
 _SERVICES: Mapping[type[Command], str] = {
     SavepointRequested: "the savepoint writer",
+    SavepointRemovalRequested: "the savepoint writer",
     SavepointsCheckRequested: "the savepoint writer",
     RestoreRequested: "the restorer",
     RestoreApproved: "the restorer",
@@ -86,12 +90,17 @@ class Story:
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
 
     def _commands(self) -> Iterator[str]:
-        requests = {e.event_id: e for e in self._events() if isinstance(e, Command)}
+        commands = [e for e in self._events() if isinstance(e, Command)]
+        tasks = {e.caused_by: e for e in commands if isinstance(e, TaskIssued)}
+        requests = {e.event_id: e for e in commands if not isinstance(e, TaskIssued)}
         answers = {event_id: _Answers() for event_id in requests}
         for event in self._events():
             if isinstance(event, Outcome):
                 for answered in requests.keys() & answered_by(event):
                     answers[answered].add(event)
+            if isinstance(event, RestoreCompleted):  # also of what another request had begun
+                for its in answers.values():
+                    its.resumed |= its.failed is not None
         newest = {type(command): event_id for event_id, command in requests.items()}
         for event_id, command in requests.items():
             refused = answers[event_id].refused
@@ -100,7 +109,7 @@ class Story:
                     f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
                     " changed: once that is mended, ask again"
                 )
-            elif (step := _step(command, answers[event_id])) is not None:
+            elif (step := _step(command, answers[event_id], tasks.get(event_id))) is not None:
                 yield step
 
     def _vacuums(self) -> Iterator[str]:
@@ -156,6 +165,8 @@ class _Answers:
     last: str | None = None
     """The kind of the last outcome."""
     failed: RestoreFailed | None = None
+    resumed: bool = False
+    """Whether the table was restored after the restore had failed."""
     refused: str | None = None
     """Why a person's request was refused."""
     waits: RestoreAwaitingApproval | CleaningDeferred | None = None
@@ -176,19 +187,19 @@ class _Answers:
             self.failed = outcome
 
 
-def _step(command: Command, answers: _Answers) -> str | None:
+def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str | None:
     """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
     service = next(
         (name for kind, name in _SERVICES.items() if isinstance(command, kind)), "a service"
     )
-    if answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
+    if answers.resumed or answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
         return None
     if Verdict.FAILED in answers.verdicts:
         failed = answers.failed
         reason = f": {failed.message}" if failed else ""
-        what = "approval" if failed and failed.approval else "request"
-        return f"{named} failed half way{reason}; the same {what}, published again, resumes it"
+        to = f" to {failed.savepoint}" if failed else ""
+        return f"{named} failed half way{reason}; another request{to} resumes it"
     match answers.waits:
         case RestoreAwaitingApproval(expires_at=until, plan_id=plan_id):
             by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
@@ -212,7 +223,8 @@ def _step(command: Command, answers: _Answers) -> str | None:
         case None:
             if answers.last is not None:
                 return f"{named} is under way: {service} has published {answers.last}"
-            return f"{named} has no outcome yet: {service} will carry it out"
+            how = f", as task {task.number} of the table" if task else ""
+            return f"{named} has no outcome yet: {service} will carry it out{how}"
 
 
 def _remove_hold(table: str) -> str:

@@ -27,7 +27,7 @@ from tidegate.coordinator.store import POSITION_KEY, Position
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import CHANGELOG, TOPICS
+from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS
 from tidegate.events.wire import Wire
 from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics
 from tidegate.ops.replay.events import (
@@ -143,7 +143,7 @@ class Replays:
         name = known[suffix].name(self._prefix)
         spans = _within(self._log.spans(name), selection.partition)
         spans = narrowed(spans, selection, lambda at: self._log.offsets_at(name, at))
-        return plan_of(self._selected(spans, selection), spans, selection, limit)
+        return plan_of(self._selected(spans, selection), spans, selection, limit, self._wire)
 
     def publish(self, plan: EventReplay) -> None:
         """Publish the events of a plan again, in order within each partition.
@@ -192,13 +192,14 @@ class Replays:
         """Count the restore requests among the records that the group would read again."""
         if RestoreRequested not in CONSUMED_EVENTS[plan.service]:
             return 0
-        found = 0
-        for record in self._log.read({reset.partition: reset.span for reset in plan.resets}):
+        found, topics = 0, {topic.name(self._prefix) for topic in (REQUEST_TOPIC, TASK_TOPIC)}
+        spans = {it.partition: it.span for it in plan.resets if it.partition.topic in topics}
+        for record in self._log.read(spans) if spans else ():
             try:
                 event: Event = self._wire.deserialize(record.key, record.value, record.headers)
             except FormatError:
                 continue
-            found += asks_for_restore(event)
+            found += asks_for_restore(event, self._wire)
         return found
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.events import Event, RestoreRequested
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, carried_by
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
@@ -166,6 +166,7 @@ def plan_of(
     spans: Mapping[Partition, range],
     selection: Selection,
     limit: int,
+    wire: Wire,
 ) -> EventReplay:
     """Count events and undecodable records, and list up to `limit` of both."""
     events = restores = unreadable = 0
@@ -178,7 +179,7 @@ def plan_of(
                 unlisted.append(selected)
             continue
         events += 1
-        restores += asks_for_restore(selected.event)
+        restores += asks_for_restore(selected.event, wire)
         if len(listed) < limit:
             listed.append(selected)
     return EventReplay(
@@ -209,9 +210,10 @@ def narrowed(
     return found
 
 
-def asks_for_restore(event: Event) -> bool:
-    """Whether the event requests a restore that changes a table."""
-    return isinstance(event, RestoreRequested) and not event.plan_only
+def asks_for_restore(event: Event, wire: Wire) -> bool:
+    """Whether the event, or the command of this task, is a restore that changes a table."""
+    command = carried_by(event, wire)
+    return isinstance(command, RestoreRequested) and not command.plan_only
 
 
 def _origin(record: Record) -> str:

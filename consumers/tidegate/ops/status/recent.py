@@ -14,6 +14,7 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
     SavepointRemoved,
+    TaskEnded,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -49,7 +50,8 @@ class Recent:
         event = logged.event
         if not isinstance(event, Outcome) or event.caused_by is None:
             return
-        self.last_by_service[event.source] = logged
+        if not isinstance(event, TaskEnded):  # it follows what was done
+            self.last_by_service[event.source] = logged
         self._take_alarm(event, logged)
         verdict = event.verdict
         self._take_awaiting(event.caused_by, verdict, logged)

@@ -11,9 +11,9 @@ from queue import SimpleQueue
 
 from tidegate.errors import FormatError, StopService
 from tidegate.events import Command, Event, TaskIssued
-from tidegate.events.catalogue import CARRIED
+from tidegate.events.catalogue import CARRIED, REQUESTS
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC
-from tidegate.events.wire import Wire, command_of
+from tidegate.events.wire import Wire, carried_kind, command_of
 from tidegate.runtime.authorization import Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
@@ -120,6 +120,7 @@ class ExecutorLoop:
         topic = TASK_TOPIC.name(prefix)
         count = require_copartitioned(bus, [topic, OUTCOME_TOPIC.name(prefix)])
         self._consumes = executor.consumes
+        self._others = {*CARRIED, *REQUESTS} - set(executor.consumes)
         kinds = (TaskIssued, *CARRIED)
         self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", [topic], self)
@@ -255,7 +256,11 @@ class ExecutorLoop:
             issued = self._decoder.decode(record)
             if issued is None:
                 return None
-            command = command_of(_task(issued), self._wire)
+            task = _task(issued)
+            # its own worker says whether it can be decoded
+            if carried_kind(task, self._wire) in self._others:
+                return None
+            command = command_of(task, self._wire)
         except FormatError as error:
             self._dead_letters.send(record, error)
             if isinstance(issued, TaskIssued):

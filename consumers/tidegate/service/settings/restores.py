@@ -13,7 +13,7 @@ from tidegate.service.settings.section import Seconds, Section
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _DAY: Final = 86_400
 _LONGEST: Final = 21 * _DAY
-"""Less than the 30 days for which the commands topic stores a request: an approval needs it."""
+"""Less than the 31 days for which the coordinator remembers a request: an approval needs it."""
 
 
 class RestoreRuleSettings(Section, frozen=True):

@@ -1,0 +1,251 @@
+"""People's requests become tasks as they were published; a restore may need an approval first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support.samples import NOON, commands_on, commit, ended, events_on, memory_bus, message
+from support.samples import tasks_on as tasks_of
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.savepoints import SavepointSubject
+from tidegate.coordinator.subject import Subjects
+from tidegate.events import (
+    Event,
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreRequested,
+    SavepointsCheckRequested,
+    TaskEnd,
+)
+from tidegate.events.outcomes import RestorePlan
+from tidegate.publisher import Message
+from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
+
+TABLE = "lake.sales.orders"
+SAVEPOINT = "20261121120000001"
+
+
+class Place:
+    """A coordinator on a bus of one partition; `restart` is a successor."""
+
+    def __init__(self) -> None:
+        self.bus = memory_bus(partitions=1)
+        self.loop = self._loop()
+
+    @staticmethod
+    def _loop_of(bus: Any) -> CoordinatorLoop:  # noqa: ANN401 - a bus in memory
+        tiers = (TierRule(tier=Tier.EVERY_COMMIT, keep=5),)
+        policy = SavepointPolicy(rules=(PolicyRule(name="all", pattern="*", tiers=tiers),))
+        return CoordinatorLoop(Subjects(ReaderGate(), SavepointSubject(policy)), bus)
+
+    def _loop(self) -> CoordinatorLoop:
+        return self._loop_of(self.bus)
+
+    def send(self, *sent: Event | Message) -> None:
+        """Publish one by one, and let the coordinator decide on each."""
+        for item in sent:
+            self.bus.send([item if isinstance(item, Message) else message(item)])
+            self.run()
+
+    def run(self) -> None:
+        while self.loop.step(0):
+            pass
+
+    def restart(self) -> None:
+        self.loop.close()
+        self.loop = self._loop()
+        self.run()
+
+    def end(self, **how: object) -> None:
+        """The worker ends the newest task."""
+        self.send(ended(tasks_of(self.bus)[-1], source="restorer", **how))
+
+    def outcomes(self, kind: type[Event]) -> list[Any]:
+        return [it for it in events_on(self.bus, "tidegate.outcomes") if isinstance(it, kind)]
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def restore(name: str = "r-1", **more: object) -> RestoreRequested:
+    fields: dict[str, object] = {
+        "event_id": name,
+        "table": TABLE,
+        "location": "/lake/orders",
+        "occurred_at": NOON,
+        "source": "cli",
+        "savepoint": SAVEPOINT,
+        "requested_by": "ana",
+        "reason": "a bad load",
+        "seen_up_to": "20261121130000000",
+    }
+    return RestoreRequested.model_validate(fields | more)
+
+
+def approval(of: RestoreRequested, name: str = "a-1") -> RestoreApproved:
+    return RestoreApproved.about(
+        of,
+        event_id=name,
+        occurred_at=NOON,
+        source="cli",
+        request=of.event_id,
+        plan_id="p",
+        approved_by="ben",
+        reason="looked at it",
+    )
+
+
+def awaiting(of: RestoreRequested) -> RestorePlan:
+    return RestoreAwaitingApproval.about(
+        of,
+        occurred_at=NOON,
+        source="restorer",
+        savepoint=of.savepoint,
+        plan_id="p",
+        instants=(),
+        files=0,
+        bytes=0,
+        expires_at=NOON + timedelta(days=10_000),
+    )
+
+
+def awaited(place: Place) -> RestoreRequested:
+    """A restore whose worker said that it needs an approval."""
+    request = restore()
+    place.send(request, awaiting(request))
+    place.end()
+    return request
+
+
+def test_a_request_is_carried_as_it_was_published(place: Place) -> None:
+    published = message(restore())
+    place.send(published)
+
+    [task] = tasks_of(place.bus)
+    assert task.command.topic == published.topic == "tidegate.requests"
+    assert task.command.value == published.value
+    assert task.grounds == ()
+
+
+def test_two_restores_requested_at_once_are_one_after_the_other(place: Place) -> None:
+    place.send(restore("r-1"), restore("r-2"))
+    assert [command.event_id for command in commands_on(place.bus)] == ["r-1"]
+    place.restart()
+    place.end()
+
+    assert [command.event_id for command in commands_on(place.bus)] == ["r-1", "r-2"]
+
+
+def test_the_same_bytes_again_restore_nothing(place: Place) -> None:
+    place.send(restore())
+    place.end()
+    place.send(restore())
+    place.restart()
+    place.send(restore())
+
+    assert len(tasks_of(place.bus)) == 1
+
+
+def test_an_approved_restore_comes_again_with_its_approval(place: Place) -> None:
+    request = awaited(place)
+    place.restart()
+    published = message(approval(request))
+    place.send(published)
+
+    first, second = tasks_of(place.bus)
+    assert (second.number, second.caused_by) == (first.number + 1, request.event_id)
+    assert second.command == first.command
+    [ground] = second.grounds
+    assert (ground.topic, ground.value) == ("tidegate.requests", published.value)
+
+
+def test_a_second_approval_is_refused_until_the_worker_refused_the_first(place: Place) -> None:
+    request = awaited(place)
+    place.send(approval(request), approval(request, "a-2"))
+    [refused] = place.outcomes(RestoreApprovalRejected)
+    assert (refused.caused_by, refused.reason) == ("a-2", "not-awaiting")
+
+    rejected = RestoreApprovalRejected.about(
+        approval(request),
+        occurred_at=NOON,
+        source="restorer",
+        request=request.event_id,
+        reason="plan-changed",
+        message="another plan",
+    )
+    place.send(rejected)
+    place.end()
+    place.send(approval(request, "a-3"))
+
+    assert len(tasks_of(place.bus)) == 3
+    [ground] = tasks_of(place.bus)[-1].grounds
+    assert ground.value == message(approval(request, "a-3")).value
+
+
+def test_a_restore_that_is_done_takes_no_further_approval(place: Place) -> None:
+    request = awaited(place)
+    place.send(approval(request))
+    done = RestoreCompleted.about(
+        request,
+        occurred_at=NOON,
+        source="restorer",
+        savepoint=SAVEPOINT,
+        restore_instant="20261121130000000",
+        instants=(),
+        files_deleted=0,
+        duration_ms=1,
+        approval="a-1",
+        approved_by="ben",
+    )
+    place.send(done)
+    place.end()
+    place.restart()
+    assert place.loop._owned[0].store.all("select * from awaiting") == []  # nothing piles up
+    place.send(approval(request, "a-2"))
+
+    assert len(tasks_of(place.bus)) == 2
+    [refused] = place.outcomes(RestoreApprovalRejected)
+    assert refused.reason == "not-awaiting"
+
+
+def test_a_forged_outcome_makes_no_restore_wait_for_an_approval(place: Place) -> None:
+    request = restore()
+    place.send(request)
+    place.end(end=TaskEnd.ANSWERED)
+    place.send(awaiting(request), approval(request))
+
+    assert len(tasks_of(place.bus)) == 1
+    [refused] = place.outcomes(RestoreApprovalRejected)
+    assert refused.reason == "not-awaiting"
+
+
+def test_of_the_checks_of_a_table_that_wait_only_the_newest_is_carried_out(place: Place) -> None:
+    """Else a person's restore would wait for the check of each commit of an outage."""
+    place.send(restore("r-1"), *(commit(number) for number in range(100)), restore("r-2"))
+    place.end()
+    place.end()
+
+    kinds = [type(command) for command in commands_on(place.bus)]
+    assert kinds == [RestoreRequested, SavepointsCheckRequested, RestoreRequested]
+    checked = commands_on(place.bus)[1]
+    assert checked.caused_by == commit(99).event_id
+
+
+def test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on(place: Place) -> None:
+    """A task carries its headers, too: they must not stop the coordinator."""
+    plain = message(restore("large"))
+    large = plain._replace(headers=(*plain.headers, ("note", b"x" * 31_000)))
+    place.bus.max_message_bytes = lambda topic: 61_000  # type: ignore[method-assign]  # noqa: ARG005
+    place.send(large, restore())
+
+    [dead] = place.bus.records("tidegate.dead-letters")
+    assert b"Message size too large" in (dict(dead.headers)["x-exception-message"] or b"")
+    assert [command.event_id for command in commands_on(place.bus)] == ["r-1"]
