@@ -21,7 +21,7 @@ EXPECTED: Final = {
     "RestoreCompleted": 1,
     "CleaningStarted": 1,
     "DirectoriesCleaned": 1,
-    "TaskEnded": 6,
+    "TaskEnded": 5,
 }
 """How many outcomes of each kind the two scenarios have; no others are expected."""
 
