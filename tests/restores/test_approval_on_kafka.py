@@ -25,6 +25,7 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
     SavepointRequested,
+    TaskEnded,
 )
 from tidegate.hudi_reader import load_table
 from tidegate.savepoints import SavepointWriter
@@ -145,6 +146,7 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
         RestoreApprovalRejected,
         RestoreStarted,
         RestoreCompleted,
+        TaskEnded,
     }
     completed = [event for event in found if isinstance(event, RestoreCompleted)]
     assert len(completed) == 1
