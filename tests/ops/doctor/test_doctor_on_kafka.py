@@ -264,7 +264,7 @@ def test_the_newest_outcome_tells_of_the_clocks_and_no_more_than_a_warning(
         outcome = commit(1).model_copy(update={"occurred_at": datetime.now(UTC) - before})
         say(producer, f"{topic_prefix}.outcomes", outcome)
 
-    answer = tidegate("doctor", "cleaner", "--json")
+    answer = tidegate("doctor", "coordinator", "--json")
 
     findings_ = findings(answer)
     assert [finding for finding in findings_.values() if finding["state"] == "fail"] == []
