@@ -236,7 +236,8 @@ def test_of_the_checks_of_a_table_that_wait_only_the_newest_is_carried_out(place
     kinds = [type(command) for command in commands_on(place.bus)]
     assert kinds == [RestoreRequested, SavepointsCheckRequested, RestoreRequested]
     checked = commands_on(place.bus)[1]
-    assert checked.caused_by == commit(99).event_id
+    assert isinstance(checked, SavepointsCheckRequested)
+    assert (checked.caused_by, checked.measure) == (commit(99).event_id, True)
 
 
 def test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on(place: Place) -> None:

@@ -240,7 +240,7 @@ def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_n
     assert isinstance(first, SavepointsCheckRequested)
     assert (first.measure, made.subject.next_due(made.rows)) == (True, None)
 
-    made.take(checked(first, next_check=AT + timedelta(hours=5)))
+    made.take(checked(first, next_check=AT + timedelta(hours=5), pinned_files=0, pinned_bytes=0))
     assert made.subject.next_due(made.rows) == milliseconds(AT + timedelta(hours=5))
     (second,) = made.subject.due(made.rows, AT + timedelta(hours=5)).commands
 

@@ -166,6 +166,8 @@ class SavepointSubject:
     def _(self, event: SavepointsChecked, table: _Table, at: datetime) -> tuple[_Table, Effects]:
         again = event.next_check and max(event.next_check, at + _AGAIN_AFTER)
         table = _seen(table, event).with_(next_check=again)
+        if event.pinned_files is not None:  # a check that measured; another may have replaced one
+            table = table.with_(measured=at.date().isoformat())
         bad = table.condemned.get(event.condemned or "")
         return (table, Effects()) if bad is None else self._answer(bad, event, table, at)
 
@@ -283,7 +285,7 @@ def _check(
         measure=table.measured != day,
     )
     # without an outcome, it is checked again at the next event
-    after = table.with_(attempt=table.attempt + 1, measured=day, wanted=wanted, next_check=None)
+    after = table.with_(attempt=table.attempt + 1, wanted=wanted, next_check=None)
     return after, Effects([request])
 
 
