@@ -77,7 +77,7 @@ def write_styled(*parts: tuple[str, str | None]) -> None:
 
 
 def write_rows(rows: Iterable[Mapping[str, object]], nothing: str, *, as_json: bool) -> None:
-    """Print rows as JSON, a line each as they come, or as a table; `nothing` if there are none."""
+    """Print rows as JSON lines or as a table. Without rows, print `nothing` instead of a table."""
     if as_json:
         write_json_lines(rows)
         return

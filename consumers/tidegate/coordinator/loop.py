@@ -95,6 +95,9 @@ READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
 
 
+_MAY_ISSUE: Final = MAY_FREE.union(FOR_WORKERS)
+
+
 class CoordinatorLoop:
     """Runs the subjects, as a member of the consumer group.
 
@@ -289,7 +292,7 @@ class CoordinatorLoop:
         self, owned: OwnedPartition, event: Event, record: Record, at: datetime
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
-        kind, store = type(event), owned.store
+        kind, store, again = type(event), owned.store, list[Message]()
         if kind in OF_TASKS and (is_unproven(event) or Tasks.carried(event, store) is None):
             return []  # late, replayed or forged
         if kind in self._signed_kinds:
@@ -299,15 +302,13 @@ class CoordinatorLoop:
         elif isinstance(event, TaskEnded):
             if (carried := Tasks.ended(event, store)) is not None:
                 Requests.ended(event.table, carried, store)
-            effects = Effects()
+            effects, again = Effects(), Tasks.again(event, store)
         else:
             effects = self._subject.handle(event, store, at)
-        messages = self._messages(effects, store, at)
-        if isinstance(event, TaskEnded):
-            messages += Tasks.again(event, store)
+        messages = self._messages(effects, store, at) + again
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
-        if effects.commands or kind in MAY_FREE or kind in FOR_WORKERS:
+        if effects.commands or kind in _MAY_ISSUE:
             messages += self._tasks.issue(event.table, store, at)
         return messages
 
@@ -343,8 +344,6 @@ class CoordinatorLoop:
 
     @staticmethod
     def _is_used(request: Command, store: Store, at: datetime) -> bool:
-        if topic_of(type(request)) is not REQUEST_TOPIC:
-            return False
         try:
             return Requests.is_used(request, store, at)
         except PermanentError as old:

@@ -8,7 +8,6 @@ person approves it; then it is queued again, with the approval among its task's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -129,7 +128,7 @@ class Requests:
             return Effects(outcomes=[refusal(request, reason, message, SOURCE, at)])
         rows.put("awaiting", table, number, (None,), body)
         grounds = [as_json(original)]
-        approved = replace(Queued(**waits), approval=request.event_id, grounds=grounds)
+        approved = Queued(**waits)._replace(approval=request.event_id, grounds=grounds)
         Tasks.put(table, ANY, approved, rows)
         return Effects()
 
@@ -144,7 +143,7 @@ class Requests:
             until = milliseconds(event.expires_at or event.occurred_at)
             repeated = {"location", "savepoint", "requested_by", "why", "signed_by"}
             end = event.model_dump(mode="json", include=repeated)
-            body = dumps([asdict(carried), end, until])
+            body = dumps([carried._asdict(), end, until])
             rows.put("awaiting", table, number, (until,), body)
             rows.put("used", table, number, (milliseconds(at),))  # the coordinator's own, too
         elif (found := rows.one(_AWAITING, table, number)) is not None:  # an approval was refused

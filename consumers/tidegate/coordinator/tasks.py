@@ -10,9 +10,8 @@ under way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import HOLD, is_held
@@ -84,8 +83,7 @@ _ENDED: Final = {
 Serialize = Callable[[Event, str], Message]
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(NamedTuple):
     """A command that waits for its turn, or that a task carries."""
 
     command: str
@@ -113,7 +111,7 @@ class Tasks:
     """Queues commands, and issues them as tasks. The caller owns the transaction of the rows."""
 
     def __init__(self, serialize: Serialize, prefix: str) -> None:
-        """Take what makes a signed message of an event on a topic."""
+        """Take what makes a message of an event on a topic."""
         self._serialize, self._topic = serialize, TASK_TOPIC.name(prefix)
 
     @staticmethod
@@ -128,7 +126,7 @@ class Tasks:
     def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
         """Queue a command that was made before; with `number` in the place of another command."""
         number = rows.next_sequence() if number is None else number
-        rows.put("queued", table, number, (lane,), dumps(asdict(queued)))
+        rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
 
     @staticmethod
     def ended(event: TaskEnded, rows: Store) -> Queued | None:
@@ -232,7 +230,7 @@ class Tasks:
         )
         message = self._serialize(task, self._topic)
         rows.put("number", table, None, (number,))
-        row = dumps([task.event_id, dump_message(message), asdict(queued)])
+        row = dumps([task.event_id, dump_message(message), queued._asdict()])
         rows.put("task", table, number, (int(lane == CLEANINGS),), row)
         return message
 
