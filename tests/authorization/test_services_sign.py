@@ -358,7 +358,7 @@ def test_a_copy_of_the_command_in_a_task_counts_on_no_other_topic(tmp_path: Path
     event = Wire().deserialize(
         b"lake.sales.orders", carried.value, [(h.name, h.value) for h in carried.headers]
     )
-    headers = tuple((header.name, header.value) for header in carried.headers)
+    headers = carried.pairs
     now = round(carried.appended_at.timestamp() * 1000)
     trusting = authorization(settings, "memory")
 

@@ -129,7 +129,7 @@ def test_a_service_consumes_and_produces_through_the_registry(
     command = command_of(task, wire(registry))
     assert isinstance(command, SavepointsCheckRequested)
     assert command.caused_by == commit(1).event_id
-    headers = tuple((header.name, header.value) for header in task.command.headers)
+    headers = task.command.pairs
     carried = Message(task.command.topic, KEY, task.command.value, headers)
     for message, event in ((consumed_, commit(1)), (said, task), (carried, command)):
         in_header = dict(message.headers).get(VALUE_HEADER)

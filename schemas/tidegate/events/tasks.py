@@ -30,6 +30,11 @@ class OriginalMessage(Value, frozen=True, ser_json_bytes="base64", val_json_byte
     appended_at: AwareDatetime
     """The broker's time; of a message that the coordinator made, the time of the decision."""
 
+    @property
+    def pairs(self) -> tuple[tuple[str, bytes | None], ...]:
+        """The headers, as a record has them."""
+        return tuple((header.name, header.value) for header in self.headers)
+
 
 class TaskIssued(Caused, Command, frozen=True):
     """Execute `command`, as task `number` of the table.

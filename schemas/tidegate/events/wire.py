@@ -164,7 +164,7 @@ def carried_kind(task: TaskIssued, wire: Wire) -> type[Event] | None:
     Raises:
         TransientError: a schema registry is needed and can't be reached now.
     """
-    return wire.kind(task.command.value, _headers(task))
+    return wire.kind(task.command.value, task.command.pairs)
 
 
 def command_of(task: TaskIssued, wire: Wire) -> Command:
@@ -175,7 +175,7 @@ def command_of(task: TaskIssued, wire: Wire) -> Command:
             than the task.
         TransientError: a schema registry is needed and can't be reached now.
     """
-    command = wire.deserialize(task.table.encode(), task.command.value, _headers(task))
+    command = wire.deserialize(task.table.encode(), task.command.value, task.command.pairs)
     if not isinstance(command, Command) or isinstance(command, TaskIssued):
         raise FormatError(f"task {task.number} carries a {type(command).__name__}, not a command")
     if (command.event_id, command.location) != (task.caused_by, task.location):
@@ -184,10 +184,6 @@ def command_of(task: TaskIssued, wire: Wire) -> Command:
             f" {command.event_id} at {command.location}"
         )
     return command
-
-
-def _headers(task: TaskIssued) -> Headers:
-    return [(header.name, header.value) for header in task.command.headers]
 
 
 def carried_by(event: Event, wire: Wire) -> Event:

@@ -212,8 +212,7 @@ class CommandRunner:
             Unauthorized: it does not count.
             FormatError: it is not a command.
         """
-        headers = [(header.name, header.value) for header in message.headers]
-        event = self.wire.deserialize(record.key, message.value, headers)
+        event = self.wire.deserialize(record.key, message.value, message.pairs)
         if not isinstance(event, Command):
             raise FormatError(f"a task rests on a {type(event).__name__}, not on a command")
         signed_by = self._signed_by(event, message, record)
@@ -235,7 +234,7 @@ class CommandRunner:
         original = record._replace(
             partition=record.partition._replace(topic=topic),
             value=message.value,
-            headers=tuple((header.name, header.value) for header in message.headers),
+            headers=message.pairs,
             timestamp_ms=int(message.appended_at.timestamp() * 1000),
         )
         return self.authorization.check(command, original)
