@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pyspark
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
@@ -94,6 +93,8 @@ def hdfs(hdfs_clusters: Hdfs) -> Hdfs:
 @contextmanager
 def running(folder: Path) -> Generator[Hdfs]:
     """Start both. The JVM ends with this process, too."""
+    import pyspark  # noqa: PLC0415 - the unit tests run without it, too (.ci/matrix)
+
     [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     with (folder / "log").open("wb") as log:
         port, token = launch_gateway(
