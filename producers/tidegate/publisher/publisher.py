@@ -30,12 +30,14 @@ from tidegate.events import (
     ReleaseReason,
     Request,
     RestoreApproved,
+    RestoreDeclined,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
     TableType,
     VacuumFinished,
     VacuumKind,
+    WithdrawalRequested,
     table_identity,
 )
 from tidegate.events.message import Message
@@ -363,6 +365,43 @@ class Publisher:
         fields["request_id"] = fields.pop("approval_id")
         fields["caused_by"] = request  # so that a chain of causes has both
         return self._publish_request(RestoreApproved, fields)
+
+    def withdraw(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        request: str,
+        requested_by: str,
+        reason: str,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Withdraw a request. If it has begun to change the table, it goes on.
+
+        Args:
+            table: The table as catalog.database.table.
+            location: Absolute path or URI of its root directory, as in the request.
+            request: The id of the request.
+            requested_by: Who withdraws it.
+            reason: Why, for the audit trail.
+            request_id: The withdrawal's own id, as in `request_restore`.
+        """
+        fields = _given(locals()) | {"caused_by": request}
+        return self._publish_request(WithdrawalRequested, fields)
+
+    def decline_restore(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        request: str,
+        requested_by: str,
+        reason: str,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Reject a restore that another person requested, as its approver; see `withdraw`."""
+        fields = _given(locals()) | {"caused_by": request}
+        return self._publish_request(RestoreDeclined, fields)
 
     def request_undo(  # noqa: PLR0913 - an event's fields, all by name
         self,

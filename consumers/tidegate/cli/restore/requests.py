@@ -1,8 +1,8 @@
-"""`tidegate publish savepoint`, `savepoint-removal`, `restore`, `approval`: what people ask for."""
+"""`tidegate publish savepoint`, `restore`, `approval`, `withdraw` ...: what people ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ from tidegate.cli.options import (
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
-from tidegate.publisher import Publisher
+from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
 PlanPath = Annotated[
@@ -169,6 +169,58 @@ def approval(
         approval_id=request_id,
     )
     request(config, sending, wanted["table"] or "", ask, again=request_id is not None)
+
+
+WhichRequest = Annotated[
+    str, typer.Option("--request", help="Id of the request; see `tidegate status`.")
+]
+
+
+@option_group(Requesting)
+def withdraw(
+    asking: Requesting,
+    request_of: WhichRequest,
+    table: TableName,
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Withdraw a request that has not begun to change the table."""
+    _end(Publisher.withdraw, asking, request_of, table, reason, location, config)
+
+
+@option_group(Requesting)
+def rejection(
+    asking: Requesting,
+    request_of: WhichRequest,
+    table: TableName,
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Reject a restore that another person requested, as its approver."""
+    _end(Publisher.decline_restore, asking, request_of, table, reason, location, config)
+
+
+def _end(
+    publish: Callable[..., Receipt],
+    asking: Requesting,
+    request_of: str,
+    table: str,
+    reason: str,
+    location: str | None,
+    config: Path | None,
+) -> None:
+    ask = partial(
+        publish,
+        table=table,
+        location=located(Settings.load(config), table, location),
+        request=request_of,
+        requested_by=asking.person,
+        reason=reason,
+        request_id=asking.request_id,
+    )
+    request(config, asking, table, ask)
 
 
 def _chosen(config: Path | None, location: str, savepoint: str) -> str:
