@@ -374,34 +374,17 @@ class Publisher:
         request: str,
         requested_by: str,
         reason: str,
+        as_approver: bool = False,
         request_id: str | None = None,
     ) -> Receipt:
-        """Withdraw a request. If it has begun to change the table, it goes on.
+        """Withdraw the request with the id `request`, unless it has begun to change the table.
 
-        Args:
-            table: The table as catalog.database.table.
-            location: Absolute path or URI of its root directory, as in the request.
-            request: The id of the request.
-            requested_by: Who withdraws it.
-            reason: Why, for the audit trail.
-            request_id: The withdrawal's own id, as in `request_restore`.
+        `as_approver` rejects a restore that another person requested. `location` is as in the
+        request; `request_id` is the withdrawal's own, as in `request_restore`.
         """
         fields = _given(locals()) | {"caused_by": request}
-        return self._publish_request(WithdrawalRequested, fields)
-
-    def decline_restore(  # noqa: PLR0913 - an event's fields, all by name
-        self,
-        *,
-        table: str,
-        location: str,
-        request: str,
-        requested_by: str,
-        reason: str,
-        request_id: str | None = None,
-    ) -> Receipt:
-        """Reject a restore that another person requested, as its approver; see `withdraw`."""
-        fields = _given(locals()) | {"caused_by": request}
-        return self._publish_request(RestoreDeclined, fields)
+        kind = RestoreDeclined if fields.pop("as_approver", False) else WithdrawalRequested
+        return self._publish_request(kind, fields)
 
     def request_undo(  # noqa: PLR0913 - an event's fields, all by name
         self,

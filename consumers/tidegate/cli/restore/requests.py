@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,8 @@ from tidegate.cli.options import (
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
-from tidegate.publisher import Publisher, Receipt
+from tidegate.events import RestoreDeclined, Withdrawal, WithdrawalRequested
+from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
 PlanPath = Annotated[
@@ -186,7 +187,7 @@ def withdraw(
     config: ConfigFile = None,
 ) -> None:
     """Withdraw a request that has not begun to change the table."""
-    _end(Publisher.withdraw, asking, request_of, table, reason, location, config)
+    _end(WithdrawalRequested, asking, request_of, table, reason, location, config)
 
 
 @option_group(Requesting)
@@ -199,11 +200,11 @@ def rejection(
     config: ConfigFile = None,
 ) -> None:
     """Reject a restore that another person requested, as its approver."""
-    _end(Publisher.decline_restore, asking, request_of, table, reason, location, config)
+    _end(RestoreDeclined, asking, request_of, table, reason, location, config)
 
 
 def _end(
-    publish: Callable[..., Receipt],
+    kind: type[Withdrawal],
     asking: Requesting,
     request_of: str,
     table: str,
@@ -212,12 +213,13 @@ def _end(
     config: Path | None,
 ) -> None:
     ask = partial(
-        publish,
+        Publisher.withdraw,
         table=table,
         location=located(Settings.load(config), table, location),
         request=request_of,
         requested_by=asking.person,
         reason=reason,
+        as_approver=kind is RestoreDeclined,
         request_id=asking.request_id,
     )
     request(config, asking, table, ask)
