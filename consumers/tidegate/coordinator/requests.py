@@ -9,9 +9,8 @@ not begun can be withdrawn, a restore also rejected by an approver.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Final
 
 from tidegate.coordinator import tasks
 from tidegate.coordinator.alarms import SOURCE
@@ -80,22 +79,24 @@ _AWAITING: Final = "select until, body from awaiting where tbl = ? and id = ?"
 _WAITS: Final = f"select id, body from queued indexed by queued_next where tbl = ? and lane = {ANY}"  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
 class Requests:
     """A subject (see `tidegate.coordinator.subject`): requests for work, approvals, withdrawals.
 
     The loop calls `requested` for requests, with their messages, and `ended` for ends of tasks.
     """
 
-    wire: Wire
-    consumes: ClassVar[tuple[type[Event], ...]] = (
+    consumes: tuple[type[Event], ...] = (
         *ABOUT_REQUESTS,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
         RestoreCompleted,
         TaskEnded,
     )
-    kinds: ClassVar[Sequence[Kind]] = (*tasks.KINDS, USED, AWAITING)
+    kinds: Sequence[Kind] = (*tasks.KINDS, USED, AWAITING)
+
+    def __init__(self, wire: Wire) -> None:
+        """Take how events are encoded."""
+        self._wire = wire
 
     @staticmethod
     def is_used(request: Command, rows: Store, at: datetime) -> bool:
@@ -225,7 +226,7 @@ class Requests:
     ) -> Answer:
         """The outcome of a request that ends before its worker has begun."""
         original = of_json(queued.original)
-        command = self.wire.deserialize(table.encode(), original.value, original.pairs)
+        command = self._wire.deserialize(table.encode(), original.value, original.pairs)
         if not isinstance(command, Command):  # only commands are queued
             raise PermanentError(f"{queued.command} is a {type(command).__name__}")
         return refusal(command, reason, message, SOURCE, at).to(command, queued.signed_by)
