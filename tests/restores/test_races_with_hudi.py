@@ -95,12 +95,15 @@ def scene(live_hudi: RealHudi, root: Path, version: int, *, merge_on_read: bool)
 
 
 def at_each_step(original: Scene, root: Path, every: int) -> Iterator[tuple[Scene, int]]:
-    """A copy for each step of a restore, and the number of the step."""
+    """A copy for each step of a restore after its claim, and the number of the step.
+
+    The claim is the first step. A write before it ends is older than the restore, and no race.
+    """
     steps = list[int]()
     counted = original.copy(root / "counted")
     assert isinstance(counted.restore(steps.append), RestoreCompleted)
     counted.check(late=False)
-    for step in range(1, len(steps) + 1, every):
+    for step in range(2, len(steps) + 1, every):
         yield original.copy(root / f"step-{step}"), step
 
 
