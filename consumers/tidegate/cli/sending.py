@@ -124,7 +124,7 @@ def _report(
     answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
 ) -> ExitCode:
     """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
-    from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
+    from tidegate.ops.summary import sentence  # noqa: PLC0415 - heavy
 
     last, line = Answered(Verdict.UNANSWERED), "no outcome came"
     for last in answers:

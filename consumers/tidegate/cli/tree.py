@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import UserDict
 from importlib import import_module
+from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
+
+from tidegate.cli.exit_codes import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +94,6 @@ class LazyCommands(UserDict[str, Any]):
 
 
 def _imported(name: str, entry: Entry) -> Any:  # noqa: ANN401 - typer's own click
-    from tidegate.cli.examples import add_examples  # noqa: PLC0415 - not for the list of commands
     from tidegate.cli.progress import add_progress  # noqa: PLC0415
 
     module = import_module(f"tidegate.cli.{entry.module}")
@@ -100,9 +103,26 @@ def _imported(name: str, entry: Entry) -> Any:  # noqa: ANN401 - typer's own cli
         root.add_typer(command, name=name, cls=CommandGroup)
     else:
         root.command(name)(command)
-    add_examples(root)
+    _show_examples_last(root)
     add_progress(root)
     return typer.main.get_group(root).commands[name]
+
+
+def _show_examples_last(app: typer.Typer) -> None:
+    """Move the examples in the docstring of every command to the end of its help."""
+    for command in app.registered_commands:
+        text, _, found = (inspect.getdoc(command.callback) or "").partition("\n\nExamples:\n")
+        command.help = text
+        if found:
+            # a line that is indented more goes on with the one before it
+            lines = indent(dedent(found).replace("\n    ", " "), "  ")
+            parts = [f"\b\nExamples:\n{lines}"]  # \b: typer leaves the lines as they are
+            if "--wait" in found.split():  # it exits by the outcome
+                parts.append(table())
+            command.epilog = "\n\n".join(parts)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _show_examples_last(group.typer_instance)
 
 
 class CommandGroup(TyperGroup):

@@ -5,7 +5,7 @@ It is read without fencing the coordinator, which is not disturbed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.holds import hold_on, holds
-from tidegate.coordinator.quarantines import quarantines
+from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
-from tidegate.errors import StopService
+from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events import OutstandingReader
+from tidegate.events import OutstandingReader, derived_id, table_identity
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import ChangelogRecord, Partition
@@ -279,3 +279,59 @@ def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirect
                 found.bytes,
                 moment(found.due),
             )
+
+
+def find_cleaning(settings: Settings, subject: str) -> Quarantine:
+    """The newest cleaning of a table that can be undone, or the cleaning with an id.
+
+    Args:
+        settings: The deployment.
+        subject: A table; or the id of the vacuum, the cleaning or its start. The first characters
+            of a cleaning's or a start's id suffice, if they are unique.
+
+    Raises:
+        ConfigError: there is no such cleaning, or several ids begin with the subject.
+        TransientError: no broker answers.
+    """
+    try:
+        table = table_identity(subject)
+    except FormatError:
+        table = None
+    rows = (row for store in gate_stores(settings, table) for row in quarantines(store))
+    there = [row for row in rows if not row.undone]
+    return by_id(there, subject) if table is None else newest_of(there, table)
+
+
+def newest_of(there: Iterable[Quarantine], table: str) -> Quarantine:
+    """The newest of a table's quarantines.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    own = [row for row in there if row.table == table]
+    if not own:
+        raise ConfigError(f"{table} has nothing in quarantine, as far as the coordinator has read")
+    # once a removal is requested, `due` is the time of the next request
+    return max(own, key=lambda row: (not row.requested, row.due))
+
+
+def by_id(there: Iterable[Quarantine], event_id: str) -> Quarantine:
+    """The cleaning that an id belongs to.
+
+    Raises:
+        ConfigError: there is no such cleaning, or several ids begin with this one.
+    """
+    from_vacuum = derived_id("CleaningReleased", event_id)
+    found = [
+        row
+        for row in there
+        if row.cleaning == from_vacuum
+        or row.cleaning.startswith(event_id)
+        or row.started.startswith(event_id)
+    ]
+    if not found:
+        raise ConfigError(f"no quarantined cleaning has the id {event_id}")
+    if len(found) > 1:
+        ids = ", ".join(row.cleaning for row in found)
+        raise ConfigError(f"several ids begin with {event_id}: {ids}")
+    return found[0]

@@ -15,21 +15,20 @@ from tidegate.coordinator.store import Position, Store
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.acls import Acl
-from tidegate.ops.doctor import Extras, Finding, Status, examine, state
+from tidegate.ops.doctor import Extras, Finding, Status, examine, offsets
 from tidegate.ops.doctor.access import compare_rights
 from tidegate.ops.doctor.broker import copartitioning
-from tidegate.ops.doctor.clock import compare_clocks
+from tidegate.ops.doctor.events import compare_clocks, compare_placement
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import (
+    PROBE,
     check_client_settings,
     check_registry,
+    check_root,
     check_spark,
     compare_schemas,
 )
-from tidegate.ops.doctor.offsets import compare_offsets, compare_retention
-from tidegate.ops.doctor.placement import compare_placement
-from tidegate.ops.doctor.roots import PROBE, check_root
-from tidegate.ops.doctor.state import read_state
+from tidegate.ops.doctor.offsets import compare_offsets, compare_retention, read_state
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.service.assembly import SERVICES
@@ -232,7 +231,7 @@ def test_of_a_large_state_only_so_many_rows_are_in_memory(monkeypatch: pytest.Mo
             held.append(len(self.tables()))
             super().close()
 
-    monkeypatch.setattr(state, "Store", Watched)
+    monkeypatch.setattr(offsets, "Store", Watched)
     rows = ((f"lake.db.t{number}\x00done\x007".encode(), b"[1]") for number in range(2_500))
 
     found = remembered(*rows, POSITION)

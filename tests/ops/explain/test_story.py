@@ -25,7 +25,7 @@ from tidegate.events import (
     UnknownTableReleased,
 )
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
+from tidegate.ops.explain import HeldIds, Story, ids_of_chain
 from tidegate.ops.waiting import PendingVacuum
 from tidegate.runtime.bus import Partition, Record
 

@@ -14,6 +14,7 @@ from tidegate.events import Event
 from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
 from tidegate.ops.moments import duration, moment, moment_or_ago
+from tidegate.ops.replay.cluster import GroupPosition, OffsetReset, Target, plan_group
 from tidegate.ops.replay.events import (
     SelectedEvent,
     Selection,
@@ -22,7 +23,6 @@ from tidegate.ops.replay.events import (
     plan_of,
     select_events,
 )
-from tidegate.ops.replay.plan import GroupPosition, OffsetReset, Target, plan_group
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 

@@ -26,8 +26,7 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.status import ServiceStatus, Snapshot
-from tidegate.ops.status.recent import Recent
+from tidegate.ops.status import Recent, ServiceStatus, Snapshot
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:

@@ -32,7 +32,12 @@ def doctor(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """Check a deployment; every finding has advice. Exit code 1 if a check fails."""
+    """Check a deployment; every finding has advice. Exit code 1 if a check fails.
+
+    Examples:
+        tidegate doctor
+        tidegate doctor restorer --write --spark --json
+    """
     if unknown := [name for name in services or () if name not in SERVICES]:
         raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
     settings = Settings.load(config)

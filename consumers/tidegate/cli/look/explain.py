@@ -12,10 +12,9 @@ from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
 from tidegate.cli.output import write, write_json
 from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
-from tidegate.ops.event_log.summary import line_of, row_of
-from tidegate.ops.explain import Story
+from tidegate.ops.explain import Story, described_rule
 from tidegate.ops.explain import explain as gather
-from tidegate.ops.explain.policy import described_rule
+from tidegate.ops.summary import line_of, row_of
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
@@ -36,6 +35,10 @@ def explain(
     """Show the history in order: events, commands, outcomes, waiting vacuums, next steps.
 
     For an event, show the chain from its first cause to its last outcome.
+
+    Examples:
+        tidegate explain lake.sales.orders
+        tidegate explain 1b9ce7ae --since 30d
     """
     settings = Settings.load(config)
     story = gather(settings, subject, since_of(since), limit)

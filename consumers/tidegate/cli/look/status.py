@@ -21,9 +21,9 @@ from tidegate.cli.output import (
 )
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.summary import counted, line_of
 from tidegate.ops.moments import duration
 from tidegate.ops.status import Snapshot, read_snapshot
+from tidegate.ops.summary import counted, line_of
 from tidegate.service.settings import Settings
 
 
@@ -39,6 +39,11 @@ def status(
     """Show how the deployment is. Exit code 1 if a service does not run or has dead letters.
 
     It asks Kafka, never a service. Lag is the number of records that a service has not committed.
+
+    Examples:
+        tidegate status
+        tidegate status --watch --every 10s
+        tidegate status --json | jq '.services[] | select(.lag > 0)'
     """
     settings, pause = Settings.load(config), duration(every).total_seconds()
     while True:

@@ -53,6 +53,11 @@ def waiting(
     Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
     The list comes from the coordinator's rows; events that it has not read yet are
     missing (see `tidegate status` for its lag).
+
+    Examples:
+        tidegate waiting --older-than 1h --check
+        tidegate waiting --table lake.sales.orders
+        tidegate waiting --json | jq -r '.outstanding[].owner' | sort | uniq -c
     """
     latest = datetime.now(UTC) - duration(older_than) if older_than else _ANY_TIME
     pattern = None if table is None else table_pattern(table)

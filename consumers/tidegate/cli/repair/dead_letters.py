@@ -112,7 +112,12 @@ def list_dead_letters(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """List open dead letters, newest first."""
+    """List open dead letters, newest first.
+
+    Examples:
+        tidegate dead-letters list --service restorer
+        tidegate dead-letters list --json | jq -r .id
+    """
     wanted = filters.selection()
     with DeadLetterBox(reachable(config)) as box:
         found = box.list(wanted, include_resolved=include_resolved)
@@ -145,7 +150,11 @@ def show(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show a dead letter: headers, key, value, and the event if it can be decoded."""
+    """Show a dead letter: headers, key, value, and the event if it can be decoded.
+
+    Examples:
+        tidegate dead-letters show 1b9ce7ae
+    """
     with DeadLetterBox(reachable(config)) as box:
         wanted = DeadLetterFilter(ids=(dead_letter_id,))
         found = list(box.list(wanted, include_resolved=True))
@@ -191,6 +200,9 @@ def redrive(
 
     Every dead letter is compared with the record at its origin before any is published, and refused
     if they differ.
+
+    Examples:
+        tidegate dead-letters redrive 1b9ce7ae --execute
     """
     wanted = selected.required()
     destructive_ones, undecodable = Counter[str](), list[DeadLetter]()
@@ -232,7 +244,11 @@ def discard(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Mark messages as not needed. They stay on the topic but are no longer listed."""
+    """Mark messages as not needed. They stay on the topic but are no longer listed.
+
+    Examples:
+        tidegate dead-letters discard 1b9ce7ae --reason 'sent by a test' --execute
+    """
     wanted = selected.required()
     with DeadLetterBox(reachable(config)) as box:
         chosen = _Chosen(box, wanted)

@@ -15,7 +15,7 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.replay import EventReplay, GroupReplay, Replays, Selection
-from tidegate.ops.replay.plan import Target
+from tidegate.ops.replay.cluster import Target
 
 replay = typer.Typer(
     help="Read or publish events again; a dry run without --execute.",
@@ -64,6 +64,10 @@ def group(
     Offsets only go back: nothing is ever skipped. The coordinator keeps its rows, so what was done
     is not done again. Offsets belong to partitions: with --table, the other tables on its partition
     are read again too.
+
+    Examples:
+        tidegate replay group coordinator --to-earliest
+        tidegate replay group coordinator --since 2d --table lake.sales.orders --execute
     """
     if service == "metastore-bridge":
         raise ConfigError(
@@ -102,6 +106,9 @@ def events(
     """Publish events again unchanged, with a header that names their origin.
 
     Records that can't be decoded are reported and left out.
+
+    Examples:
+        tidegate replay events --topic commits --table lake.sales.orders --from-offset 2
     """
     given = (table, event_id, partition, from_offset, to_offset, since)
     if all(option is None for option in given):

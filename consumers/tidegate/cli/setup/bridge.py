@@ -41,6 +41,9 @@ def metastore(
 
     Run as many as you like: one is active, and another takes over within seconds. See
     [bridge.metastore] in the settings.
+
+    Examples:
+        tidegate bridge metastore --config tidegate.toml
     """
     from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
 
@@ -58,6 +61,9 @@ def hudi(
 
     Run as many as you like: they share the tables, and take over from each other within seconds.
     See [bridge.hudi] of the settings.
+
+    Examples:
+        tidegate bridge hudi --config tidegate.toml
     """
     from tidegate.service.runner import run_hudi_bridge  # noqa: PLC0415 - heavy
 
@@ -88,6 +94,9 @@ def accept_metastore(
     would accept. Vacuums that wait for holds of the previous Metastore go on waiting until the new
     one has assigned higher ids. With --release they are cleaned at once, as after an expiry. Make
     sure that no reader of the previous Metastore still reads.
+
+    Examples:
+        tidegate bridge accept-metastore --reason "restored after a disk fault"
     """
     from tidegate.ops.acceptance import plan_acceptance  # noqa: PLC0415 - heavy
 

@@ -24,7 +24,12 @@ def run(
     verbose: Verbose = False,
     log_format: LogFormatName = "auto",
 ) -> None:
-    """Run services until SIGTERM or SIGINT."""
+    """Run services until SIGTERM or SIGINT.
+
+    Examples:
+        tidegate run --config tidegate.toml
+        tidegate run restorer cleaner
+    """
     from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
     from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
@@ -36,7 +41,11 @@ def broker(
     folder: Annotated[Path, typer.Argument(help="Its data directory.")] = Path("kafka-data"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where clients connect.")] = 9092,
 ) -> None:
-    """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT."""
+    """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT.
+
+    Examples:
+        tidegate broker ./kafka-data
+    """
     from tidegate.local.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
 
     stop = threading.Event()
@@ -57,7 +66,12 @@ def demo(
         Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
     ] = None,
 ) -> None:
-    """Run the whole story on real parts, and check every step."""
+    """Run the whole story on real parts, and check every step.
+
+    Examples:
+        tidegate demo
+        tidegate demo ./my-demo
+    """
     from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
 
     run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -75,7 +89,11 @@ def monitor(
         float, typer.Option(min=0.1, help="Seconds between two counts of waiting vacuums.")
     ] = 300,
 ) -> None:
-    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT."""
+    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT.
+
+    Examples:
+        tidegate monitor --config tidegate.toml
+    """
     from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
     from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
     from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy

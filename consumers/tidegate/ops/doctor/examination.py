@@ -12,20 +12,19 @@ from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC, Topic
 from tidegate.ops.doctor.access import check_access
 from tidegate.ops.doctor.broker import Broker
-from tidegate.ops.doctor.clock import check_clock
+from tidegate.ops.doctor.events import INPUT_TOPICS, check_clock, check_placement
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.local import (
+    PROBE,
     check_client_settings,
     check_registry,
+    check_root,
     check_signatures,
     check_spark,
     check_versions,
 )
 from tidegate.ops.doctor.metastore import metastore_checks
-from tidegate.ops.doctor.offsets import check_offsets, check_retention
-from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
-from tidegate.ops.doctor.roots import PROBE, check_root
-from tidegate.ops.doctor.state import check_state
+from tidegate.ops.doctor.offsets import check_offsets, check_retention, check_state
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Polls groups, offsets and outcomes periodically, and updates the gauges and counters."""
+"""Metrics of a complete deployment, polled from the broker, and notifications of its outcomes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from importlib import import_module
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidegate.errors import FormatError, TransientError
+from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.events import (
+    CommitFlagged,
     Event,
     Outcome,
     RestoreAwaitingApproval,
@@ -24,16 +28,20 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
     SavepointRemoved,
+    SavepointsChecked,
+    UnknownTableReleased,
+    VacuumFlagged,
+    VacuumOverdue,
 )
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
+from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of
-from tidegate.ops.monitor.notifying import Notifications
-from tidegate.ops.monitor.pinned import PinnedFiles
-from tidegate.ops.status.recent import Recent
+from tidegate.ops.status import Recent
+from tidegate.ops.summary import sentence
 from tidegate.ops.topics import connect
 from tidegate.ops.waiting import (
     HeldTable,
@@ -52,6 +60,109 @@ from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    """One table's pinned bytes and oldest savepoint, as last measured."""
+
+    size: int
+    oldest: datetime | None
+
+
+@dataclass(slots=True)
+class PinnedFiles:
+    """The last measurement of each table that was seen."""
+
+    patterns: Sequence[str]
+    """From `[monitoring] tables`; a table counts for the first pattern that matches."""
+    _tables: dict[str, _Pinned] = field(default_factory=dict[str, _Pinned])
+
+    def take(self, event: Event) -> None:
+        """Take the next outcome."""
+        if isinstance(event, SavepointsChecked) and event.pinned_bytes is not None:
+            self._tables[event.table] = _Pinned(event.pinned_bytes, event.oldest_at)
+        elif isinstance(event, SavepointRemoved) and event.savepoints_left == 0:
+            self._tables.pop(event.table, None)
+
+    def export(self, metrics: Metrics) -> None:
+        """Set the gauges; a pattern without a measured table has no value."""
+        sizes, oldest = dict[str, int](), dict[str, float]()
+        for table, pinned in self._tables.items():
+            pattern = next(
+                (pattern for pattern in self.patterns if fnmatchcase(table, pattern)), None
+            )
+            if pattern is None:
+                continue
+            sizes[pattern] = sizes.get(pattern, 0) + pinned.size
+            if pinned.oldest is not None:
+                since = pinned.oldest.timestamp()
+                oldest[pattern] = min(since, oldest.get(pattern, since))
+        for gauge in (catalog.PINNED, catalog.PINNED_SINCE):
+            metrics.forget(gauge)
+        for pattern, size in sizes.items():
+            metrics.set(catalog.PINNED, size, pattern)
+        for pattern, since in oldest.items():
+            metrics.set(catalog.PINNED_SINCE, since, pattern)
+
+
+log = logging.getLogger(__name__)
+_NOTIFIED: Final = (
+    *(CommitFlagged, RestoreAwaitingApproval, RestoreFailed),
+    *(UnknownTableReleased, VacuumFlagged, VacuumOverdue),
+)
+
+
+class Notifications:
+    """Collects messages during a poll and sends them together. A failed one is only logged."""
+
+    def __init__(self, addresses: Iterable[SecretStr]) -> None:
+        """Take apprise's addresses; without any nothing is sent.
+
+        Raises:
+            ConfigError: apprise does not understand an address.
+            ModuleNotFoundError: apprise is not installed.
+        """
+        self._lines: list[str] = []
+        self._dead_letters = Counter[str]()
+        listed = list(addresses)
+        self._apprise = import_module("apprise").Apprise() if listed else None
+        for number, address in enumerate(listed, 1):
+            if self._apprise is not None and not self._apprise.add(address.get_secret_value()):
+                raise ConfigError(f"[monitoring] notify: entry {number} is not an apprise address")
+
+    def take(self, event: Event) -> None:
+        """Take the next outcome."""
+        if isinstance(event, _NOTIFIED):
+            self._add(
+                f"{event.table}: {type(event).__name__} {sentence(event)}",
+                command_line("explain", event.table),
+            )
+
+    def take_dead_letters(self, fault: str, count: int) -> None:
+        """Take new dead letters; a flood of them is one message."""
+        self._dead_letters[fault] += count
+
+    def send(self) -> None:
+        """Send the collected messages."""
+        for fault, count in self._dead_letters.items():
+            self._add(
+                f"{count} new dead letters, fault: {fault}", command_line("dead-letters list")
+            )
+        lines, self._lines = self._lines, []
+        self._dead_letters.clear()
+        if lines and self._apprise is not None:
+            title = "Tidegate" if len(lines) == 1 else f"Tidegate: {len(lines)} messages"
+            if not self._apprise.notify(title=title, body="\n".join(lines)):
+                log.warning("a notification was not sent: %s", "; ".join(lines))
+
+    def _add(self, message: str, command: str) -> None:
+        if self._apprise is not None:
+            self._lines.append(f"{visible(message)}. See: {visible(command)}")
+
 
 log = logging.getLogger(__name__)
 _MISSED_POLLS: Final = 4
