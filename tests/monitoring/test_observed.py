@@ -32,9 +32,13 @@ from tidegate.events import (
     QuarantineRemoved,
 )
 from tidegate.monitoring.catalog import PROCESS_METRICS, Kind
-from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import ObservedService, observed_bus
+from tidegate.monitoring.observed import (
+    ObservedService,
+    measured_executor,
+    measured_subject,
+    observed_bus,
+)
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Self
 
+from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.errors import FormatError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
-    AbortedCleaningReleased,
     CleaningDeferred,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRequested,
     CleaningReleased,
-    CleaningUndoRequested,
     Command,
     CommitCompleted,
     Event,
     LockReleased,
     Outcome,
-    QuarantineRemovalRequested,
-    RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreFailed,
-    RestoreRequested,
-    SavepointRemovalRequested,
-    SavepointRequested,
-    SavepointsCheckRequested,
     TaskIssued,
     UnknownTableReleased,
     UnknownTableResolved,
@@ -42,12 +32,13 @@ from tidegate.events import (
 from tidegate.events.durations import span
 from tidegate.events.topics import VACUUMS
 from tidegate.events.verdict import Verdict, answered_by
-from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter, ListedDeadLetter
+from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter
 from tidegate.ops.dead_letters.dead_letter import without_value
 from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, NewestEvents
 from tidegate.ops.summary import reason_of
-from tidegate.ops.waiting import OldestVacuums, PendingVacuum, StoredVacuum, gate_stores
+from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
 
@@ -75,21 +66,6 @@ def _described(tier: TierRule) -> str:
     return f"{named} (retained: {' '.join(keep) or 'forever'})"
 
 
-_SERVICES: Mapping[type[Command], str] = {
-    SavepointRequested: "the savepoint writer",
-    SavepointRemovalRequested: "the savepoint writer",
-    SavepointsCheckRequested: "the savepoint writer",
-    RestoreRequested: "the restorer",
-    RestoreApproved: "the restorer",
-    CleaningReleased: "the cleaner",
-    AbortedCleaningReleased: "the cleaner",
-    CleaningUndoRequested: "the cleaner",
-    QuarantineRemovalRequested: "the cleaner",
-    CleaningHoldRequested: "the coordinator",
-    CleaningHoldRemovalRequested: "the coordinator",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Story:
     """The events, oldest first, and the requests and vacuums that are not finished."""
@@ -97,7 +73,7 @@ class Story:
     subject: str
     events: Sequence[LoggedEvent]
     waiting: Sequence[PendingVacuum]
-    dead_letters: Sequence[ListedDeadLetter]
+    dead_letters: Sequence[DeadLetter]
     left_out: int = 0
     """The number of older events that are left out."""
     waiting_in_all: int = 0
@@ -115,10 +91,9 @@ class Story:
         """Sentences about the next steps and who has to take them; at least one."""
         steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
         steps += [
-            f"dead letter {dead_letter.dead_letter.dead_letter_id} of"
-            f" {dead_letter.dead_letter.service} waits for a decision"
-            f" ({dead_letter.dead_letter.error}):"
-            f" {command_line('dead-letters show', dead_letter.dead_letter.dead_letter_id)}"
+            f"dead letter {dead_letter.dead_letter_id} of {dead_letter.service} waits for a"
+            f" decision ({dead_letter.error}):"
+            f" {command_line('dead-letters show', dead_letter.dead_letter_id)}"
             for dead_letter in self.dead_letters
             if dead_letter.state == "open"
         ]
@@ -225,9 +200,8 @@ class _Answers:
 def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str | None:
     """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
-    service = next(
-        (name for kind, name in _SERVICES.items() if isinstance(command, kind)), "a service"
-    )
+    workers = (name for name in EXECUTORS if isinstance(command, tuple(CONSUMED_EVENTS[name])))
+    service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
     if answers.resumed or answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
         return None
     if Verdict.FAILED in answers.verdicts:
@@ -292,30 +266,20 @@ def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
     return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldIds:
-    """The locks and transactions that vacuums wait for, to recognise their releases."""
+def held_by(vacuums: Iterable[VacuumFinished]) -> Callable[[Event], bool]:
+    """Whether an event releases a lock or transaction that one of these vacuums waits for."""
+    locks, transactions = set[int](), set[int]()
+    for vacuum in vacuums:
+        locks.update(lock.lock_id for lock in vacuum.locks)
+        transactions.update(vacuum.open_transactions)
+        transactions |= {it.transaction_id for it in vacuum.locks if it.transaction_id is not None}
 
-    locks: frozenset[int]
-    transactions: frozenset[int]
-
-    @classmethod
-    def of(cls, vacuums: Iterable[VacuumFinished]) -> Self:
-        """The holds of some vacuums; a vacuum may name 100,000."""
-        locks, transactions = set[int](), set[int]()
-        for vacuum in vacuums:
-            locks.update(lock.lock_id for lock in vacuum.locks)
-            transactions.update(vacuum.open_transactions)
-            transactions.update(
-                lock.transaction_id for lock in vacuum.locks if lock.transaction_id is not None
-            )
-        return cls(frozenset(locks), frozenset(transactions))
-
-    def has_ended_by(self, event: Event) -> bool:
-        """Whether an event releases one of them."""
+    def is_released_by(event: Event) -> bool:
         return isinstance(event, LockReleased) and (
-            event.lock_id in self.locks or event.transaction_id in self.transactions
+            event.lock_id in locks or event.transaction_id in transactions
         )
+
+    return is_released_by
 
 
 def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
@@ -354,9 +318,9 @@ def _of_table(
     shown = {logged.event.event_id for logged in newest if logged.event}
     also = set[str]()
 
-    def wanted(vacuum: StoredVacuum) -> bool:
-        if vacuum.waiting.event_id in shown:
-            also.add(vacuum.waiting.event_id)
+    def wanted(vacuum: WaitingVacuum) -> bool:
+        if vacuum.event_id in shown:
+            also.add(vacuum.event_id)
         return True
 
     waiting = _waiting(settings, table, OldestVacuums(limit, wanted))
@@ -372,7 +336,7 @@ def _of_event(
     with closing(_all_of(log, table, since)) as events:
         chain = ids_of_chain(event_id, (event.event for event in events if event.event))
     related = NewestEvents(limit)
-    held = HeldIds.of(
+    releases = held_by(
         logged.event
         for logged in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
         if isinstance(logged.event, VacuumFinished) and logged.event.event_id in chain
@@ -380,18 +344,17 @@ def _of_event(
     with closing(_all_of(log, table, since)) as events:
         for logged in events:
             event = logged.event
-            if event and (event.event_id in chain or held.has_ended_by(event)):
+            if event and (event.event_id in chain or releases(event)):
                 related.add(logged)
     with DeadLetterBox(settings) as box:
         wanted = DeadLetterFilter(table=table)
         dead_letters = [
-            replace(listed, dead_letter=replace(original, record=without_value(original.record)))
+            replace(found, record=without_value(found.record))
             for batch in box.batches(wanted, include_resolved=True)
-            for listed in batch
-            if (event := (original := listed.dead_letter).event(box.wire))
-            and event.event_id in chain
+            for found in batch
+            if (event := found.event(box.wire)) and event.event_id in chain
         ]
-    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.waiting.event_id in chain)
+    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.event_id in chain)
     waiting = _waiting(settings, table, in_chain)
     return Story(event_id, related, waiting.vacuums, dead_letters, related.dropped, waiting.count)
 

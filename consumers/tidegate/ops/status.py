@@ -154,27 +154,17 @@ class Snapshot:
     services: Sequence[ServiceStatus]
     waiting: int
     oldest_waiting: PendingVacuum | None
-    running: Sequence[LoggedEvent]
-    alarms: Sequence[LoggedEvent]
-    """Unresolved alarms since `since`."""
-    refused: int
-    failed: int
+    recent: Recent
     unknown_dead_letters: int
     """Open dead letters that were not written by Tidegate's services."""
     held: Sequence[HeldTable] = ()
     """The tables whose cleaning is on hold."""
-    awaiting: Sequence[LoggedEvent] = ()
-    """Restores that wait for the approval of a second person."""
-    of_today: int = 0
-    """The requests that were refused or failed in the last 24 hours."""
-    savepoints_made: int = 0
-    savepoints_removed: int = 0
     quarantined: Sequence[QuarantinedDirectories] = ()
     """The directories in quarantine."""
 
     def as_json(self) -> dict[str, Any]:
         """All fields, for scripts."""
-        oldest = self.oldest_waiting
+        recent = self.recent
         return {
             "at": self.at.isoformat(timespec="seconds"),
             "since": self.since.isoformat(timespec="seconds"),
@@ -190,52 +180,52 @@ class Snapshot:
                 for service in self.services
             ],
             "waiting": self.waiting,
-            "oldest_waiting": oldest.as_json() if oldest else None,
-            "running": [row_of(logged) for logged in self.running],
-            "savepoints_made": self.savepoints_made,
-            "savepoints_removed": self.savepoints_removed,
-            "alarms": [row_of(alarm) for alarm in self.alarms],
-            "refused": self.refused,
-            "failed": self.failed,
-            "of_today": self.of_today,
+            "oldest_waiting": self.oldest_waiting,
+            "running": list(map(row_of, by_time(recent.running))),
+            "savepoints_made": recent.savepoints_made,
+            "savepoints_removed": recent.savepoints_removed,
+            "alarms": list(map(row_of, by_time(recent.alarms))),
+            "refused": recent.refused,
+            "failed": recent.failed,
+            "of_today": recent.of_today,
             "needs": self.needs(),
             "unknown_dead_letters": self.unknown_dead_letters,
-            "awaiting": [row_of(logged) for logged in self.awaiting],
-            "held": [hold.as_json() for hold in self.held],
-            "quarantined": [cleaning.as_json() for cleaning in self.quarantined],
+            "awaiting": list(map(row_of, recent.awaiting_at(self.at))),
+            "held": self.held,
+            "quarantined": self.quarantined,
         }
 
     def needs(self) -> list[str]:
         """What needs a person, the most urgent first: one line each, with its command."""
-        return [
-            *(_approval(logged.event) for logged in self.awaiting),
-            *(_alarm(alarm.event) for alarm in self.alarms[-_ALARMS:]),
-            *(
-                f"{len(self.alarms) - _ALARMS} older alarms: {command_line('status', json=True)}"
-                for _ in self.alarms[_ALARMS : _ALARMS + 1]
-            ),
-            *(
-                f"{counted(service.dead_letters, 'open dead letter')} of {service.name}:"
-                f" {command_line('dead-letters list', service=service.name)}"
-                for service in self.services
-                if service.dead_letters
-            ),
-            *(
-                f"{counted(self.unknown_dead_letters, 'open dead letter')} of no known service:"
-                f" {command_line('dead-letters list')}"
-                for _ in range(min(1, self.unknown_dead_letters))
-            ),
-            *(
-                f"{counted(self.of_today, 'request')} of the last 24 hours failed or refused:"
-                f" {command_line('outcomes', failed=True, since='1d')}"
-                for _ in range(min(1, self.of_today))
-            ),
-            *(
-                f"{service.name} is not running: {command_line('run', service.name)}"
-                for service in self.services
-                if not service.members
-            ),
+        alarms, today = by_time(self.recent.alarms), self.recent.of_today
+        found = [_approval(logged.event) for logged in self.recent.awaiting_at(self.at)]
+        found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:]]
+        if (older := len(alarms) - _ALARMS) > 0:
+            found.append(f"{older} older alarms: {command_line('status', json=True)}")
+        found += [
+            f"{counted(service.dead_letters, 'open dead letter')} of {service.name}:"
+            f" {command_line('dead-letters list', service=service.name)}"
+            for service in self.services
+            if service.dead_letters
         ]
+        if self.unknown_dead_letters:
+            unknown = counted(self.unknown_dead_letters, "open dead letter")
+            found.append(f"{unknown} of no known service: {command_line('dead-letters list')}")
+        if today:
+            listed = command_line("outcomes", failed=True, since="1d")
+            found.append(
+                f"{counted(today, 'request')} of the last 24 hours failed or refused: {listed}"
+            )
+        return found + [
+            f"{service.name} is not running: {command_line('run', service.name)}"
+            for service in self.services
+            if not service.members
+        ]
+
+
+def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
+    """Logged events, oldest first by the broker's time."""
+    return sorted(found.values(), key=lambda logged: logged.at)
 
 
 def _approval(event: Event | None) -> str:
@@ -297,14 +287,7 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
         services=services,
         waiting=waiting,
         oldest_waiting=oldest,
-        running=sorted(recent.running.values(), key=lambda logged: logged.at),
-        savepoints_made=recent.savepoints_made,
-        savepoints_removed=recent.savepoints_removed,
-        awaiting=recent.awaiting_at(now),
-        alarms=sorted(recent.alarms.values(), key=lambda alarm: alarm.at),
-        refused=recent.refused,
-        failed=recent.failed,
-        of_today=recent.of_today,
+        recent=recent,
         unknown_dead_letters=sum(dead_letters.values()),
         held=sorted(held, key=lambda hold: hold.since),
         quarantined=sorted(quarantined, key=lambda cleaning: cleaning.until),
@@ -337,7 +320,7 @@ def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Par
 def _dead_letters(settings: Settings) -> Counter[str]:
     """Open dead letters by service."""
     with DeadLetterBox(settings) as box:
-        return Counter(listed.dead_letter.service for listed in box.list(DeadLetterFilter()))
+        return Counter(listed.service for listed in box.list(DeadLetterFilter()))
 
 
 def _waiting(

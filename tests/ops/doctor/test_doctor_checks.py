@@ -15,9 +15,8 @@ from tidegate.coordinator.store import Position, Store
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.acls import Acl
-from tidegate.ops.doctor import Extras, Finding, Status, examine, offsets
-from tidegate.ops.doctor.access import compare_rights
-from tidegate.ops.doctor.broker import copartitioning
+from tidegate.ops.doctor import Finding, Status, examine, offsets
+from tidegate.ops.doctor.broker import compare_rights, copartitioning
 from tidegate.ops.doctor.events import compare_clocks, compare_placement
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import (
@@ -412,7 +411,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
 ) -> None:
     settings = Settings.model_validate({"kafka": kafka, "warehouse": {"roots": [str(tmp_path)]}})
 
-    found = list(examine(settings, list(SERVICES), Extras()))
+    found = list(examine(settings, list(SERVICES)))
 
     assert [finding.check for finding in found if finding.state is Status.FAIL] == ["broker"]
     assert shown in found[0].seen
@@ -439,7 +438,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
 
 
 def test_a_deployment_without_a_root_fails() -> None:
-    found = list(examine(Settings(), [], Extras()))
+    found = list(examine(Settings(), []))
 
     assert (found[-1].check, found[-1].state) == ("roots", Status.FAIL)
 
@@ -492,7 +491,7 @@ def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> Non
 def test_a_root_where_no_table_can_be_changed_fails(root: str, seen: str) -> None:
     settings = Settings.model_validate({"warehouse": {"roots": [root]}})
 
-    checks = {check.check: check for check in examine(settings, [], Extras())}
+    checks = {check.check: check for check in examine(settings, [])}
 
     found = checks[f"root {root}"]
     assert (found.state, seen in found.seen) == (Status.FAIL, True), found
@@ -503,7 +502,7 @@ def test_a_bucket_is_reported_with_how_it_removes(s3: S3Server) -> None:
     settings = Settings.model_validate({"warehouse": warehouse})
     s3.put("wh/t/f")
 
-    checks = {check.check: check for check in examine(settings, [], Extras(write=True))}
+    checks = {check.check: check for check in examine(settings, [], write=True)}
 
     there, gone = checks["root s3://lake/wh"], checks["root s3a://gone/wh"]
     assert (there.state, "ignores ETags in bulk" in there.seen) == (Status.OK, True)

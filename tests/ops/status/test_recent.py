@@ -151,13 +151,8 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
             services=services,
             waiting=0,
             oldest_waiting=None,
-            running=(),
-            alarms=tuple(recent.alarms.values()),
-            refused=recent.refused,
-            failed=recent.failed,
-            of_today=recent.of_today,
+            recent=recent,
             unknown_dead_letters=0,
-            awaiting=recent.awaiting_at(NOON),
         )
     )
 

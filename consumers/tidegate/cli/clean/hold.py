@@ -104,7 +104,7 @@ def list_holds(
     ]
     found.sort(key=lambda table_hold: (table_hold.since, table_hold.table))
     if as_json:
-        write_json([table_hold.as_json() for table_hold in found])
+        write_json(found)
         return
     for table_hold in found:
         write(str(table_hold))

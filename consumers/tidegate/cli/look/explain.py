@@ -50,7 +50,7 @@ def explain(
                 "events": [row_of(event) for event in story.events],
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
-                "waiting": [vacuum.as_json() for vacuum in story.waiting],
+                "waiting": story.waiting,
                 "dead_letters": [
                     dead_letter_row(dead_letter) for dead_letter in story.dead_letters
                 ],
@@ -86,6 +86,5 @@ def _show_state(story: Story) -> None:
             write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
     if story.dead_letters:
         write("dead letters:")
-        for listed in story.dead_letters:
-            found = listed.dead_letter
-            write(f"  {found.dead_letter_id}  {listed.state}  {found.service}: {found.error}")
+        for found in story.dead_letters:
+            write(f"  {found.dead_letter_id}  {found.state}  {found.service}: {found.error}")

@@ -16,6 +16,7 @@ from tidegate.cli.options import (
     OptionalTableName,
     Reason,
     TableName,
+    duration,
     option_group,
     person,
 )
@@ -52,8 +53,6 @@ def savepoint(
         tidegate publish savepoint -t lake.sales.orders --reason 'before the migration' --wait
         tidegate publish savepoint -t lake.sales.orders --lifetime 30d
     """
-    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
     found = located(Settings.load(config), table, location)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import typer
 
@@ -57,7 +56,7 @@ def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics)
     if as_json:
-        write_json_lines(asdict(difference) for difference in found)
+        write_json_lines(found)
     else:
         for difference in found or ["the topics are as declared"]:
             write(str(difference))
@@ -79,7 +78,7 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         principals=settings.security.principals,
     )
     if as_json:
-        write_json_lines(asdict(acl) for acl in needed)
+        write_json_lines(needed)
         return
     for acl in needed:
         write(acl.command())

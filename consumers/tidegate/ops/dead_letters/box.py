@@ -152,14 +152,6 @@ BATCH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ListedDeadLetter:
-    """A dead letter and its resolution: open, redriven or discarded."""
-
-    dead_letter: DeadLetter
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
 class Original:
     """The record that failed, and its event, or None if it can't be decoded."""
 
@@ -202,7 +194,7 @@ class DeadLetterBox:
         *,
         include_resolved: bool = False,
         within: Mapping[Partition, range] | None = None,
-    ) -> Iterator[ListedDeadLetter]:
+    ) -> Iterator[DeadLetter]:
         """The dead letters that match, newest first; only open ones, unless `include_resolved`.
 
         They are read lazily, so the first few cost little, and without their values, which may have
@@ -224,7 +216,7 @@ class DeadLetterBox:
             state = resolutions.state_of(dead_letter.dead_letter_id, record.timestamp_ms)
             if include_resolved or state == OPEN:
                 listed.add(dead_letter.dead_letter_id)
-                yield ListedDeadLetter(dead_letter, state)
+                yield replace(dead_letter, state=state)
 
     def with_values(self, dead_letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
         """The same dead letters with their values.
@@ -238,7 +230,10 @@ class DeadLetterBox:
         for location, dead_letter in zip(wanted, dead_letters, strict=True):
             if location not in found:
                 raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
-        return [read_dead_letter(found[location]) for location in wanted]
+        return [
+            replace(read_dead_letter(found[location]), state=dead_letter.state)
+            for location, dead_letter in zip(wanted, dead_letters, strict=True)
+        ]
 
     def batches(
         self,
@@ -246,15 +241,11 @@ class DeadLetterBox:
         *,
         include_resolved: bool = False,
         within: Mapping[Partition, range] | None = None,
-    ) -> Iterator[Sequence[ListedDeadLetter]]:
+    ) -> Iterator[Sequence[DeadLetter]]:
         """The same as `list`, with values, in batches that fit into memory with their originals."""
         listed = self.list(wanted, include_resolved=include_resolved, within=within)
         while batch := list(islice(listed, BATCH)):
-            full = self.with_values([row.dead_letter for row in batch])
-            yield [
-                ListedDeadLetter(dead_letter, row.state)
-                for dead_letter, row in zip(full, batch, strict=True)
-            ]
+            yield self.with_values(batch)
 
     def originals(self, dead_letters: Sequence[DeadLetter]) -> Sequence[Original]:
         """The records at the origins of dead letters, each compared with its dead letter.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC, Topic
-from tidegate.ops.doctor.access import check_access
-from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.broker import Broker, check_access
 from tidegate.ops.doctor.events import INPUT_TOPICS, check_clock, check_placement
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.local import (
@@ -33,27 +31,20 @@ _STARTING_SPARK: Final = 120.0
 _READING: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """Checks that do more than read, off by default."""
-
-    write: bool = False
-    """Create and remove a hidden file in each warehouse root."""
-    spark: bool = False
-    """Start a Spark session and run a job."""
-
-
 def examine(
     settings: Settings,
     services: Sequence[str],
-    extras: Extras = Extras(),
+    *,
+    write: bool = False,
+    spark: bool = False,
 ) -> Iterator[Finding]:
     """Run every check, and yield findings as they come.
 
     Args:
         settings: The deployment.
         services: The services whose offsets, state and access rights are checked.
-        extras: The checks that do more than read.
+        write: Whether to create and remove a hidden file in each warehouse root.
+        spark: Whether to start a Spark session and run a job.
     """
     broker, reached = _reach(settings)
     yield reached
@@ -63,7 +54,7 @@ def examine(
             yield Finding(name, Status.SKIPPED, _NO_BROKER)
         else:
             yield Check(name, partial(function, running, *arguments), _READING).run()
-    for check in _elsewhere(settings, extras):
+    for check in _elsewhere(settings, write=write, spark=spark):
         yield check.run()
     for check in metastore_checks(settings.bridge.metastore, running):
         yield check.run()
@@ -103,15 +94,15 @@ def _inputs(services: Sequence[str]) -> list[Topic]:
     return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.read_by)]
 
 
-def _elsewhere(settings: Settings, extras: Extras) -> Iterator[Check]:
+def _elsewhere(settings: Settings, *, write: bool, spark: bool) -> Iterator[Check]:
     yield Check("client settings", partial(check_client_settings, settings))
     yield Check("signatures", partial(check_signatures, settings))
     yield Check("versions", check_versions)
     yield Check("registry", partial(check_registry, settings), 60.0)
-    start = partial(check_spark, settings.spark, start=extras.spark)
-    yield Check("spark", start, _STARTING_SPARK if extras.spark else 30.0)
+    start = partial(check_spark, settings.spark, start=spark)
+    yield Check("spark", start, _STARTING_SPARK if spark else 30.0)
     roots, options = settings.warehouse.roots, settings.warehouse.options
-    probe = f"{PROBE}-{uuid.uuid4().hex}" if extras.write else None
+    probe = f"{PROBE}-{uuid.uuid4().hex}" if write else None
     for root in roots:
         yield Check(f"root {root}", partial(check_root, root, roots, options, probe=probe))
     if not roots:

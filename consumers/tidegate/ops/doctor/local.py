@@ -19,8 +19,7 @@ from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.publisher.client_settings import overridden_settings
-from tidegate.registry import subject_of
-from tidegate.registry.client import RegistryClient
+from tidegate.registry import RegistryClient, subject_of
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings, SparkSettings
 from tidegate.service.stores import require_stores

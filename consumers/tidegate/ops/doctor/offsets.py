@@ -184,7 +184,7 @@ def check_state(broker: Broker) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class _State:
     """What the changelog holds."""
 
     tables: set[str] = field(default_factory=set[str])
@@ -219,13 +219,13 @@ class State:
         return Finding(_CHECK, Status.OK, f"{len(self.tables)} tables can be restored")
 
 
-def read_state(records: Iterable[Record]) -> State:
+def read_state(records: Iterable[Record]) -> _State:
     """Decode every row, as the coordinator would, and take the last position of each partition.
 
     Raises:
         FormatError, StopService: a record can't be read.
     """
-    state, kinds, left = State(), subjects(Settings()).kinds, iter(records)
+    state, kinds, left = _State(), subjects(Settings()).kinds, iter(records)
     while batch := list(islice(left, _TOGETHER)):
         rows: list[tuple[bytes, bytes | None]] = []
         for record in batch:

@@ -30,13 +30,13 @@ from tidegate.events import Event, RestoreRequested
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS
 from tidegate.events.wire import Wire
+from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics
 from tidegate.ops.replay.events import (
     EventReplay,
-    SelectedEvent,
     Selection,
-    Unreadable,
     asks_for_restore,
+    message_of,
     narrowed,
     plan_of,
     select_events,
@@ -277,13 +277,13 @@ class Replays:
         They are read a second time instead of being held in memory.
         """
         found = self._selected(plan.spans, plan.selection)
-        messages = (event.message() for event in found if isinstance(event, SelectedEvent))
+        messages = (message_of(selected) for selected in found if selected.event is not None)
         while batch := list(islice(messages, _BATCH)):
             self._bus.send(batch)
 
     def _selected(
         self, spans: Mapping[Partition, range], selection: Selection
-    ) -> Iterator[SelectedEvent | Unreadable]:
+    ) -> Iterator[LoggedEvent]:
         return select_events(self._log.read(spans), selection, self._wire)
 
     def _positions(
