@@ -6,19 +6,13 @@ series is bounded by the deployment, never by what is published.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from tidegate.events import Outcome
 from tidegate.events.reasons import Reason
 
-
-class Kind(StrEnum):
-    """The kinds of Prometheus metrics that are used."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
+Kind = Literal["counter", "gauge", "histogram"]
+"""The kinds of Prometheus metrics that are used."""
 
 
 class Metric(NamedTuple):
@@ -49,8 +43,8 @@ def reason_of(outcome: Outcome) -> str:
 def _metric(series: str, text: str, buckets: tuple[float, ...] = ()) -> Metric:
     """A metric by its name and labels, as Prometheus writes them: `name{label,label}`."""
     name, _, labels = series.removesuffix("}").partition("{")
-    kind = Kind.COUNTER if name.endswith("_total") else Kind.GAUGE
-    kind = Kind.HISTOGRAM if buckets else kind
+    kind: Kind = "counter" if name.endswith("_total") else "gauge"
+    kind = "histogram" if buckets else kind
     return Metric(name, kind, text, tuple(filter(None, labels.split(","))), buckets)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -88,15 +88,15 @@ class PinnedFiles:
         """Set the gauges; a pattern without a measured table has no value."""
         for gauge in (catalog.PINNED, catalog.PINNED_SINCE):
             metrics.forget(gauge)
-        for pattern in self.patterns:
-            own = [it for table, it in self._tables.items() if self._counts_for(table) == pattern]
-            if own:
-                metrics.set(catalog.PINNED, sum(size for size, _ in own), pattern)
+        measured = defaultdict[str | None, list[tuple[int, datetime | None]]](list)
+        for table, pinned in self._tables.items():
+            measured[pattern_of(table, self.patterns)].append(pinned)
+        for pattern, own in measured.items():
+            if pattern is None:
+                continue
+            metrics.set(catalog.PINNED, sum(size for size, _ in own), pattern)
             if since := [oldest.timestamp() for _, oldest in own if oldest is not None]:
                 metrics.set(catalog.PINNED_SINCE, min(since), pattern)
-
-    def _counts_for(self, table: str) -> str | None:
-        return pattern_of(table, self.patterns)
 
 
 _NOTIFIED: Final = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -82,12 +82,11 @@ _CLIENT_ERRORS: Final = range(400, 500)
 _RETRIABLE: Final = (408, 425, 429)
 
 
-class RegisteredSchema(NamedTuple):
-    """A schema's id and GUID in a registry."""
+Registered = tuple[int, UUID | None]
+"""A schema's id in a registry, and its GUID.
 
-    number: int
-    guid: UUID | None
-    """The same in every registry that the schema is copied to; not every product has one."""
+The GUID is the same in every registry that the schema is copied to; not every product has one.
+"""
 
 
 class RegistryClient:
@@ -102,7 +101,7 @@ class RegistryClient:
         self._url = settings.url
         self._client = _connect(settings)
 
-    def register(self, subject: str, text: str) -> RegisteredSchema:
+    def register(self, subject: str, text: str) -> Registered:
         """Register an Avro schema; a schema that the subject has already keeps its id.
 
         Raises:
@@ -115,7 +114,7 @@ class RegistryClient:
         )
         return self._registered(subject, found)
 
-    def look_up(self, subject: str, text: str) -> RegisteredSchema:
+    def look_up(self, subject: str, text: str) -> Registered:
         """Look up a schema that another client registered.
 
         Raises:
@@ -165,12 +164,12 @@ class RegistryClient:
             raise FormatError(f"schema {key} of {self._url} is not an Avro schema")
         return found.schema_str
 
-    def _registered(self, subject: str, response: Response) -> RegisteredSchema:
+    def _registered(self, subject: str, response: Response) -> Registered:
         if response.schema_id is None:
             raise RegistryRefusedError(
                 f"schema registry {self._url}: the response for {subject} has no id"
             )
-        return RegisteredSchema(response.schema_id, _guid(response.guid))
+        return response.schema_id, _guid(response.guid)
 
     def _request(
         self,
@@ -277,10 +276,9 @@ class RegistrySchemas:
             known = self._writers[key] = writer_from(self._client.text(key))
         return known
 
-    def _prefix_of(self, schema: RegisteredSchema) -> bytes:
-        if self.in_headers and schema.guid:
-            return guid_prefix(schema.guid)
-        return id_prefix(schema.number)
+    def _prefix_of(self, schema: Registered) -> bytes:
+        number, guid = schema
+        return guid_prefix(guid) if self.in_headers and guid else id_prefix(number)
 
 
 def wire_for(registry: RegistrySettings | None) -> Wire:

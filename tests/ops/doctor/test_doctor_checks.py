@@ -16,7 +16,7 @@ from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.acls import Acl
 from tidegate.ops.doctor import Finding, Status, examine, offsets
-from tidegate.ops.doctor.broker import compare_rights, copartitioning
+from tidegate.ops.doctor.broker import compare_rights
 from tidegate.ops.doctor.events import compare_clocks, compare_placement
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import (
@@ -72,26 +72,6 @@ def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
         return Finding("offsets", Status.OK, "")
 
     assert Check("offsets", settle).run().state is Status.OK
-
-
-def test_topics_that_lie_together_are_well() -> None:
-    found = copartitioning(["vacuums", "locks"], {"vacuums": 6, "locks": 6})
-
-    assert found == Finding(
-        "co-partitioning", Status.OK, "2 topics have the same number of partitions"
-    )
-
-
-def test_a_topic_with_another_number_of_partitions_fails() -> None:
-    found = copartitioning(["vacuums", "locks"], {"vacuums": 6, "locks": 3, "commits": 6})
-
-    assert (found.state, found.seen) == (Status.FAIL, "vacuums has 6, locks has 3")
-
-
-def test_topics_that_are_missing_are_not_called_together() -> None:
-    found = copartitioning(["vacuums", "locks"], {"vacuums": 6})
-
-    assert (found.state, found.seen) == (Status.SKIPPED, "missing topics: locks")
 
 
 @pytest.mark.parametrize("at", [5, 7, 9])
@@ -419,7 +399,6 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
     assert {finding.seen for finding in skipped} == {"no broker"}
     assert [finding.check for finding in skipped] == [
         "topics",
-        "co-partitioning",
         "offset retention",
         *(f"offsets {name}" for name in SERVICES),
         "state",

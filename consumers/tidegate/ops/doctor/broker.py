@@ -11,13 +11,12 @@ from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import ALL_TOPICS, DEAD_LETTERS
 from tidegate.ops.acls import Acl, acls
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.groups import Groups
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.settings import Settings, TopicSettings
+from tidegate.service.settings import Settings
 from tidegate.service.topics import deployment, describe_topics, differences
 
 REQUEST_TIMEOUT: Final = 5.0
@@ -87,16 +86,6 @@ class Broker:
             return Finding("topics", state, seen, f"see: {command_line('topics check')}")
         return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
 
-    def check_copartitioning(self) -> Finding:
-        """Whether the topics have the same number of partitions."""
-        names = copartitioned(self.topics)
-        try:
-            found = describe_topics(self.admin, names, REQUEST_TIMEOUT)
-        except ConfigError as error:
-            return not_permitted("co-partitioning", error)
-        counts = {name: topic.partitions for name, topic in found.items()}
-        return copartitioning(names, counts)
-
     def _why(self, error: KafkaError) -> str:
         """The underlying cause: a time-out does not mention a refused login or connection."""
         self.admin.poll(0)
@@ -112,31 +101,6 @@ def not_permitted(check: str, error: Exception) -> Finding:
     """A warning: a service's own principal need not see the topics of others."""
     advice = "run the doctor as a principal that may describe all topics and their settings"
     return Finding(check, Status.WARN, f"unknown: {error}", advice)
-
-
-def copartitioned(settings: TopicSettings) -> list[str]:
-    """The topics on which a table's events and rows are on the same partition number."""
-    return [topic.name(settings.prefix) for topic in ALL_TOPICS if topic is not DEAD_LETTERS]
-
-
-def copartitioning(names: Sequence[str], partitions: Mapping[str, int]) -> Finding:
-    """Compare the partition counts of the topics that must be co-partitioned. Pure.
-
-    Args:
-        names: Those topics.
-        partitions: The number of partitions of each existing topic.
-    """
-    check = "co-partitioning"
-    if missing := sorted(set(names) - set(partitions)):
-        return Finding(check, Status.SKIPPED, f"missing topics: {', '.join(missing)}")
-    if len({partitions[name] for name in names}) > 1:
-        seen = ", ".join(f"{name} has {partitions[name]}" for name in names)
-        advice = (
-            "create them again with the same number of partitions: a table's events and state are"
-            " on different partitions"
-        )
-        return Finding(check, Status.FAIL, seen, advice)
-    return Finding(check, Status.OK, f"{len(names)} topics have the same number of partitions")
 
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]

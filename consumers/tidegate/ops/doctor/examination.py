@@ -73,7 +73,6 @@ def _on_broker(
 ) -> Iterator[tuple[str, Callable[..., Finding], tuple[object, ...]]]:
     """The checks that need a broker: name, function, and arguments besides the broker."""
     yield "topics", Broker.check_topics_as_declared, ()
-    yield "co-partitioning", Broker.check_copartitioning, ()
     # a service's own principal may not see the topics of other services
     if executors := [name for name in services if name in EXECUTORS]:
         yield "offset retention", check_retention, (executors,)
