@@ -11,7 +11,7 @@ import typer
 
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.options import RequestedBy, person
+from tidegate.cli.options import RequestedBy, duration, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
@@ -72,8 +72,6 @@ class Sending:
         Raises:
             ConfigError: it is not a duration.
         """
-        from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-
         return duration(self.timeout).total_seconds()
 
 
@@ -124,7 +122,7 @@ def _report(
     answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
 ) -> ExitCode:
     """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
-    from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
+    from tidegate.ops.summary import sentence  # noqa: PLC0415 - heavy
 
     last, line = Answered(Verdict.UNANSWERED), "no outcome came"
     for last in answers:
@@ -150,7 +148,7 @@ def _report(
     return OF_VERDICT[last.verdict]
 
 
-class ReachablePublisher(Publisher):
+class _ReachablePublisher(Publisher):
     """A publisher that first checks that the broker and the topics exist.
 
     An invalid event is reported before that. A producer alone would wait half a minute for a broker
@@ -196,9 +194,9 @@ class ReachablePublisher(Publisher):
 
 def publisher_of(
     config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
-) -> ReachablePublisher:
+) -> _ReachablePublisher:
     """A publisher for the deployment that the settings name."""
-    return ReachablePublisher(Settings.load(config), source, sign_with, new=new)
+    return _ReachablePublisher(Settings.load(config), source, sign_with, new=new)
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -51,7 +51,7 @@ from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 
 log = logging.getLogger(__name__)
 

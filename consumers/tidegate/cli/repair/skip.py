@@ -27,6 +27,10 @@ def skip(
     """Skip one offset, with an audit event and a dead letter that names its location.
 
     The record is NOT processed: whatever it asked for will not happen.
+
+    Examples:
+        tidegate skip --service restorer --topic tasks --partition 0 --offset 7
+            --reason 'no worker can read it'
     """
     settings = reachable(config)
     where = plan_skip(settings, service, topic, partition, offset)

@@ -86,6 +86,9 @@ def commit(
     """Publish that a commit was completed on a Hudi table.
 
     With --instant latest, all but the table's name is read off its timeline.
+
+    Examples:
+        tidegate publish commit -t lake.sales.orders --instant 20261121041551845 --operation upsert
     """
     with publisher_of(config, source) as publisher:
         location = publisher.located(table, location)
@@ -117,7 +120,11 @@ def lock_released(
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
-    """Publish that a lock or a transaction ended on a table."""
+    """Publish that a lock or a transaction ended on a table.
+
+    Examples:
+        tidegate publish lock-released -t lake.sales.orders --lock-id 16 --reason committed
+    """
     with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.lock_released(
@@ -139,7 +146,12 @@ def condemned(
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
-    """Publish that a commit is bad; what follows is a setting of the table (restores.rules)."""
+    """Publish that a commit is bad; what follows is a setting of the table (restores.rules).
+
+    Examples:
+        tidegate publish condemned -t lake.sales.orders --instant 20261121041551845
+            --reason 'doubled every order'
+    """
     with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.commit_condemned(
@@ -161,7 +173,12 @@ def event(
     ],
     config: ConfigFile = None,
 ) -> None:
-    """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from."""
+    """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from.
+
+    Examples:
+        tidegate schemas example VacuumFinished > vacuum.json
+        tidegate publish event VacuumFinished vacuum.json --wait
+    """
     name = one_of(EVENT_TYPES, kind, "event")
     parsed = read_event(EVENT_TYPES[name], file)
     if sending.wait and not isinstance(parsed, ANSWERED):

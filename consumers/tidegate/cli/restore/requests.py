@@ -16,6 +16,7 @@ from tidegate.cli.options import (
     OptionalTableName,
     Reason,
     TableName,
+    duration,
     option_group,
     person,
 )
@@ -47,9 +48,12 @@ def savepoint(
     location: Location = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request a savepoint on a Hudi table."""
-    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+    """Request a savepoint on a Hudi table.
 
+    Examples:
+        tidegate publish savepoint -t lake.sales.orders --reason 'before the migration' --wait
+        tidegate publish savepoint -t lake.sales.orders --lifetime 30d
+    """
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
     found = located(Settings.load(config), table, location)
 
@@ -77,7 +81,13 @@ def savepoint_removal(
     location: Location = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request the removal of any savepoint, so that Hudi may clean its files."""
+    """Request the removal of any savepoint, so that Hudi may clean its files.
+
+    Examples:
+        tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
+        tidegate publish savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
+            --reason 'no longer needed' --wait
+    """
     found = located(Settings.load(config), table, location)
 
     ask = partial(
@@ -115,7 +125,12 @@ def restore(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request a restore, which destroys every commit after the savepoint."""
+    """Request a restore, which destroys every commit after the savepoint.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint latest --out plan.json
+        tidegate publish restore --plan plan.json --reason 'a bad load' --wait --timeout 1h
+    """
     given = {"table": table, "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
     wanted = _completed(config, plan, given, ("table", "savepoint"))
@@ -155,7 +170,13 @@ def approval(
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Approve a restore that another person requested; it is then carried out."""
+    """Approve a restore that another person requested; it is then carried out.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint 20261121041551845 --out plan.json
+        tidegate publish approval --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --plan plan.json
+            --reason 'checked with finance' --wait
+    """
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
     wanted = _completed(config, plan, given, ("table", "plan_id"))
 
@@ -186,7 +207,12 @@ def withdraw(
     location: Location = None,
     config: ConfigFile = None,
 ) -> None:
-    """Withdraw a request that has not begun to change the table."""
+    """Withdraw a request that has not begun to change the table.
+
+    Examples:
+        tidegate publish withdraw -t lake.sales.orders
+            --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'repaired' --wait
+    """
     _end(WithdrawalRequested, asking, request_of, table, reason, location, config)
 
 
@@ -199,7 +225,12 @@ def rejection(
     location: Location = None,
     config: ConfigFile = None,
 ) -> None:
-    """Reject a restore that another person requested, as its approver."""
+    """Reject a restore that another person requested, as its approver.
+
+    Examples:
+        tidegate publish rejection -t lake.sales.orders
+            --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'month end' --wait
+    """
     _end(RestoreDeclined, asking, request_of, table, reason, location, config)
 
 

@@ -53,7 +53,11 @@ def new(
     name: Name = "NAME",
     as_json: AsJson = False,
 ) -> None:
-    """Make a key: the private half in a new file of mode 0600, the public half as a setting."""
+    """Make a key: the private half in a new file of mode 0600, the public half as a setting.
+
+    Examples:
+        tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml
+    """
     key = SigningKey.generate()
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -69,7 +73,11 @@ def new(
 
 @keys.command()
 def show(file: PrivateKey, as_json: AsJson = False) -> None:
-    """Show the public half of a key, for its entry in the settings."""
+    """Show the public half of a key, for its entry in the settings.
+
+    Examples:
+        tidegate keys show /etc/tidegate/ana.pem
+    """
     _show(SigningKey.read(file), {}, as_json=as_json)
 
 
