@@ -16,6 +16,7 @@ from tidegate.cli.options import (
     option_group,
     read_event,
 )
+from tidegate.cli.output import write_error
 from tidegate.cli.restore.requests import approval, restore, savepoint, savepoint_removal
 from tidegate.cli.sending import (
     ANSWERED,
@@ -76,13 +77,16 @@ def commit(
 ) -> None:
     """Publish that a commit was completed on a Hudi table.
 
-    With --instant latest, all but the table's name is read off its timeline.
+    With --instant latest, all but the table's name is read off its timeline. Another instant is
+    compared with the timeline, where that can be read from here.
     """
     with publisher_of(config, source) as publisher:
+        publisher.notes_new = location is not None
         location = publisher.located(table, location)
         if instant == "latest":
             print_receipt(publisher.commit_latest(table=table, location=location))
             return
+        unchecked = publisher.check_completed(location, instant)
         print_receipt(
             publisher.commit(
                 table=table,
@@ -94,6 +98,8 @@ def commit(
                 table_type=table_type,
             )
         )
+        if unchecked is not None:
+            write_error(f"note: the instant was not compared with the timeline: {unchecked}")
 
 
 @publish.command()

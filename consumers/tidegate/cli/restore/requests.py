@@ -36,7 +36,8 @@ def savepoint(
     asking: Requesting,
     table: TableName,
     instant: Annotated[
-        str | None, typer.Option(help="Instant to save; by default the newest completed.")
+        str | None,
+        typer.Option(help="Instant to save, or latest; by default the newest completed."),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; stands in the savepoint's metadata.")] = "",
     lifetime: Annotated[
@@ -56,7 +57,7 @@ def savepoint(
         Publisher.request_savepoint,
         table=table,
         location=found,
-        instant=instant,
+        instant=None if instant == "latest" else instant,
         comment=reason,
         lifetime_seconds=seconds,
         requested_by=asking.person,
