@@ -334,6 +334,16 @@ def test_a_savepoint_of_the_latest_commit_may_be_requested_as_such(
     assert asked.instant is None  # type: ignore[attr-defined]
 
 
+def test_the_end_of_a_lock_is_signed_with_the_key_that_is_given(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    released = ("publish", "lock-released", "-t", "hive.web.visits", "-l", "/lake/visits")
+    code, _, err = tidegate(*released, "--lock-id", "7", "--sign-with", str(tmp_path / "no.pem"))
+
+    assert code == 2
+    assert "the private key can't be read" in err
+
+
 def test_a_misspelt_event_is_answered_with_the_nearest_name(tidegate: Tidegate) -> None:
     code, _, err = tidegate("schemas", "example", "CommitCompletd")
 

@@ -181,7 +181,7 @@ def test_a_relative_location_is_an_error_before_the_job_runs(publisher: Publishe
 
 
 @pytest.mark.parametrize("version", [6, 9])
-def test_an_instant_that_the_timeline_lacks_is_an_error_that_names_the_newest(
+def test_an_instant_that_is_not_on_the_timeline_is_an_error_that_names_the_newest(
     tmp_path: Path, version: int
 ) -> None:
     table = four_commits(tmp_path / "orders", version)

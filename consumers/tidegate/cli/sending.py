@@ -27,6 +27,10 @@ RequestId = Annotated[
     str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
 ]
 SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
+SignWith = Annotated[
+    Path | None,
+    typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+]
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 """The events whose outcome can be waited for."""
@@ -48,11 +52,7 @@ class Sending:
         typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
     ] = False
     timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
-    sign_with: Annotated[
-        Path | None,
-        typer.Option(help="Your private key, which signs it; default: security.sign_with."),
-    ] = None
-
+    sign_with: SignWith = None
     new: Annotated[
         bool, typer.Option("--new", help="Accept a table that no event has named yet.")
     ] = False

@@ -96,7 +96,8 @@ class Publisher:
             registry: A schema registry's address or settings; messages are then in the Confluent
                 wire format.
             traces: Whether messages carry the caller's OpenTelemetry context (the extra `otel`).
-            sign_with: The file of the private key that signs requests (`tidegate keys new`).
+            sign_with: The file of the private key (`tidegate keys new`): it signs requests, vacuums
+                and ends of locks.
 
         Raises:
             ConfigError: no broker is configured, a setting is invalid, or the key can't be read.

@@ -23,6 +23,7 @@ from tidegate.cli.sending import (
     CLI,
     SaidBy,
     Sending,
+    SignWith,
     print_receipt,
     publisher_of,
     request,
@@ -112,10 +113,11 @@ def lock_released(
     reason: Annotated[ReleaseReason, typer.Option(help="Why it ended.")] = ReleaseReason.UNLOCKED,
     location: Location = None,
     source: SaidBy = CLI,
+    sign_with: SignWith = None,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a lock or a transaction ended on a table."""
-    with publisher_of(config, source) as publisher:
+    with publisher_of(config, source, sign_with) as publisher:
         print_receipt(
             publisher.lock_released(
                 table=table,
