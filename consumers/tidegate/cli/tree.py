@@ -54,7 +54,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "Set up": {
         "config": Entry("setup.config", "Make, check, show and compare settings."),
         "topics": Entry("setup.topics", "Create, check and describe topics; access rights."),
-        "keys": Entry("setup.keys", "Make the keys that sign requests."),
+        "keys": Entry("setup.keys", "Make keys that sign events and requests."),
         "run": Entry("setup.services", "Run services until they are stopped."),
         "bridge": Entry("setup.bridge", "Publish for writers that cannot do it."),
         "monitor": Entry("setup.services", "Export the metrics of the deployment."),

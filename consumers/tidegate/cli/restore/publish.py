@@ -17,7 +17,14 @@ from tidegate.cli.options import (
     read_event,
 )
 from tidegate.cli.output import write_error
-from tidegate.cli.restore.requests import approval, restore, savepoint, savepoint_removal
+from tidegate.cli.restore.requests import (
+    approval,
+    rejection,
+    restore,
+    savepoint,
+    savepoint_removal,
+    withdraw,
+)
 from tidegate.cli.sending import (
     ANSWERED,
     CLI,
@@ -39,6 +46,8 @@ publish.command()(savepoint)
 publish.command()(savepoint_removal)
 publish.command()(restore)
 publish.command()(approval)
+publish.command()(rejection)
+publish.command()(withdraw)
 
 
 class CommitAction(StrEnum):

@@ -57,7 +57,7 @@ def demo(
         Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
     ] = None,
 ) -> None:
-    """Run the whole story on real parts, and check every step."""
+    """Run the complete story on real parts, and check every step."""
     from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
 
     run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
