@@ -36,7 +36,7 @@ from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
 from tidegate.restores.progress import Progress
-from tidegate.restores.repeats import outcome_store, previous_outcome
+from tidegate.restores.repeats import previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.runtime.protocols import Published
@@ -166,7 +166,7 @@ class Restorer:
         )
         if not command.plan_only:
             completed = partial(self._completed, command)
-            outcome = previous_outcome(self.context, table, command, completed)
+            outcome = previous_outcome(self.context, table, command, completed, by_hudi=by_hudi)
             if outcome is not None:
                 yield RestoreCompleted.model_validate(outcome.model_dump() | {"already_done": True})
                 return
@@ -246,8 +246,6 @@ class Restorer:
             else:
                 metadata = yield from self._roll_back(command, run, began)
             completed = self._completed(command, metadata, plan.metadata_table)
-            claim.check()
-            outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             if not plan.by_hudi:
                 run.finish(metadata)
         except (FormatError, ConfinementError) as error:

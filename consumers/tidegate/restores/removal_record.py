@@ -15,12 +15,12 @@ from tidegate.errors import FormatError
 from tidegate.hudi import instant_of_data_file
 from tidegate.restores.plan import PlannedFile, Step
 from tidegate.storage import NotFound, join
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.claim import HUDI
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 _LARGEST: Final = 32 * 2**20
 """Bytes of the record of 100,000 files."""
-_REMOVALS: Final = f"{FOLDER}/removals"
+_REMOVALS: Final = f"{HUDI}/removals"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,47 +1,66 @@
-"""Recognise a request that was carried out: no request ever restores a table twice.
+"""Recognise a request that has begun: no request ever restores a table twice.
 
 A task may be repeated after its restore: the worker died before it recorded the task's outcome, or
 a coordinator has lost its rows. Carried out again, it would destroy later writes. So the table
-itself records the request of every restore, and its outcome.
+records, for ever, at which instant the restore of a request began. Its outcome follows from the
+timeline: Hudi never archives a restore.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeGuard
+from contextlib import suppress
+from typing import Final
 
+from tidegate.bounded_json import MAX_SMALL
 from tidegate.errors import FormatError
-from tidegate.events import Outcome, RestoreCompleted, RestoreRequested
+from tidegate.events import RestoreCompleted, RestoreRequested, derived_id
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, InstantState, RestoreMetadata
+from tidegate.hudi import Action, InstantState, RestoreMetadata, is_instant
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.finished import finished_restore, savepoint_of, trim
-from tidegate.tables.hudi import OutcomeStore, TimelineWriter
+from tidegate.storage import NotFound, join
+from tidegate.tables.claim import HUDI
+from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.refusal import Refused
-from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
-_FOLDER: Final = "restorer"
-
-
-def outcome_store(warehouse: Warehouse, location: str) -> OutcomeStore:
-    """The outcomes of all restores of a table, without expiry, because restores are rare."""
-    return OutcomeStore(warehouse, location, _FOLDER)
+_FOLDER: Final = f"{HUDI}/restorer"
 
 
-def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:
-    """Whether an outcome reports that this request is complete, as far as its fields show."""
-    return isinstance(outcome, RestoreCompleted) and concerns(outcome, command)
+def started_at(warehouse: Warehouse, location: str, request_id: str) -> str | None:
+    """The instant of the restore that began for a request; None: the request has not begun.
 
+    Args:
+        warehouse: The files that may be read.
+        location: The table's base path.
+        request_id: The id of the RestoreRequested.
 
-def concerns(outcome: Outcome, command: RestoreRequested) -> bool:
-    """Whether an outcome has the table, location, savepoint and cause of a request.
-
-    Other producers may publish outcomes, too, so the cause alone proves nothing.
+    Raises:
+        ConfinementError: the location is outside the roots, or the record is reached by a link.
+        FormatError: the record is damaged.
     """
-    theirs = (outcome.table, outcome.location, getattr(outcome, "savepoint", None))
-    ours = (command.table, command.location, command.savepoint)
-    return theirs == ours and outcome.caused_by == command.event_id
+    path = _path_of(warehouse, location, request_id)
+    try:
+        instant = warehouse.read(path, MAX_SMALL).decode("latin-1")
+    except NotFound:
+        return None
+    if not is_instant(instant):
+        raise FormatError(f"{path} does not contain an instant")
+    return instant
+
+
+def record_start(warehouse: Warehouse, location: str, request_id: str, instant: str) -> None:
+    """Record the instant at which the restore of a request is on the timeline."""
+    with suppress(AlreadyExists):
+        warehouse.create(_path_of(warehouse, location, request_id), instant.encode())
+
+
+def _path_of(warehouse: Warehouse, location: str, request_id: str) -> str:
+    # a request's id may be any text, so its hash is the file name
+    name = f"{derived_id('answer', request_id)}.begun"
+    return warehouse.roots.check(join(location, _FOLDER, name))
 
 
 def previous_outcome(
@@ -49,41 +68,30 @@ def previous_outcome(
     table: HudiTable,
     command: RestoreRequested,
     completed: Callable[[RestoreMetadata], RestoreCompleted],
+    *,
+    by_hudi: bool,
 ) -> RestoreCompleted | None:
     """The outcome of a request that was carried out before; None: carry it out, or resume it.
 
     Raises:
         Refused: the restore began but is no longer on the timeline; or Hudi completed it, and a
             write that had begun earlier stayed.
-        FormatError: the outcome stored for this request belongs to another one.
+        FormatError: the record of the request's restore, or a file of the timeline, is damaged.
     """
-    store = outcome_store(context.warehouse, table.location)
-    outcome = store.outcome_of(command.event_id)
-    if outcome is not None and not completes(outcome, command):
-        raise FormatError(
-            f"the outcome stored in {store.path_of(command.event_id)} belongs to another request,"
-            " so it is damaged or forged: remove the file"
-        )
-    begun = outcome.restore_instant if outcome else store.started_at(command.event_id)
-    if begun in {pending.timestamp for pending in table.timeline.pending_restores}:
+    begun = started_at(context.warehouse, table.location, command.event_id)
+    if begun is None:
+        done = finished_restore(table, command.savepoint)
+        if done is None:
+            return None
+        record_start(context.warehouse, table.location, command.event_id, done.started)
+    elif begun in {pending.timestamp for pending in table.timeline.pending_restores}:
         return None
-    done = (
-        _completed_at(table, begun, command.savepoint)
-        if begun
-        else finished_restore(table, command.savepoint)
-    )
-    if done is not None and begun and outcome is None:
-        _check_end(table, command.savepoint, done)
-    if done is not None:
-        trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
-        outcome = outcome or completed(done)
-        store.put(command.event_id, outcome)
-    if outcome is None and begun is not None:
-        raise Refused(
-            Reason.RESTORE_ABANDONED,
-            f"restore {begun}, which began for this request, is no longer on the timeline",
-        )
-    return outcome
+    else:
+        done = _completed_at(table, begun, command.savepoint)
+        if by_hudi:  # Tidegate's own restores are checked before they complete
+            _check_end(table, command.savepoint, done)
+    trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
+    return completed(done)
 
 
 def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
@@ -97,8 +105,11 @@ def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
             )
 
 
-def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMetadata | None:
+def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMetadata:
     for restore in table.timeline.of_action(Action.RESTORE, InstantState.COMPLETED):
         if restore.timestamp == instant and savepoint_of(table, restore) == savepoint:
             return RestoreMetadata.decode(table.read(restore))
-    return None
+    raise Refused(
+        Reason.RESTORE_ABANDONED,
+        f"restore {instant}, which began for this request, is no longer on the timeline",
+    )

@@ -42,7 +42,7 @@ from tidegate.restores.plan import (
     summarise,
 )
 from tidegate.restores.removal_record import RemovalRecord
-from tidegate.restores.repeats import outcome_store
+from tidegate.restores.repeats import record_start
 from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
@@ -85,9 +85,8 @@ class RestoreRun:
             context.claim.check()
             cls._claim(writer, requested, content)
         context.claim.check()
-        store = outcome_store(context.warehouse, table.location)
-        for command in {plan.begun_for or command_id, command_id}:
-            store.record_start(command, timestamp)
+        for request in {plan.begun_for or command_id, command_id}:
+            record_start(context.warehouse, table.location, request, timestamp)
         inflight = replace(requested, state=InstantState.INFLIGHT)
         is_ours = writer.begin(inflight)
         if plan.resumes is not None and requested not in writer.table.reloaded().files:
@@ -311,7 +310,7 @@ class RestoreRun:
         return {write.timestamp for write in timeline.writes} - planned
 
     def finish(self, metadata: RestoreMetadata) -> None:
-        """Complete the restore and remove its rollbacks. Its outcome must be stored first."""
+        """Complete the restore and remove its rollbacks."""
         self.context.claim.check()
         self._writer.complete(self.instant, metadata.encode())
         trim(self._writer, self.plan.savepoint, metadata)

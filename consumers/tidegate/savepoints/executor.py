@@ -38,10 +38,9 @@ from tidegate.savepoints.pins import made_at, newest_files, pinned_by_all, read_
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
 from tidegate.savepoints.removal import SavepointRemover
 from tidegate.savepoints.removal_plan import Ended
-from tidegate.savepoints.repeats import Repeats, was_removed
-from tidegate.savepoints.retention import Check, Due
+from tidegate.savepoints.retention import Check, Due, Savepoint
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
-from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
+from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import TimelineWriter, claim_table, open_table, refusing_unreadable
@@ -65,8 +64,8 @@ class SavepointWriter:
 
     Writes only the savepoint's own two files of the table: first inflight, then completed. If an
     interrupted attempt left an inflight file, it is completed. If the savepoint exists already,
-    the outcome reports `already_there`. A repeated request gets its first outcome again, so a
-    savepoint that was removed meanwhile does not come back.
+    the outcome reports `already_there`. A task that is repeated, because its worker died, means the
+    same commit, and finds what it made by the savepoint's mark.
     """
 
     name: ClassVar[str] = "savepoint-writer"
@@ -164,9 +163,11 @@ class SavepointWriter:
             yield _caused(outcome, command)
             table = table.reloaded()
         view = self._views.of(table, rule, held)
-        for created in self._made_before(command, view, made):
-            made.add(created.instant)
-            yield _caused(created, command)
+        # an earlier attempt made these, and may have died before it published their outcomes
+        before = [s for s in view.savepoints if s.since == command.occurred_at]
+        for saved in [s for s in before if s.instant not in made]:
+            made.add(saved.instant)
+            yield _caused(self._answer(_requested(command, rule, saved), claim), command)
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
             yield _withheld(command, rule, found.withheld[-1].instant, self.name, now)
@@ -190,18 +191,6 @@ class SavepointWriter:
             request = _removal(command, pending.timestamp, "an earlier attempt began its removal")
             if remover.has_begun(table, request):
                 yield _caused(remover.answer(request), command)
-
-    def _made_before(
-        self, command: SavepointsCheckRequested, view: TimelineView, made: AbstractSet[str]
-    ) -> list[SavepointCreated]:
-        """The outcomes of an earlier attempt of this check, which may have died unpublished."""
-        requests = (
-            _requested(command, None, Due(saved.instant, ()))
-            for saved in view.savepoints
-            if saved.since == command.occurred_at and saved.instant not in made
-        )
-        found = (Repeats.of(self.warehouse, it.location, it).outcome() for it in requests)
-        return [created for created in found if created is not None]
 
     def _remover(self, ended: Ended, claim: Unclaimed) -> SavepointRemover:
         return SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
@@ -250,11 +239,7 @@ class SavepointWriter:
     def _savepoint(self, command: SavepointRequested, task: Unclaimed) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
-        repeats = Repeats.of(self.warehouse, table.location, command)
-        previous = repeats.outcome()
-        if previous and was_removed(table.timeline, previous):
-            return previous
-        chosen = self._commit(table, command, previous)
+        chosen = choose_commit(table.timeline, command.instant).timestamp
         if command.instant is None:  # a repeat of the task means the same commit
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
@@ -271,14 +256,13 @@ class SavepointWriter:
             instant=commit,
             partitions=len(metadata.files),
             files=count,
-            already_there=existing is not None,
+            already_there=existing is not None and not _is_made_by(command, existing),
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
             bytes=plan.bytes if plan else None,
             derived_from=plan.derived_from if plan else None,
             listed_because=plan.listed_because if plan else None,
             **({} if is_claimed else _marked(metadata, command)),
         )
-        repeats.put(created, ended)
         if plan is not None:
             task.check()
             self._complete(table, plan, metadata)
@@ -294,13 +278,6 @@ class SavepointWriter:
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None
-
-    @staticmethod
-    def _commit(
-        table: HudiTable, command: SavepointRequested, previous: SavepointCreated | None
-    ) -> str:
-        wanted = previous.instant if previous else command.instant
-        return choose_commit(table.timeline, wanted).timestamp
 
     def _begin(
         self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
@@ -379,9 +356,9 @@ class SavepointWriter:
 
 
 def _requested(
-    command: SavepointsCheckRequested, rule: PolicyRule | None, due: Due
+    command: SavepointsCheckRequested, rule: PolicyRule | None, due: Due | Savepoint
 ) -> SavepointRequested:
-    """The request of a savepoint that is due."""
+    """The request of a savepoint that is due; a repeated check makes the same one."""
     policy = rule.name if rule else None
     return SavepointRequested.about(
         command,
@@ -392,6 +369,11 @@ def _requested(
         policy=policy,
         tiers=due.tiers,
     )
+
+
+def _is_made_by(command: SavepointRequested, there: SavepointMetadata) -> bool:
+    """Whether an earlier attempt of this request made a savepoint, as far as its mark shows."""
+    return command.mark is not None and SavepointMark.parse(there.comment)[0] == command.mark
 
 
 def _going(found: Check, table: HudiTable, claim: Unclaimed) -> Mapping[str, str]:

@@ -1,8 +1,11 @@
 """Remove a savepoint from the timeline, in the order of Hudi's delete_savepoint.
 
 The completed file is removed first; then the savepoint is pending and protects no file. The
-inflight file is removed last. In between, a copy of the completed file stays next to the timeline,
-so that the removal can be undone if a restore begins meanwhile. Every step can be repeated.
+inflight file is removed last. Every step can be repeated.
+
+A copy of the completed file stays next to the timeline until another task removes a savepoint. It
+undoes the removal if a restore begins meanwhile. And it is the smallest record from which a repeat
+of the task, whose worker died, can report what is gone: the timeline shows nothing of it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from tidegate.errors import FormatError, TransientError
@@ -20,6 +23,7 @@ from tidegate.events import (
     SavepointRemovalRejected,
     SavepointRemovalRequested,
     SavepointRemoved,
+    derived_id,
 )
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import HudiTable
@@ -34,30 +38,22 @@ from tidegate.savepoints.removal_plan import (
     savepoint_on,
 )
 from tidegate.storage import NotFound, Storage, join
-from tidegate.tables.hudi import (
-    OutcomeStore,
-    TimelineWriter,
-    open_table,
-    refusing_unreadable,
-    remove_before,
-)
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.claim import HUDI
+from tidegate.tables.hudi import TimelineWriter, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
-_FOLDER: Final = "savepoint-removal"
-_BY_PEOPLE: Final = "savepoints-removed"
-_REMEMBERED: Final = timedelta(days=90)
-"""Commands stay on their topic for 30 days, so older ones can't be consumed again."""
+_FOLDER: Final = f"{HUDI}/savepoint-removal"
+_BY_PEOPLE: Final = f"{HUDI}/savepoints-removed"
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRemover:
     """Carries out SavepointRemovalRequested; returns SavepointRemoved or SavepointRemovalRejected.
 
-    A repeated request gets its first outcome again: a new savepoint that was made on the same
-    commit meanwhile stays.
+    A repeated request reports what its first attempt removed: a new savepoint that was made on the
+    same commit meanwhile stays.
     """
 
     warehouse: Warehouse
@@ -82,34 +78,27 @@ class SavepointRemover:
 
     def has_begun(self, table: HudiTable, command: SavepointRemovalRequested) -> bool:
         """Whether an earlier attempt died in between: the savepoint is pending, its copy there."""
-        store = _store(self.warehouse, table, command)
-        return (
-            _Backup(self.warehouse, store.path_of(command.event_id, "savepoint")).read() is not None
-        )
+        return self._backup(table, command).read() is not None
+
+    def _backup(self, table: HudiTable, command: SavepointRemovalRequested) -> _Backup:
+        task = command.event_id if self.ended is None else str(command.caused_by)
+        folder = join(table.location, _FOLDER, derived_id("removal", task))
+        return _Backup(self.warehouse, self.warehouse.roots.check(folder), command.instant)
 
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
-        store = _store(self.warehouse, table, command)
-        previous = store.outcome_of(command.event_id)
-        backup = _Backup(self.warehouse, store.path_of(command.event_id, "savepoint"))
-        if isinstance(previous, SavepointRemoved):
-            self.warehouse.remove_files([backup.path])
-            return previous
-        found = savepoint_on(table.timeline, command.instant)
-        content, was_there = backup.read(), found is not None
-        if found is not None:
+        backup = self._backup(table, command)
+        found, content = savepoint_on(table.timeline, command.instant), backup.read()
+        was_there = found is not None or content is not None
+        if found is not None and not _is_another(table, found, content):
             content = self._carry_out(command, table, found, backup)
         removed = self._removed(command, table.reloaded(), content, began)
-        if not was_there and content is None:
+        if not was_there:
             return removed.model_validate(removed.model_dump() | {"already_gone": True})
         forget_further_requests(self.warehouse, table.location, command.instant)
         if self.ended is None:
             record_removed(self.warehouse, table, command.instant)
-        store.put(command.event_id, removed)
-        self.warehouse.remove_files([backup.path])
-        oldest = (self.clock() - _REMEMBERED).astimezone(UTC).date()
-        remove_before(self.warehouse, table.location, _FOLDER, oldest)
         return removed
 
     def _carry_out(
@@ -199,34 +188,47 @@ class SavepointRemover:
 
 @dataclass(frozen=True, slots=True)
 class _Backup:
-    """A copy of the completed file of a savepoint during its removal: name and content."""
+    """A copy of the completed file of a savepoint, for its removal: name and content."""
 
     warehouse: Warehouse
-    path: str
+    folder: str
+    """One for all removals of a task."""
+    instant: str
 
     def read(self) -> tuple[str, bytes] | None:
         try:
-            name, _, content = self.warehouse.read(self.path).partition(b"\n")
+            name, _, content = self.warehouse.read(self._path).partition(b"\n")
         except NotFound:
             return None
         return name.decode("latin-1"), content
 
     def write(self, name: str, content: bytes) -> None:
+        """Write the copy, and remove those of earlier tasks."""
+        if self.read() == (name, content):
+            return
         # a copy from a refused attempt may be of an earlier savepoint
-        self.warehouse.remove_files([self.path])
-        self.warehouse.create(self.path, name.encode() + b"\n" + content)
+        self.warehouse.remove_files([self._path])
+        with suppress(AlreadyExists):  # another worker of this task copies the same file
+            self.warehouse.create(self._path, name.encode() + b"\n" + content)
+        for folder in self.warehouse.list(self.folder.rpartition("/")[0]):
+            if folder.path != self.folder:
+                self.warehouse.remove_tree(folder.path)
+
+    @property
+    def _path(self) -> str:
+        return join(self.folder, f"{self.instant}.savepoint")
 
 
-def _store(
-    warehouse: Warehouse, table: HudiTable, command: SavepointRemovalRequested
-) -> OutcomeStore:
-    day = command.occurred_at.astimezone(UTC).date().isoformat()
-    return OutcomeStore(warehouse, table.location, f"{_FOLDER}/{day}")
+def _is_another(table: HudiTable, found: Instant, removed: tuple[str, bytes] | None) -> bool:
+    """Whether a completed savepoint is not the one that an earlier attempt removed."""
+    if found.state is not InstantState.COMPLETED or removed is None:
+        return False
+    return removed != (table.path_of(found).rpartition("/")[2], table.read(found))
 
 
 def record_removed(warehouse: Warehouse, table: HudiTable, instant: str) -> None:
     """Record that a person removed a savepoint: no policy makes it again. Forgets archived ones."""
-    folder = join(table.location, FOLDER, _BY_PEOPLE)
+    folder = join(table.location, _BY_PEOPLE)
     with suppress(AlreadyExists):
         warehouse.create(warehouse.roots.check(join(folder, instant)), b"")
     start = table.timeline.start or ""
@@ -237,7 +239,7 @@ def record_removed(warehouse: Warehouse, table: HudiTable, instant: str) -> None
 def removed_by_people(storage: Storage, location: str) -> frozenset[str]:
     """The commits whose savepoint a person removed."""
     try:
-        return frozenset(storage.names(join(location, FOLDER, _BY_PEOPLE)))
+        return frozenset(storage.names(join(location, _BY_PEOPLE)))
     except NotFound:
         return frozenset()
 
