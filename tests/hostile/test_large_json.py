@@ -17,9 +17,9 @@ from tidegate.bounded_json import parse_json
 from tidegate.cleaning.quarantine import read_entries
 from tidegate.errors import FormatError
 from tidegate.hudi.commit import CommitMetadata, planned_updates
-from tidegate.restores.liveness import LivenessSettings, check_writers
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.liveness import check_writers
 from tidegate.restores.plan import _read_summaries
-from tidegate.restores.removal_record import RemovalRecord
 from tidegate.savepoints.further_requests import further_requests_on
 from tidegate.storage import Storage
 from tidegate.tables.claim import HUDI, Claim, Task

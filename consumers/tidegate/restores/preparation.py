@@ -24,18 +24,16 @@ from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.restores.checks import (
     check_committed,
     check_files,
+    check_named_after_writers,
     check_not_built_upon,
+    check_overlapping,
     check_timeline,
     find_savepoint,
-)
-from tidegate.restores.context import RestoreContext
-from tidegate.restores.liveness import LivenessSettings, check_writers, watch_writers
-from tidegate.restores.log_blocks import with_blocks
-from tidegate.restores.merge_on_read import (
-    check_named_after_writers,
-    check_overlapping,
     overlapping_commits,
 )
+from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.liveness import check_writers, watch_writers
+from tidegate.restores.log_blocks import with_blocks
 from tidegate.restores.metadata_table import with_metadata_table
 from tidegate.restores.plan import (
     MARKERS,

@@ -1,4 +1,6 @@
-"""Recognise a request that has begun: no request ever restores a table twice.
+"""Recognise a request that has begun, and a completed restore; end one that is complete.
+
+No request ever restores a table twice.
 
 A task may be repeated after its restore: the worker died before it recorded the task's outcome, or
 a coordinator has lost its rows. Carried out again, it would destroy later writes. So the table
@@ -8,18 +10,28 @@ timeline: Hudi never archives a restore.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL
 from tidegate.errors import FormatError
-from tidegate.events import RestoreCompleted, RestoreRequested, derived_id
+from tidegate.events import RestoreRequested, derived_id
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, InstantState, RestoreMetadata, is_instant
+from tidegate.hudi import (
+    Action,
+    Instant,
+    InstantState,
+    RestoreMetadata,
+    RestorePlanFile,
+    RollbackPlan,
+    is_instant,
+)
 from tidegate.hudi_reader import HudiTable
+from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.finished import finished_restore, savepoint_of, trim
+from tidegate.restores.metadata_table import MetadataTableRemoval
 from tidegate.storage import NotFound, join
 from tidegate.tables.claim import HUDI
 from tidegate.tables.hudi import TimelineWriter
@@ -63,15 +75,10 @@ def _path_of(warehouse: Warehouse, location: str, request_id: str) -> str:
     return warehouse.roots.check(join(location, _FOLDER, name))
 
 
-def previous_outcome(
-    context: RestoreContext,
-    table: HudiTable,
-    command: RestoreRequested,
-    completed: Callable[[RestoreMetadata], RestoreCompleted],
-    *,
-    by_hudi: bool,
-) -> RestoreCompleted | None:
-    """The outcome of a request that was carried out before; None: carry it out, or resume it.
+def previous_restore(
+    context: RestoreContext, table: HudiTable, command: RestoreRequested, *, by_hudi: bool
+) -> RestoreMetadata | None:
+    """The restore of a request that was carried out before; None: carry it out, or resume it.
 
     Raises:
         Refused: the restore began but is no longer on the timeline; or Hudi completed it, and a
@@ -91,7 +98,7 @@ def previous_outcome(
         if by_hudi:  # Tidegate's own restores are checked before they complete
             _check_end(table, command.savepoint, done)
     trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
-    return completed(done)
+    return done
 
 
 def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
@@ -113,3 +120,79 @@ def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMeta
         Reason.RESTORE_ABANDONED,
         f"restore {instant}, which began for this request, is no longer on the timeline",
     )
+
+
+def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None:
+    """The last completed restore to this savepoint, if nothing was written since.
+
+    Raises:
+        FormatError: a file of the restore can't be read.
+        NotFound: a file of the restore was removed meanwhile.
+    """
+    timeline = table.timeline
+    commit = timeline.completed_write(savepoint)
+    if commit is None or savepoint not in timeline.savepoints or timeline.pending_restores:
+        return None
+    if table.writes_after(commit) or timeline.last_completed_write() != commit:
+        return None
+    for restore in reversed(timeline.of_action(Action.RESTORE, InstantState.COMPLETED)):
+        if savepoint_of(table, restore) == savepoint:
+            return RestoreMetadata.decode(table.read(restore))
+    return None
+
+
+def savepoint_of(table: HudiTable, restore: Instant) -> str | None:
+    """The savepoint of a restore on the timeline.
+
+    Raises:
+        FormatError: the restore's plan can't be read.
+        NotFound: the plan was removed meanwhile.
+    """
+    requested = replace(restore, state=InstantState.REQUESTED, completion=None)
+    return RestorePlanFile.decode(table.read(requested)).savepoint
+
+
+def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> None:
+    """Remove the rollbacks and abandoned savepoints after the savepoint of a completed restore.
+
+    These are the restore's own rollbacks, older ones, and abandoned inflight savepoints. If they
+    stayed, Hudi would find rollbacks of instants that are not on a timeline. Rollbacks that a
+    writer made after the restore stay.
+    """
+    now = writer.table.reloaded()
+    own = {target.timestamp for target in metadata.instants}
+    gone = {
+        rollback.timestamp
+        for rollback in now.timeline.of_action(Action.ROLLBACK)
+        if savepoint < rollback.timestamp
+        and (rollback.timestamp < metadata.started or _is_of(own, plan_of_rollback(now, rollback)))
+    }
+    files = [f for f in now.files if f.action is Action.ROLLBACK and f.timestamp in gone]
+    files += [
+        f
+        for f in now.timeline.of_action(Action.SAVEPOINT)
+        if f.timestamp > savepoint and is_abandoned_savepoint(now.timeline, f)
+    ]
+    # the requested file last: after a crash it still shows the instant of this rollback
+    writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
+    MetadataTableRemoval(writer.warehouse, now.location, metadata.started).discard_remains()
+
+
+def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
+    """The plan of a rollback on the timeline; None if it has no plan.
+
+    A rollback has no plan if two processes ran the same restore, and the slower one continued a
+    rollback that the faster one had already removed.
+
+    Raises:
+        FormatError: the plan can't be read.
+    """
+    requested = replace(rollback, state=InstantState.REQUESTED, completion=None)
+    try:
+        return RollbackPlan.decode(table.read(requested))
+    except NotFound:
+        return None
+
+
+def _is_of(targets: AbstractSet[str], plan: RollbackPlan | None) -> bool:
+    return plan is None or plan.target.timestamp in targets

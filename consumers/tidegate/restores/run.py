@@ -29,9 +29,7 @@ from tidegate.hudi.rollback_block import MAX_SIZE
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.finished import trim
 from tidegate.restores.metadata_table import MetadataTableRemoval
-from tidegate.restores.passes import passes
 from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
@@ -39,10 +37,10 @@ from tidegate.restores.plan import (
     PlannedFile,
     PlannedRestore,
     Step,
+    passes,
     summarise,
 )
-from tidegate.restores.removal_record import RemovalRecord
-from tidegate.restores.repeats import record_start
+from tidegate.restores.repeats import record_start, trim
 from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
@@ -143,7 +141,6 @@ class RestoreRun:
         data = self._by_folder(file for step in steps for file in step.files)
         claim = self.context.claim
         claim.check()
-        removed = [self._record.of_step(step) for step in steps]
         for step in steps:
             self._append_blocks(step)
         self._writer.remove(
@@ -171,10 +168,10 @@ class RestoreRun:
                 started,
                 took_ms,
                 step.target,
-                self._by_partition(gone),
+                self._by_partition(step.files),
                 tuple((b.partition, join(self.table.location, b.path)) for b in step.blocks),
             )
-            for step, gone in zip(steps, removed, strict=True)
+            for step in steps
         ]
 
     def _files_of(self, step: Step) -> list[Instant]:
@@ -240,10 +237,6 @@ class RestoreRun:
             if file.action in WRITES:
                 found[file.timestamp].append(file)
         return found
-
-    @property
-    def _record(self) -> RemovalRecord:
-        return RemovalRecord(self.context.warehouse, self.table.location, self.instant.timestamp)
 
     def check_savepoints(self) -> Timeline:
         """Check, before each pass, that no commit to roll back has a new savepoint.

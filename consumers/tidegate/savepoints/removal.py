@@ -10,10 +10,10 @@ of the task, whose worker died, can report what is gone: the timeline shows noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.errors import FormatError, TransientError
@@ -25,19 +25,12 @@ from tidegate.events import (
     SavepointRemoved,
     derived_id,
 )
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.further_requests import forget_further_requests
-from tidegate.savepoints.pins import made_at
-from tidegate.savepoints.removal_plan import (
-    Ended,
-    RemovalPlan,
-    check_claims,
-    check_no_restore,
-    plan_removal,
-    savepoint_on,
-)
-from tidegate.storage import NotFound, Storage, join
+from tidegate.savepoints.further_requests import forget_further_requests, holder_of
+from tidegate.savepoints.pins import made_at, pinned_by, read_savepoints, superseded_files
+from tidegate.storage import NotFound, ParallelMap, Storage, join
 from tidegate.tables.claim import HUDI
 from tidegate.tables.hudi import TimelineWriter, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
@@ -76,19 +69,11 @@ class SavepointRemover:
         except Refused as refused:
             return self._rejected(command, refused)
 
-    def has_begun(self, table: HudiTable, command: SavepointRemovalRequested) -> bool:
-        """Whether an earlier attempt died in between: the savepoint is pending, its copy there."""
-        return self._backup(table, command).read() is not None
-
-    def _backup(self, table: HudiTable, command: SavepointRemovalRequested) -> _Backup:
-        task = command.event_id if self.ended is None else str(command.caused_by)
-        folder = join(table.location, _FOLDER, derived_id("removal", task))
-        return _Backup(self.warehouse, self.warehouse.roots.check(folder), command.instant)
-
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
-        backup = self._backup(table, command)
+        task = command.event_id if self.ended is None else str(command.caused_by)
+        backup = _Backup(self.warehouse, _folder_of(self.warehouse, table, task), command.instant)
         found, content = savepoint_on(table.timeline, command.instant), backup.read()
         was_there = found is not None or content is not None
         if found is not None and not _is_another(table, found, content):
@@ -219,6 +204,19 @@ class _Backup:
         return join(self.folder, f"{self.instant}.savepoint")
 
 
+def removals_begun(warehouse: Warehouse, table: HudiTable, task: str) -> frozenset[str]:
+    """The savepoints whose removal a check has begun, by the id of its command."""
+    try:
+        names = warehouse.names(_folder_of(warehouse, table, task))
+    except NotFound:
+        return frozenset()
+    return frozenset(name.removesuffix(".savepoint") for name in names)
+
+
+def _folder_of(warehouse: Warehouse, table: HudiTable, task: str) -> str:
+    return warehouse.roots.check(join(table.location, _FOLDER, derived_id("removal", task)))
+
+
 def _is_another(table: HudiTable, found: Instant, removed: tuple[str, bytes] | None) -> bool:
     """Whether a completed savepoint is not the one that an earlier attempt removed."""
     if found.state is not InstantState.COMPLETED or removed is None:
@@ -266,3 +264,156 @@ def _described(content: bytes) -> dict[str, object]:
         "made_at": made_at(metadata),
         "files": metadata.file_count,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the mark of a savepoint has to say, so that a check may remove it."""
+
+    policy: str | None
+    lifetime: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPlan:
+    """The removal of a savepoint: its instant on the timeline and its content."""
+
+    instant: Instant
+    """The savepoint in its furthest state."""
+    content: bytes | None = None
+    """The completed file's content; None: the savepoint is not completed."""
+
+    @property
+    def metadata(self) -> SavepointMetadata | None:
+        """The savepoint's files and maker.
+
+        Raises:
+            FormatError: the completed file can't be read.
+        """
+        return None if self.content is None else SavepointMetadata.decode(self.content)
+
+    @property
+    def inflight(self) -> Instant:
+        """The savepoint's inflight file on the timeline."""
+        return Instant(self.instant.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
+
+
+def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
+    """The savepoint on an instant, completed or not; None: there is none."""
+    found = timeline.of_action(Action.SAVEPOINT)
+    return next((savepoint for savepoint in found if savepoint.timestamp == timestamp), None)
+
+
+def plan_removal(
+    table: HudiTable, savepoint: Instant, ended: Ended | None, now: datetime
+) -> RemovalPlan:
+    """Plan a removal; `ended`: a check ended the savepoint, no person asks for it.
+
+    Raises:
+        Refused: the savepoint may not be removed.
+        FormatError: a savepoint's file can't be read.
+        NotFound: the savepoint was removed meanwhile.
+    """
+    check_no_restore(table.timeline)
+    is_complete = savepoint.state is InstantState.COMPLETED
+    plan = RemovalPlan(savepoint, table.read(savepoint) if is_complete else None)
+    if ended is not None:
+        _check_maker(plan, ended)
+        check_claims(table, savepoint.timestamp, now)
+    return plan
+
+
+def check_claims(table: HudiTable, instant: str, now: datetime) -> None:
+    """Check that no person has a claim on this savepoint.
+
+    Raises:
+        Refused: a person has a claim.
+        FormatError: a claim can't be read, so it may still apply.
+        TransientError: a claim was removed during the read.
+    """
+    claim = holder_of(table.storage, table.location, instant, now)
+    if claim is None:
+        return
+    until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
+    raise Refused(
+        Reason.NOT_OF_POLICY if claim.until is None else Reason.CLAIMED,
+        f"{claim.by} also requested savepoint {instant} and wants it kept{until}",
+    )
+
+
+def check_no_restore(timeline: Timeline) -> None:
+    """Check that no restore may need a savepoint.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    if timeline.pending_restores:
+        raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
+
+
+def _check_maker(plan: RemovalPlan, ended: Ended) -> None:
+    """Check with the savepoint's own file that it is the one that the check ended."""
+    metadata, at = plan.metadata, plan.instant.timestamp
+    if metadata is None:
+        raise Refused(
+            Reason.SAVEPOINT_INCOMPLETE,
+            f"savepoint {at} was never completed, so its maker is unknown",
+        )
+    mark, _ = SavepointMark.parse(metadata.comment)
+    if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):
+        wanted = f"of policy {ended.policy}" if ended.policy else "with this lifetime"
+        raise Refused(
+            Reason.NOT_OF_POLICY,
+            f"savepoint {at} was made by {metadata.by or 'an unknown user'}, and its comment does"
+            f" not mark it as one {wanted}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRemoval:
+    """The effect of a person's request to remove a savepoint."""
+
+    made_by: str | None
+    mark: SavepointMark | None
+    files: int
+    """Number of files that the savepoint keeps."""
+    timeline_files: Sequence[str]
+    """Paths of the removed files."""
+    freed: Sequence[str]
+    """Files (relative to the table) in neither the newest commit nor another savepoint."""
+    freed_bytes: int
+
+
+def plan_freeing(
+    warehouse: Warehouse, location: str, instant: str, parallel_map: ParallelMap
+) -> PlannedRemoval:
+    """Plan the removal of a savepoint at a person's request. Changes nothing.
+
+    Lists the table and reads the metadata of every savepoint.
+
+    Raises:
+        Refused: there is no such savepoint, or a restore is pending.
+        FormatError: a file of the timeline can't be read.
+        NotFound: a file of the timeline was removed meanwhile.
+    """
+    table = open_table(warehouse, location)
+    check_no_restore(table.timeline)
+    found = savepoint_on(table.timeline, instant)
+    if found is None:
+        raise Refused(Reason.NO_SUCH_SAVEPOINT, f"there is no savepoint {instant}")
+    savepoints = {i.timestamp: metadata for i, metadata in read_savepoints(table)}
+    own = savepoints.pop(instant, None)
+    freed = pinned_by(own, superseded_files(table, parallel_map)) if own else {}
+    for other in savepoints.values():
+        for path, names in other.files.items():
+            for name in names:
+                freed.pop((path, name), None)
+    files = {found, RemovalPlan(found).inflight}
+    return PlannedRemoval(
+        made_by=own.by if own else None,
+        mark=SavepointMark.parse(own.comment)[0] if own else None,
+        files=own.file_count if own else 0,
+        timeline_files=sorted(table.path_of(file) for file in files),
+        freed=sorted(join(path, name) if path else name for path, name in freed),
+        freed_bytes=sum(freed.values()),
+    )
