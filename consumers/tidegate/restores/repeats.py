@@ -3,9 +3,9 @@
 No request ever restores a table twice.
 
 A task may be repeated after its restore: the worker died before it recorded the task's outcome, or
-a coordinator has lost its rows. Carried out again, it would destroy later writes. So the table
-records, for ever, at which instant the restore of a request began. Its outcome follows from the
-timeline: Hudi never archives a restore.
+a coordinator has lost its rows. Carried out again, it would destroy later writes. So a record on
+the table names the instant at which the restore of a request began. It stays there. The outcome
+follows from the timeline: Hudi never archives a restore.
 """
 
 from __future__ import annotations

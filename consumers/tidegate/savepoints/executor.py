@@ -115,7 +115,11 @@ class SavepointWriter:
         elif isinstance(command, SavepointRequested):
             yield self._answer(command, claim)
         elif isinstance(command, SavepointsCheckRequested):
-            yield from self._check_or_refuse(command, claim)
+            try:
+                with refusing_unreadable():
+                    yield from self._check(command, claim)
+            except Refused as refused:
+                yield self._rejected(command, refused)
         else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
 
@@ -125,15 +129,6 @@ class SavepointWriter:
                 return self._savepoint(command, claim)
         except Refused as refused:
             return self._rejected(command, refused)
-
-    def _check_or_refuse(
-        self, command: SavepointsCheckRequested, claim: Unclaimed
-    ) -> Iterator[Outcome]:
-        try:
-            with refusing_unreadable():
-                yield from self._check(command, claim)
-        except Refused as refused:
-            yield self._rejected(command, refused)
 
     def _check(self, command: SavepointsCheckRequested, claim: Unclaimed) -> Iterator[Outcome]:
         """Make the savepoints that are due, remove those that may go, and report. Idempotent."""

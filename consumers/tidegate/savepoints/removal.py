@@ -67,7 +67,14 @@ class SavepointRemover:
             with refusing_unreadable():
                 return self._remove(command)
         except Refused as refused:
-            return self._rejected(command, refused)
+            return SavepointRemovalRejected.about(
+                command,
+                source=self.source,
+                occurred_at=self.clock(),
+                instant=command.instant,
+                reason=refused.reason,
+                message=refused.message,
+            )
 
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
@@ -78,13 +85,21 @@ class SavepointRemover:
         was_there = found is not None or content is not None
         if found is not None and not _is_another(table, found, content):
             content = self._carry_out(command, table, found, backup)
-        removed = self._removed(command, table.reloaded(), content, began)
-        if not was_there:
-            return removed.model_validate(removed.model_dump() | {"already_gone": True})
-        forget_further_requests(self.warehouse, table.location, command.instant)
-        if self.ended is None:
-            record_removed(self.warehouse, table, command.instant)
-        return removed
+        if was_there:
+            forget_further_requests(self.warehouse, table.location, command.instant)
+            if self.ended is None:
+                record_removed(self.warehouse, table, command.instant)
+        ended = self.clock()
+        return SavepointRemoved.about(
+            command,
+            source=self.source,
+            occurred_at=ended,
+            instant=command.instant,
+            savepoints_left=len(table.reloaded().timeline.savepoints),
+            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            already_gone=not was_there,
+            **({} if content is None else _described(content[1])),
+        )
 
     def _carry_out(
         self,
@@ -97,78 +112,40 @@ class SavepointRemover:
         writer = TimelineWriter(self.warehouse, table, self.clock)
         kept = backup.read()
         self.claim.check()
-        if found.state is not InstantState.COMPLETED and kept is not None:
-            plan = RemovalPlan(found)  # an earlier attempt of this request removed the file
-        else:
-            plan = plan_removal(table, found, self.ended, self.clock())
-            kept = self._unpublish(writer, plan, backup)
+        if kept is None or found.state is InstantState.COMPLETED:
+            content = _checked_content(table, found, self.ended, self.clock())
+            kept = self._unpublish(writer, found, content, backup)
         try:
             check_no_restore(table.reloaded().timeline)
             if self.ended is not None:
                 check_claims(table, command.instant, self.clock())
         except (Refused, FormatError, TransientError):
             # a restore began, or a person's request for the savepoint found it there
-            self._take_back(writer, kept)
+            if kept is not None:
+                writer.begin(_completed(table, kept[0]), kept[1])
             raise
         self.claim.check()
-        writer.remove([plan.inflight])
+        writer.remove([_inflight(found)])
         if savepoint_on(table.reloaded().timeline, command.instant) is not None:
             raise TransientError(f"savepoint {command.instant} was written again meanwhile")
         return kept
 
     def _unpublish(
-        self, writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
+        self, writer: TimelineWriter, savepoint: Instant, content: bytes | None, backup: _Backup
     ) -> tuple[str, bytes] | None:
-        """Turn a completed savepoint into a pending one."""
-        if plan.content is None:
+        """Turn a completed savepoint into a pending one; `content` is None if it is pending."""
+        if content is None:
             return None
-        path = writer.table.path_of(plan.instant)
-        kept = path.rpartition("/")[2], plan.content
+        kept = writer.table.path_of(savepoint).rpartition("/")[2], content
         backup.write(*kept)
-        writer.begin(plan.inflight)
+        writer.begin(_inflight(savepoint))
         with suppress(NotFound):  # another attempt removed it: only the inflight file is left
-            if writer.table.read(plan.instant) != plan.content:
+            if writer.table.read(savepoint) != content:
                 # in layout 1 a new savepoint of the same commit has the same file name
-                raise TransientError(f"savepoint {plan.instant.timestamp} was made anew meanwhile")
+                raise TransientError(f"savepoint {savepoint.timestamp} was made anew meanwhile")
         self.claim.check()
-        writer.remove([plan.instant])
+        writer.remove([savepoint])
         return kept
-
-    def _take_back(self, writer: TimelineWriter, kept: tuple[str, bytes] | None) -> None:
-        if kept is not None:
-            name, content = kept
-            completed = _completed(writer.table, name)
-            writer.begin(completed, content)
-
-    def _removed(
-        self,
-        command: SavepointRemovalRequested,
-        table: HudiTable,
-        content: tuple[str, bytes] | None,
-        began: datetime,
-    ) -> SavepointRemoved:
-        ended = self.clock()
-        return SavepointRemoved.about(
-            command,
-            source=self.source,
-            occurred_at=ended,
-            instant=command.instant,
-            savepoints_left=len(table.timeline.savepoints),
-            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
-            **({} if content is None else _described(content[1])),
-        )
-
-    def _rejected(
-        self, command: SavepointRemovalRequested, refused: Refused
-    ) -> SavepointRemovalRejected:
-        return SavepointRemovalRejected.about(
-            command,
-            source=self.source,
-            occurred_at=self.clock(),
-            instant=command.instant,
-            reason=refused.reason,
-            message=refused.message,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,40 +251,22 @@ class Ended:
     lifetime: timedelta | None
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalPlan:
-    """The removal of a savepoint: its instant on the timeline and its content."""
-
-    instant: Instant
-    """The savepoint in its furthest state."""
-    content: bytes | None = None
-    """The completed file's content; None: the savepoint is not completed."""
-
-    @property
-    def metadata(self) -> SavepointMetadata | None:
-        """The savepoint's files and maker.
-
-        Raises:
-            FormatError: the completed file can't be read.
-        """
-        return None if self.content is None else SavepointMetadata.decode(self.content)
-
-    @property
-    def inflight(self) -> Instant:
-        """The savepoint's inflight file on the timeline."""
-        return Instant(self.instant.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
-
-
 def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
     """The savepoint on an instant, completed or not; None: there is none."""
     found = timeline.of_action(Action.SAVEPOINT)
     return next((savepoint for savepoint in found if savepoint.timestamp == timestamp), None)
 
 
-def plan_removal(
+def _inflight(savepoint: Instant) -> Instant:
+    return Instant(savepoint.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
+
+
+def _checked_content(
     table: HudiTable, savepoint: Instant, ended: Ended | None, now: datetime
-) -> RemovalPlan:
-    """Plan a removal; `ended`: a check ended the savepoint, no person asks for it.
+) -> bytes | None:
+    """The completed file of a savepoint that may be removed; None: it is not completed.
+
+    `ended`: a check ended the savepoint, no person asks for it.
 
     Raises:
         Refused: the savepoint may not be removed.
@@ -316,11 +275,11 @@ def plan_removal(
     """
     check_no_restore(table.timeline)
     is_complete = savepoint.state is InstantState.COMPLETED
-    plan = RemovalPlan(savepoint, table.read(savepoint) if is_complete else None)
+    content = table.read(savepoint) if is_complete else None
     if ended is not None:
-        _check_maker(plan, ended)
+        _check_maker(savepoint.timestamp, content, ended)
         check_claims(table, savepoint.timestamp, now)
-    return plan
+    return content
 
 
 def check_claims(table: HudiTable, instant: str, now: datetime) -> None:
@@ -351,14 +310,14 @@ def check_no_restore(timeline: Timeline) -> None:
         raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
 
 
-def _check_maker(plan: RemovalPlan, ended: Ended) -> None:
+def _check_maker(at: str, content: bytes | None, ended: Ended) -> None:
     """Check with the savepoint's own file that it is the one that the check ended."""
-    metadata, at = plan.metadata, plan.instant.timestamp
-    if metadata is None:
+    if content is None:
         raise Refused(
             Reason.SAVEPOINT_INCOMPLETE,
             f"savepoint {at} was never completed, so its maker is unknown",
         )
+    metadata = SavepointMetadata.decode(content)
     mark, _ = SavepointMark.parse(metadata.comment)
     if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):
         wanted = f"of policy {ended.policy}" if ended.policy else "with this lifetime"
@@ -408,7 +367,7 @@ def plan_freeing(
         for path, names in other.files.items():
             for name in names:
                 freed.pop((path, name), None)
-    files = {found, RemovalPlan(found).inflight}
+    files = {found, _inflight(found)}
     return PlannedRemoval(
         made_by=own.by if own else None,
         mark=SavepointMark.parse(own.comment)[0] if own else None,
