@@ -15,7 +15,6 @@ from tidegate.events import DirectoriesCleaned, VacuumKind
 from tidegate.hive import FoundDirectory, ValidWriteIds
 from tidegate.hive_bridge.products import present_of
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 
 MAJOR = 2
 
@@ -91,12 +90,9 @@ def test_what_an_earlier_compaction_replaced_goes_with_one_that_made_nothing(
     txn = engine.compact(db, "orders", last, kind=MAJOR)
     base = product(f"base_{last:07}", txn)
     build(location, {base: 30})
-    with (
-        MetastoreClient(engine.settings) as client,
-        CompactionQueue(engine.settings) as marked,
-    ):
+    with MetastoreClient(engine.settings) as client:
         [entry] = [entry for entry in client.compactions() if entry.transaction_id == txn]
-        marked.mark_cleaned(entry)
+        client.mark_cleaned(entry)
     engine.compact(db, "orders", last, kind=MAJOR)
 
     event = queued.vacuums(db)[-1]

@@ -40,7 +40,6 @@ from tidegate.hive_bridge.describing import (
 )
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, normalise
 
@@ -99,7 +98,6 @@ def settle(
     compaction: QueueEntry,
     vacuum: VacuumFields,
     client: MetastoreClient,
-    queue: CompactionQueue,
     storage: Storage,
 ) -> bool:
     """Mark a compaction as cleaned if no obsolete directory is left in its table's directory.
@@ -124,7 +122,7 @@ def settle(
     now = client.queued(compaction.compaction_id)
     if now is None or not now.is_visible or now.place != compaction.place:
         return False
-    queue.mark_cleaned(compaction)
+    client.mark_cleaned(compaction)
     return True
 
 
