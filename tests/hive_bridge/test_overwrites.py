@@ -61,6 +61,34 @@ def test_thirty_overwrites_leave_one_copy_though_no_compaction_makes_anything(
 
 
 @pytest.mark.slow
+@pytest.mark.full
+def test_a_table_that_is_overwritten_and_compacted_daily_has_one_copy_after_thirty_days(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """No compaction makes anything; a reader of the day before ends after the day's compaction."""
+    db, location = acid_table(engine)
+    wrote(engine, db, location)
+    copies: list[int] = []
+    for day in range(30):
+        reader = engine.lock(db, "orders")
+        base = overwrite(engine, db, location)
+        engine.compact(db, "orders", int(base[5:]), kind=MAJOR)
+        event = queued.vacuums(db)[-1]
+        engine.unlock(reader)
+
+        assert event.directories == (base,)
+        assert reader in {lock.lock_id for lock in event.locks}
+        assert queued.releases(db)[-1].lock_id == reader
+        assert isinstance(queued.clean(event), DirectoriesCleaned)
+        queued.settle()
+        copies.append(len(names_in(location)))
+        assert queued.state(engine, db)[-1] == "succeeded", day
+
+    assert copies == [1] * 30
+    assert names_in(location) == [base]
+
+
+@pytest.mark.slow
 def test_a_minor_compaction_after_an_overwrite_leaves_nothing_of_what_was_before(
     engine: HiveEngine, queued: Queued
 ) -> None:

@@ -157,7 +157,12 @@ def look_at_table(
     spared = {
         path for path, partition in registered.items() if has_no_cleanup(partition.parameters)
     }
-    places = tuple(_spared(place) if place.partition in spared else place for place in found)
+    places = tuple(
+        replace(place, alone=(), mixed=(*place.alone, *place.mixed))
+        if place.partition in spared
+        else place
+        for place in found
+    )
     return AbortedTable(database, name, location, write_ids, places)
 
 
@@ -186,10 +191,6 @@ def _registered(location: str, partitions: Iterable[Table]) -> dict[str, Table]:
 def _with_parents(paths: Iterable[str]) -> frozenset[str]:
     """The paths and all their parent directories."""
     return frozenset(path[: end.start()] for path in paths for end in re.finditer(r"/|$", path))
-
-
-def _spared(place: AbortedPlace) -> AbortedPlace:
-    return AbortedPlace(place.partition, (), (*place.alone, *place.mixed))
 
 
 def forget(table: AbortedTable, client: MetastoreClient) -> None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
@@ -294,19 +295,11 @@ class MetastoreBridge:
             reason = self._endings.of_lock(ended.lock_id, ended.transaction_id, aborted, now)
         else:
             reason = self._endings.of_transaction(ended.transaction_id or 0, aborted, now)
-        return LockReleased(
-            table=ended.table,
-            location=ended.location,
-            occurred_at=datetime.now(UTC),
-            source=SOURCE,
-            lock_id=ended.lock_id,
-            transaction_id=ended.transaction_id,
-            partition=ended.partition,
-            lock_type=ended.lock_type,
-            reason=reason,
-            metastore=ended.metastore,
-            reconciled=not self._endings.has_seen(ended.lock_id, ended.transaction_id),
-        )
+        fields = ended._asdict()
+        del fields["elsewhere"]
+        seen = self._endings.has_seen(ended.lock_id, ended.transaction_id)
+        made = {"occurred_at": datetime.now(UTC), "source": SOURCE, "reason": reason}
+        return LockReleased.model_validate(fields | made | {"reconciled": not seen})
 
     def _publish_vacuums(self, snapshot: Snapshot, held: HeldTables) -> int:
         count = 0
@@ -363,12 +356,8 @@ class MetastoreBridge:
         own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")
         vacuum = VacuumFinished.model_validate(
             common
+            | asdict(description)
             | {
-                "kind": description.kind,
-                "directories": description.directories,
-                "min_write_id": description.min_write_id,
-                "max_write_id": description.max_write_id,
-                "valid_write_ids": description.valid_write_ids,
                 "own_lock_id": NO_LOCK,
                 "own_transaction_id": compaction.transaction_id,
                 "locks": (own, *holds.locks, *locks),

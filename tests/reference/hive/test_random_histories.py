@@ -326,6 +326,8 @@ class World:
             self.end_reader(reader)
         for txn in self.others:
             self.engine.commit(txn)
+        if self.engine.is_hive_3:  # there the bridge skips a compaction without a product
+            self.write("write")
         before = self.rows(self.snapshot())
         self.poll_often()
         for _ in range(2):  # the second one has nothing to merge
@@ -333,7 +335,8 @@ class World:
             self.poll_often()
         after = self.snapshot()
         assert before == self.rows(after) == self.expected(), names_in(self.table.location)
-        state = self.state(after, as_cleaner=True)
+        # the cleaner of Hive 4 takes a base of Hive 3's Worker for one of an overwrite
+        state = self.state(after, as_cleaner=not self.engine.is_hive_3)
         assert (state.obsolete, state.aborted) == ((), ()), names_in(self.table.location)
 
     def poll_often(self) -> None:
