@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.errors import (
@@ -145,11 +145,11 @@ def _check_directory(
 
 @dataclass(slots=True)
 class _Attempt:
+    compaction: QueueEntry
     future: Future[bool] | None = None
     again_at: float = 0.0
     logged: str = ""
     marked: bool = False
-    compaction: QueueEntry | None = field(default=None)
 
 
 class Marking:
@@ -180,9 +180,8 @@ class Marking:
             if self._attempts[gone].future is None:
                 del self._attempts[gone]
         for key, (compaction, vacuum) in entries.items():
-            attempt = self._attempts.setdefault(key, _Attempt())
+            attempt = self._attempts.setdefault(key, _Attempt(compaction))
             if attempt.future is None and not attempt.marked and self._clock() >= attempt.again_at:
-                attempt.compaction = compaction
                 attempt.future = self._pool.submit(self._settle, compaction, vacuum)
         return marked
 
@@ -203,7 +202,7 @@ class Marking:
         marked = 0
         for attempt in self._attempts.values():
             future, compaction = attempt.future, attempt.compaction
-            if future is None or compaction is None or not future.done():
+            if future is None or not future.done():
                 continue
             attempt.future = None
             try:
