@@ -118,6 +118,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     " {files_done} of {files_total:file} deleted ({files_done:% files_total} %)",
     "RestoreCompleted": "to {savepoint}: {instants:instant} rolled back, {files_deleted:file}"
     " deleted[?already_done:, before this request]",
+    "RestoreDeclined": "of request {request}: {reason}",
     "RestoreRejected": "to {savepoint}: {reason}: {message}",
     "RestoreFailed": "to {savepoint}: {message}",
     "CleaningReleased": "{kind} that made {directories:names}",
@@ -126,8 +127,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "DirectoriesCleaned": _DIRECTORIES,
     "CleaningProgressed": "{directories_done} of {directories_total:directory} removed, with"
     " {files_done} of {files_total:file} ({directories_done:% directories_total} %)",
-    "CleaningDeferred": "[?reason:{reason}: {message}; it is tried again]"
-    "[!reason:{held_by} holds the table; it is cleaned afterwards]",
+    "CleaningDeferred": "{reason}: {message}; it is tried again",
     "CleaningHeld": "cleaning of the table is paused",
     "CleaningHoldRemoved": "{released:vacuum} released",
     "CleaningUndoRequested": "of {cleaning}[?plan_only:, only a plan]: {reason}",
@@ -140,6 +140,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "UnknownTableResolved": "a vacuum came; releases had come since {since:time}",
     "DeadLetterRedriven": _DEAD_LETTER,
     "DeadLetterDiscarded": f"{_DEAD_LETTER}: {{reason}}",
+    "WithdrawalRequested": "of request {request}: {reason}",
+    "RequestWithdrawn": "request {request} ends",
+    "WithdrawalRefused": "of request {request}: {reason}: {message}",
     "TaskIssued": "task {number}: {kind}",
     "TaskEnded": "task {number} has ended: {end}[: {message}]",
 }
