@@ -46,6 +46,7 @@ _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 _LOCATIONS: Final = 5
 """How many locations an error names."""
 ALL: Final = EventFilter()
+_BRIEF: Final = EventFilter(is_brief=True)
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
 """The topics whose events name tables."""
 _CARRIED: Final = {kind.__name__ for kind in CARRIED}
@@ -111,8 +112,9 @@ class EventLog:
             TransientError: no broker answers.
         """
         spans = self.spans(topic, wanted, since)
-        if limit is not None and wanted == ALL:  # the newest are among the last of each partition
-            count = limit + _PARTS
+        if limit is not None and wanted in {ALL, _BRIEF}:
+            # the newest are among the last of each partition; an outcome precedes a task's end
+            count = 2 * limit + _PARTS
             spans = {p: range(max(s.start, s.stop - count), s.stop) for p, s in spans.items()}
         joined = JoinedLog()
         with MergedReader(self._config, spans) as reader:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final
 
-from tidegate.events import Event
+from tidegate.events import Event, TaskEnded
 from tidegate.events.outcomes import DirectoriesOutcome
 from tidegate.events.parts import PartsJoiner
 from tidegate.events.verdict import Verdict
@@ -53,6 +53,8 @@ class EventFilter:
     """The event's own id, or its first characters."""
     failed: bool = False
     """Only outcomes of requests that failed or were refused."""
+    is_brief: bool = False
+    """Without the ends of tasks that only follow what the task did."""
 
     @property
     def exact_tables(self) -> frozenset[str] | None:
@@ -75,6 +77,8 @@ class EventFilter:
         if self.event_id is not None and not event.event_id.startswith(self.event_id):
             return False
         if self.failed and getattr(event, "verdict", None) not in _FAILED:
+            return False
+        if self.is_brief and isinstance(event, TaskEnded) and not event.message:
             return False
         return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
 

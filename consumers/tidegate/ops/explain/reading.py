@@ -31,7 +31,7 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
 
     Raises:
         TidegateError: there is no such table or event.
-        ConfigError: the topics do not exist.
+        ConfigError: no event names the table, or the topics do not exist.
         TransientError: no broker answers.
     """
     log = EventLog.of(settings)
@@ -42,6 +42,8 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
             return story
     event = _event(log, subject, since)
     if event is None:
+        if table is not None:
+            log.check_named(table, "tables and events' ids are explained")
         raise TidegateError(f"nothing is known of {subject}: no event has this id or table")
     return _of_event(settings, log, event, since, limit)
 
