@@ -14,7 +14,7 @@ from typing import Final, Self
 from confluent_kafka import TopicPartition
 
 from tidegate.errors import ConfigError, FormatError
-from tidegate.events import Event, TaskIssued
+from tidegate.events import Event, TaskEnded, TaskIssued
 from tidegate.events.catalogue import CARRIED
 from tidegate.events.holds import ANYWHERE
 from tidegate.events.keys import partition_of
@@ -80,6 +80,8 @@ class EventFilter:
     """The event's own id, or its first characters."""
     failed: bool = False
     """Only outcomes of requests that failed or were refused."""
+    is_brief: bool = False
+    """Without the ends of tasks that only follow what the task did."""
 
     @property
     def exact_tables(self) -> frozenset[str] | None:
@@ -102,6 +104,8 @@ class EventFilter:
         if self.event_id is not None and not event.event_id.startswith(self.event_id):
             return False
         if self.failed and getattr(event, "verdict", None) not in _FAILED:
+            return False
+        if self.is_brief and isinstance(event, TaskEnded) and not event.message:
             return False
         return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
 
@@ -172,6 +176,7 @@ _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 _LOCATIONS: Final = 5
 """How many locations an error names."""
 ALL: Final = EventFilter()
+_BRIEF: Final = EventFilter(is_brief=True)
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
 """The topics whose events name tables."""
 _CARRIED: Final = {kind.__name__ for kind in CARRIED}
@@ -237,8 +242,9 @@ class EventLog:
             TransientError: no broker answers.
         """
         spans = self.spans(topic, wanted, since)
-        if limit is not None and wanted == ALL:  # the newest are among the last of each partition
-            count = limit + _PARTS
+        if limit is not None and wanted in {ALL, _BRIEF}:
+            # the newest are among the last of each partition; an outcome precedes a task's end
+            count = 2 * limit + _PARTS
             spans = {p: range(max(s.start, s.stop - count), s.stop) for p, s in spans.items()}
         joined = JoinedLog()
         with MergedReader(self._config, spans) as reader:

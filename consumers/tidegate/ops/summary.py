@@ -12,6 +12,8 @@ from tidegate.hive import shortened
 from tidegate.ops.event_log import LoggedEvent
 
 _STEP: Final = 1024
+_OWN: Final = frozenset({"coordinator", "coordinator, unsigned"})
+"""Requesters that a line leaves out where they gave no reason: no person asked."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -56,8 +58,8 @@ def line_of(logged: LoggedEvent, *, of_table: str | None = None) -> str:
 def sentence(event: Event) -> str:
     """An event's content, requester, reason and duration."""
     parts = [content_of(event)]
-    if by := asked_by(event):
-        why = getattr(event, "why", None)
+    why = getattr(event, "why", None)
+    if (by := asked_by(event)) and (why or by not in _OWN):
         parts.append(f"requested by {by}" + (f" ({why})" if why else ""))
     if approver := getattr(event, "approved_by", None):
         parts.append(f"approved by {approver}")
