@@ -423,7 +423,7 @@ RULES: Final = (
     ),
     Rule(
         "a policy removes only its own savepoints",
-        "consumers/tidegate/savepoints/removal_plan.py",
+        "consumers/tidegate/savepoints/removal.py",
         "if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):",
         "if mark is None:",
         "tests/savepoints/test_savepoint_removal.py::test_a_policy_never_removes_what_is_not_its_own",

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
@@ -211,7 +212,10 @@ def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
     for name in names:
         if name.lower() == text.strip().lower():
             return name
-    raise ConfigError(f"unknown {what} {text}; known: {', '.join(names)}")
+    lowered = {name.lower(): name for name in names}
+    near = get_close_matches(text.strip().lower(), lowered, n=1)
+    hint = f"did you mean {lowered[near[0]]}?" if near else f"known: {', '.join(names)}"
+    raise ConfigError(f"unknown {what} {text}; {hint}")
 
 
 def read_text(file: Path, limit: int) -> str:

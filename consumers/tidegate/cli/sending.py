@@ -14,9 +14,11 @@ from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import RequestedBy, duration, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar
+from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.verdict import Verdict
+from tidegate.hudi.instant_time import is_instant
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings
@@ -25,6 +27,10 @@ RequestId = Annotated[
     str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
 ]
 SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
+SignWith = Annotated[
+    Path | None,
+    typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+]
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 """The events whose outcome can be waited for."""
@@ -46,11 +52,7 @@ class Sending:
         typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
     ] = False
     timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
-    sign_with: Annotated[
-        Path | None,
-        typer.Option(help="Your private key, which signs it; default: security.sign_with."),
-    ] = None
-
+    sign_with: SignWith = None
     new: Annotated[
         bool, typer.Option("--new", help="Accept a table that no event has named yet.")
     ] = False
@@ -167,10 +169,31 @@ class _ReachablePublisher(Publisher):
             sign_with=sign_with or settings.security.sign_with,
         )
         self._settings, self._new = settings, new
+        self.notes_new = False
+        """Whether a line is written where no event names the table: it may be misspelt."""
 
     def located(self, table: str, location: str | None) -> str:
         """The location of a table: the one given, else the one that events name."""
         return located(self._settings, table, location)
+
+    @staticmethod
+    def check_completed(location: str, instant: str) -> TidegateError | None:
+        """Compare an instant with the table's timeline; return why that can't be read from here.
+
+        Raises:
+            InvalidEventError: the timeline has no completed write of this instant.
+        """
+        from tidegate.publisher.timelines import check_completed  # noqa: PLC0415 - heavy
+
+        if not is_instant(instant):
+            return None  # the event's own check has a better message
+        try:
+            check_completed(location, instant)
+        except InvalidEventError:
+            raise
+        except TidegateError as error:
+            return error
+        return None
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
@@ -185,11 +208,19 @@ class _ReachablePublisher(Publisher):
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
         requested = {event.table for event in events if isinstance(event, Request)}
         if requested and not self._new:
-            from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
-
-            for table in sorted(requested):
-                EventLog.of(self._settings).check_named(table, "--new accepts a new table")
+            self._check_named(requested, "--new accepts a new table")
+        if self.notes_new:
+            try:
+                self._check_named({event.table for event in events}, "it counts as a new table")
+            except ConfigError as unknown:  # a writer need not have the right to read
+                write_error(f"note: {unknown}")
         return super().publish(*events)
+
+    def _check_named(self, tables: Iterable[str], otherwise: str) -> None:
+        from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+        for table in sorted(tables):
+            EventLog.of(self._settings).check_named(table, otherwise)
 
 
 def publisher_of(

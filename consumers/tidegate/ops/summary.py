@@ -112,6 +112,11 @@ SENTENCES: Final[Mapping[str, str]] = {
     "RestoreRequested": "to {savepoint}[?plan_only:, only a plan]: {reason}",
     "RestoreApproved": "of request {request}, plan {plan_id}: {reason}",
     "RestoreApprovalRejected": "of request {request}: {reason}: {message}",
+    "RestoreDeclined": "of request {request}: {reason}",
+    "WithdrawalRequested": "of request {request}: {reason}",
+    "RequestWithdrawn": "request {request} ends",
+    "WithdrawalRefused": "of request {request}: {reason}: {message}",
+    "StopRequested": "of task {stops}: {kind}",
     "RestorePlanned": _PLANNED,
     "RestoreAwaitingApproval": f"to {{savepoint}}: {_AMOUNT}; a second person has to approve"
     "[ by {expires_at:time}]: plan {plan_id}, request {caused_by}",

@@ -28,7 +28,7 @@ from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.events.signature import KeyRole
-from tidegate.hive_metastore.connection import require_thrift
+from tidegate.hive_metastore.connection import interface
 from tidegate.monitoring.observed import (
     ObservedService,
     measured_executor,
@@ -173,7 +173,7 @@ def second_source(settings: Settings) -> SecondSource:
                 'cleaning.confirm_with is "metastore", and none is configured: set uri in'
                 " [bridge.metastore]"
             )
-        require_thrift()
+        interface()  # a missing library shows now
         return MetastoreSource(
             watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
         )

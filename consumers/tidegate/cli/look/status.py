@@ -30,7 +30,7 @@ def status(
     since: Annotated[
         str, typer.Option(help="How far back outcomes are counted: 7d, or a time.")
     ] = "7d",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat it until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(help="With --watch: how often, e.g. 10s.")] = "5s",
     as_json: AsJson = False,
     config: ConfigFile = None,

@@ -59,7 +59,7 @@ class _Filters:
     """Options that select dead letters."""
 
     service: Annotated[str | None, typer.Option(help="Only of this service.")] = None
-    topic: Annotated[str | None, typer.Option(help="Only from this topic, e.g. commands.")] = None
+    topic: Annotated[str | None, typer.Option(help="Only from this topic, e.g. tasks.")] = None
     table: Annotated[
         str | None, typer.Option("--table", "-t", help="Only of this table (catalog.db.table).")
     ] = None

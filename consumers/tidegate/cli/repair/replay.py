@@ -34,7 +34,9 @@ OnlyTables = Annotated[
     list[str] | None,
     typer.Option("--table", "-t", help="Only this table (catalog.database.table); repeatable."),
 ]
-EventTopic = Annotated[str, typer.Option(help="commits, vacuums, locks, commands or outcomes")]
+EventTopic = Annotated[
+    str, typer.Option(help="commits, vacuums, locks, requests, tasks or outcomes.")
+]
 OfTable = Annotated[str | None, typer.Option("--table", "-t", help="Only events of this table.")]
 EventIds = Annotated[
     list[str] | None, typer.Option(help="Only the event with this id; repeatable.")

@@ -15,7 +15,7 @@ from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 
 def skip(
     service: Annotated[str, typer.Option(help="The service; stop it first.")],
-    topic: Annotated[str, typer.Option(help="Its input topic, e.g. commands.")],
+    topic: Annotated[str, typer.Option(help="Its input topic, e.g. tasks.")],
     partition: Annotated[int, typer.Option(min=0, help="The partition.")],
     offset: Annotated[int, typer.Option(min=0, help="The offset that it reads next.")],
     reason: Reason,

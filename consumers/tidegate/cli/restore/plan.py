@@ -33,7 +33,7 @@ from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
 from tidegate.restores import PlannedRestore, plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
-from tidegate.savepoints.removal_plan import plan_freeing
+from tidegate.savepoints.removal import plan_freeing
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.restore_rules import restore_settings, restored_by_hudi

@@ -29,7 +29,7 @@ from tidegate.service.settings import Settings
 
 PlanPath = Annotated[
     Path | None,
-    typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+    typer.Option(help="The plan that you read: `tidegate plan restore --out` wrote it."),
 ]
 
 
@@ -38,7 +38,8 @@ def savepoint(
     asking: Requesting,
     table: TableName,
     instant: Annotated[
-        str | None, typer.Option(help="Instant to save; by default the newest completed.")
+        str | None,
+        typer.Option(help="Instant to save, or latest; by default the newest completed."),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; stands in the savepoint's metadata.")] = "",
     lifetime: Annotated[
@@ -61,7 +62,7 @@ def savepoint(
         Publisher.request_savepoint,
         table=table,
         location=found,
-        instant=instant,
+        instant=None if instant == "latest" else instant,
         comment=reason,
         lifetime_seconds=seconds,
         requested_by=asking.person,
@@ -162,7 +163,7 @@ def approval(
     table: OptionalTableName = None,
     location: Location = None,
     plan_id: Annotated[
-        str | None, typer.Option(help="Id of the plan that you looked at; any other is refused.")
+        str | None, typer.Option(help="Id of the plan that you read; any other is refused.")
     ] = None,
     approved_by: Annotated[
         str | None, typer.Option(help="Who approves; by default your login name.")

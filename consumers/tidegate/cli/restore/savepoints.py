@@ -56,7 +56,8 @@ def list_savepoints(
 ) -> None:
     """List the savepoints of a table, oldest first, with requester, time and reason.
 
-    A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
+    A policy's savepoints expire at the end of their lifetime at the latest; the newest of a tier
+    never does.
     Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over, and
     `tidegate savepoints remove` requests their removal.
 

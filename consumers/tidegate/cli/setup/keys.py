@@ -17,7 +17,7 @@ from tidegate.events.names import visible
 from tidegate.events.signature import KeyRole
 from tidegate.signatures import SigningKey
 
-keys = typer.Typer(help="Keys that sign events.", no_args_is_help=True)
+keys = typer.Typer(help="Keys that sign events and requests.", no_args_is_help=True)
 PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
 
 

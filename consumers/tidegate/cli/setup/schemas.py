@@ -50,7 +50,7 @@ def example(
 ) -> None:
     """Print a valid event of a kind as JSON, to start from.
 
-    A fact has no event_id: it is derived from the content. Give a request an id of its own.
+    The id of an event derives from its content. Give a request an id of its own.
 
     Examples:
         tidegate schemas example VacuumFinished > vacuum.json

@@ -65,7 +65,7 @@ def demo(
         Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
     ] = None,
 ) -> None:
-    """Run the whole story on real parts, and check every step.
+    """Run the complete story on real parts, and check every step.
 
     Examples:
         tidegate demo
