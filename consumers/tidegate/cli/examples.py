@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import typer
 
 _TABLE: Final = "-t lake.sales.orders"
+_REQUEST: Final = "1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51"
 
 EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "asyncapi": ("tidegate asyncapi > asyncapi.json",),
@@ -82,9 +83,15 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "publish approval": (
         f"tidegate plan restore {_TABLE} --savepoint 20261121041551845 --out plan.json",
         (
-            "tidegate publish approval --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51"
+            f"tidegate publish approval --request {_REQUEST}"
             " --plan plan.json --reason 'checked with finance' --wait"
         ),
+    ),
+    "publish withdraw": (
+        f"tidegate publish withdraw {_TABLE} --request {_REQUEST} --reason 'repaired' --wait",
+    ),
+    "publish rejection": (
+        f"tidegate publish rejection {_TABLE} --request {_REQUEST} --reason 'month end' --wait",
     ),
     "publish commit": (
         f"tidegate publish commit {_TABLE} --instant 20261121041551845 --operation upsert",

@@ -36,7 +36,7 @@ from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
 from tidegate.restores.progress import Progress
-from tidegate.restores.repeats import outcome_store, previous_outcome
+from tidegate.restores.repeats import RestoreClaim, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.runtime.protocols import Published
@@ -106,7 +106,7 @@ class Restorer:
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the table."""
-        return claim_table(self.context.warehouse, command.location, task)
+        return claim_table(self.context.warehouse, command.location, task, RestoreClaim)
 
     def execute(
         self,

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeGuard
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, TransientError
 from tidegate.events import Outcome, RestoreCompleted, RestoreRequested
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, InstantState, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.finished import finished_restore, savepoint_of, trim
-from tidegate.tables.hudi import OutcomeStore, TimelineWriter
+from tidegate.tables.claim import HUDI, Claim
+from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 
@@ -27,6 +28,23 @@ _FOLDER: Final = "restorer"
 def outcome_store(warehouse: Warehouse, location: str) -> OutcomeStore:
     """The outcomes of all restores of a table, without expiry, because restores are rare."""
     return OutcomeStore(warehouse, location, _FOLDER)
+
+
+class RestoreClaim(Claim):
+    """The claim of a restorer's task."""
+
+    def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - any task of the request
+        """Whether a restore for the request was put on the timeline, by any of its tasks.
+
+        A pending restore counts, too: the request is recorded after the restore is on the timeline.
+        """
+        location = self.folder.removesuffix(f"/{HUDI}")
+        try:
+            table = open_table(self.warehouse, location, self.task.table, any_kind=True)
+            begun = outcome_store(self.warehouse, location).started_at(command)
+        except FormatError as error:  # it can't be known now
+            raise TransientError(str(error)) from error
+        return begun is not None or bool(table.timeline.pending_restores)
 
 
 def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:

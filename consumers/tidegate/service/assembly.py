@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.hold_lookup import HoldLookup
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
 from tidegate.cleaning.second_source import (
     MetastoreSource,
@@ -300,15 +299,10 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
 
 
 def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    """The cleaner reads the holds from the broker before every removal."""
-    wire = wire_for(settings.registry)
-    trusted = authorization(settings, bus.cluster_id())
-    holds = HoldLookup(bus, wire, settings.topics.prefix, trusted)
-
     def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
         # the roots were checked first: a store's fault is reported before its missing abilities
         rules, second = cleaning_rules(settings), second_source(settings)
-        return Cleaner(warehouse, files, clock, rules, holds, second)
+        return Cleaner(warehouse, files, clock, rules, second)
 
     return _executor(cleaner, settings, bus, observed)
 

@@ -30,12 +30,14 @@ from tidegate.events import (
     ReleaseReason,
     Request,
     RestoreApproved,
+    RestoreDeclined,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
     TableType,
     VacuumFinished,
     VacuumKind,
+    WithdrawalRequested,
     table_identity,
 )
 from tidegate.events.message import Message
@@ -363,6 +365,26 @@ class Publisher:
         fields["request_id"] = fields.pop("approval_id")
         fields["caused_by"] = request  # so that a chain of causes has both
         return self._publish_request(RestoreApproved, fields)
+
+    def withdraw(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        request: str,
+        requested_by: str,
+        reason: str,
+        as_approver: bool = False,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Withdraw the request with the id `request`, unless it has begun to change the table.
+
+        `as_approver` rejects a restore that another person requested. `location` is as in the
+        request; `request_id` is the withdrawal's own, as in `request_restore`.
+        """
+        fields = _given(locals()) | {"caused_by": request}
+        kind = RestoreDeclined if fields.pop("as_approver", False) else WithdrawalRequested
+        return self._publish_request(kind, fields)
 
     def request_undo(  # noqa: PLR0913 - an event's fields, all by name
         self,

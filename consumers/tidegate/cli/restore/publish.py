@@ -16,7 +16,14 @@ from tidegate.cli.options import (
     option_group,
     read_event,
 )
-from tidegate.cli.restore.requests import approval, restore, savepoint, savepoint_removal
+from tidegate.cli.restore.requests import (
+    approval,
+    rejection,
+    restore,
+    savepoint,
+    savepoint_removal,
+    withdraw,
+)
 from tidegate.cli.sending import (
     ANSWERED,
     CLI,
@@ -37,6 +44,8 @@ publish.command()(savepoint)
 publish.command()(savepoint_removal)
 publish.command()(restore)
 publish.command()(approval)
+publish.command()(rejection)
+publish.command()(withdraw)
 
 
 class CommitAction(StrEnum):

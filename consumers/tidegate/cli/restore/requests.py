@@ -1,4 +1,4 @@
-"""`tidegate publish savepoint`, `savepoint-removal`, `restore`, `approval`: what people ask for."""
+"""`tidegate publish savepoint`, `restore`, `approval`, `withdraw` ...: what people ask for."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tidegate.cli.options import (
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
+from tidegate.events import RestoreDeclined, Withdrawal, WithdrawalRequested
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
@@ -169,6 +170,59 @@ def approval(
         approval_id=request_id,
     )
     request(config, sending, wanted["table"] or "", ask, again=request_id is not None)
+
+
+WhichRequest = Annotated[
+    str, typer.Option("--request", help="Id of the request; see `tidegate status`.")
+]
+
+
+@option_group(Requesting)
+def withdraw(
+    asking: Requesting,
+    request_of: WhichRequest,
+    table: TableName,
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Withdraw a request that has not begun to change the table."""
+    _end(WithdrawalRequested, asking, request_of, table, reason, location, config)
+
+
+@option_group(Requesting)
+def rejection(
+    asking: Requesting,
+    request_of: WhichRequest,
+    table: TableName,
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Reject a restore that another person requested, as its approver."""
+    _end(RestoreDeclined, asking, request_of, table, reason, location, config)
+
+
+def _end(
+    kind: type[Withdrawal],
+    asking: Requesting,
+    request_of: str,
+    table: str,
+    reason: str,
+    location: str | None,
+    config: Path | None,
+) -> None:
+    ask = partial(
+        Publisher.withdraw,
+        table=table,
+        location=located(Settings.load(config), table, location),
+        request=request_of,
+        requested_by=asking.person,
+        reason=reason,
+        as_approver=kind is RestoreDeclined,
+        request_id=asking.request_id,
+    )
+    request(config, asking, table, ask)
 
 
 def _chosen(config: Path | None, location: str, savepoint: str) -> str:

@@ -27,10 +27,12 @@ from tidegate.events import (
     LockReleased,
     QuarantineRemovalRequested,
     QuarantineRemoved,
+    RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
+    RestoreDeclined,
     RestoreFailed,
     RestorePlanned,
     RestoreProgressed,
@@ -44,11 +46,14 @@ from tidegate.events import (
     SavepointRequested,
     SavepointsChecked,
     SavepointsCheckRequested,
+    StopRequested,
     TaskEnded,
     TaskIssued,
     UnknownTableResolved,
     VacuumFinished,
     VacuumOverdueResolved,
+    WithdrawalRefused,
+    WithdrawalRequested,
     WritesAborted,
 )
 from tidegate.events.outcomes import Answer, DirectoriesOutcome
@@ -139,12 +144,17 @@ _TEMPLATES: Final[Mapping[type[Event], str]] = {
     SavepointRemovalRejected: "{0.instant}: {0.reason}: {0.message}",
     RestoreApproved: "of request {0.request}, plan {0.plan_id}: {0.reason}",
     RestoreApprovalRejected: "of request {0.request}: {0.reason}: {0.message}",
+    RestoreDeclined: "of request {0.request}: {0.reason}",
+    WithdrawalRequested: "of request {0.request}: {0.reason}",
+    RequestWithdrawn: "request {0.request} ends",
+    WithdrawalRefused: "of request {0.request}: {0.reason}: {0.message}",
     RestoreRejected: "to {0.savepoint}: {0.reason}: {0.message}",
     RestoreFailed: "to {0.savepoint}: {0.message}",
     QuarantineRemovalRequested: "of {0.cleaning}: its time is over",
     CleaningHeld: "cleaning of the table is paused",
     UnknownTableResolved: "a vacuum came; releases had come since {0.since:%Y-%m-%dT%H:%M:%SZ}",
     TaskIssued: "task {0.number}: {0.kind}",
+    StopRequested: "of task {0.stops}, a {0.kind}",
 }
 
 
@@ -278,9 +288,7 @@ def _(event: DirectoriesOutcome) -> str:
 
 @_content.register
 def _(event: CleaningDeferred) -> str:
-    if event.reason is not None:
-        return f"{event.reason}: {event.message}; it is tried again"
-    return f"{event.held_by} holds the table; it is cleaned afterwards"
+    return f"{event.reason}: {event.message}; it is tried again"
 
 
 @_content.register

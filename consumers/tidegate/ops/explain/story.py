@@ -25,16 +25,19 @@ from tidegate.events import (
     RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
+    RestoreDeclined,
     RestoreFailed,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
     SavepointsCheckRequested,
+    StopRequested,
     TaskEnded,
     TaskIssued,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
+    WithdrawalRequested,
 )
 from tidegate.events.verdict import Verdict, answered_by
 from tidegate.ops.dead_letters import ListedDeadLetter
@@ -54,6 +57,8 @@ _SERVICES: Mapping[type[Command], str] = {
     QuarantineRemovalRequested: "the cleaner",
     CleaningHoldRequested: "the coordinator",
     CleaningHoldRemovalRequested: "the coordinator",
+    WithdrawalRequested: "the coordinator",
+    RestoreDeclined: "the coordinator",
 }
 
 
@@ -104,7 +109,10 @@ class Story:
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
 
     def _commands(self) -> Iterator[str]:
-        commands = [e for e in self._events() if isinstance(e, Command)]
+        # a stop has no outcome of its own: the task that it stops has
+        commands = [
+            e for e in self._events() if isinstance(e, Command) and not isinstance(e, StopRequested)
+        ]
         tasks = {e.caused_by: e for e in commands if isinstance(e, TaskIssued)}
         requests = {e.event_id: e for e in commands if not isinstance(e, TaskIssued)}
         answers = {event_id: _Answers() for event_id in requests}
@@ -254,13 +262,8 @@ def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str |
             )
             return f"{named} is carried out once a second person approves it{by}: {approve}"
         case CleaningDeferred() as deferred:
-            if deferred.reason is not None:
-                why = f"{deferred.reason}: {deferred.message}"
-                then = "after a minute"
-            else:
-                why = _remove_hold(command.table)
-                then = f"once the hold of the table is removed ({deferred.held_by})"
-            return f"{named} is released again {then}: {why}"
+            why = f"{deferred.reason}: {deferred.message}"
+            return f"{named} is released again after a minute: {why}"
         case None:
             if answers.last is not None:
                 return f"{named} is under way: {service} has published {answers.last}"
