@@ -34,12 +34,7 @@ from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import check_writers
 from tidegate.restores.plan import PlannedRestore, Step
 from tidegate.restores.preparation import prepare
-<<<<<<< HEAD
-from tidegate.restores.progress import Progress
-from tidegate.restores.repeats import RestoreClaim, outcome_store, previous_outcome
-=======
-from tidegate.restores.repeats import previous_restore
->>>>>>> s3-retention
+from tidegate.restores.repeats import RestoreClaim, previous_restore
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.runtime.protocols import Published

@@ -15,14 +15,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-<<<<<<< HEAD
-from tidegate.errors import FormatError, TransientError
-from tidegate.events import Outcome, RestoreCompleted, RestoreRequested
-=======
 from tidegate.bounded_json import MAX_SMALL
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, TransientError
 from tidegate.events import RestoreRequested, derived_id
->>>>>>> s3-retention
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
     Action,
@@ -36,16 +31,10 @@ from tidegate.hudi import (
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-<<<<<<< HEAD
-from tidegate.restores.finished import finished_restore, savepoint_of, trim
-from tidegate.tables.claim import HUDI, Claim
-from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table
-=======
 from tidegate.restores.metadata_table import MetadataTableRemoval
 from tidegate.storage import NotFound, join
-from tidegate.tables.claim import HUDI
-from tidegate.tables.hudi import TimelineWriter
->>>>>>> s3-retention
+from tidegate.tables.claim import HUDI, Claim
+from tidegate.tables.hudi import TimelineWriter, open_table
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
@@ -60,7 +49,20 @@ def started_at(warehouse: Warehouse, location: str, request_id: str) -> str | No
         location: The table's base path.
         request_id: The id of the RestoreRequested.
 
-<<<<<<< HEAD
+    Raises:
+        ConfinementError: the location is outside the roots, or the record is reached by a link.
+        FormatError: the record is damaged.
+    """
+    path = _path_of(warehouse, location, request_id)
+    try:
+        instant = warehouse.read(path, MAX_SMALL).decode("latin-1")
+    except NotFound:
+        return None
+    if not is_instant(instant):
+        raise FormatError(f"{path} does not contain an instant")
+    return instant
+
+
 class RestoreClaim(Claim):
     """The claim of a restorer's task."""
 
@@ -72,35 +74,10 @@ class RestoreClaim(Claim):
         location = self.folder.removesuffix(f"/{HUDI}")
         try:
             table = open_table(self.warehouse, location, self.task.table, any_kind=True)
-            begun = outcome_store(self.warehouse, location).started_at(command)
+            begun = started_at(self.warehouse, location, command)
         except FormatError as error:  # it can't be known now
             raise TransientError(str(error)) from error
         return begun is not None or bool(table.timeline.pending_restores)
-
-
-def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:
-    """Whether an outcome reports that this request is complete, as far as its fields show."""
-    return isinstance(outcome, RestoreCompleted) and concerns(outcome, command)
-
-
-def concerns(outcome: Outcome, command: RestoreRequested) -> bool:
-    """Whether an outcome has the table, location, savepoint and cause of a request.
-
-    Other producers may publish outcomes, too, so the cause alone proves nothing.
-=======
-    Raises:
-        ConfinementError: the location is outside the roots, or the record is reached by a link.
-        FormatError: the record is damaged.
->>>>>>> s3-retention
-    """
-    path = _path_of(warehouse, location, request_id)
-    try:
-        instant = warehouse.read(path, MAX_SMALL).decode("latin-1")
-    except NotFound:
-        return None
-    if not is_instant(instant):
-        raise FormatError(f"{path} does not contain an instant")
-    return instant
 
 
 def record_start(warehouse: Warehouse, location: str, request_id: str, instant: str) -> None:
