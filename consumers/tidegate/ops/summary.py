@@ -125,7 +125,6 @@ SENTENCES: Final[Mapping[str, str]] = {
     " {files_done} of {files_total:file} deleted ({files_done:% files_total} %)",
     "RestoreCompleted": "to {savepoint}: {instants:instant} rolled back, {files_deleted:file}"
     " deleted[?already_done:, before this request]",
-    "RestoreDeclined": "of request {request}: {reason}",
     "RestoreRejected": "to {savepoint}: {reason}: {message}",
     "RestoreFailed": "to {savepoint}: {message}",
     "CleaningReleased": "{kind} that made {directories:names}",
@@ -147,9 +146,6 @@ SENTENCES: Final[Mapping[str, str]] = {
     "UnknownTableResolved": "a vacuum came; releases had come since {since:time}",
     "DeadLetterRedriven": _DEAD_LETTER,
     "DeadLetterDiscarded": f"{_DEAD_LETTER}: {{reason}}",
-    "WithdrawalRequested": "of request {request}: {reason}",
-    "RequestWithdrawn": "request {request} ends",
-    "WithdrawalRefused": "of request {request}: {reason}: {message}",
     "TaskIssued": "task {number}: {kind}",
     "TaskEnded": "task {number} has ended: {end}[: {message}]",
 }
