@@ -20,9 +20,10 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -323,7 +324,12 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, help="where the tables are kept; default: nowhere")
     parser.add_argument("--json", action="store_true", help="print JSON, a line a goal")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder) as name:
+    with (
+        tempfile.TemporaryDirectory(dir=args.folder) as name,
+        os.fdopen(os.dup(sys.stdout.fileno()), "w") as stdout,
+        redirect_stdout(stdout),
+    ):
+        os.dup2(2, 1)  # the JVM and what it starts also print to their standard output
         show(all_measured(args, Path(name).resolve()), as_json=args.json)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from support.spark_cluster import bare_python, cluster, kill
 from tidegate.cli.setup.spark_archive import spark_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
+# `spark.pyspark.python` is stronger, as it is for Spark
+_ENVIRONMENT = os.environ | {"PYSPARK_PYTHON": sys.executable}
 # in a process of its own: a JVM is started once a process, and the other tests have theirs
 _DRIVER = """
 import json, sys, time
@@ -102,6 +105,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with cluster(folder) as running:
         driver = subprocess.Popen(
             [sys.executable, "-c", _DRIVER, json.dumps(running.conf), str(folder)],
+            env=_ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -165,7 +169,8 @@ def local_cluster(python: str, **more: str) -> str:
 
 def run_driver(script: str, conf: str) -> str:
     done = subprocess.run(
-        ["env", "SPARK_SCALA_VERSION=2.12", sys.executable, "-c", script, conf],
+        [sys.executable, "-c", script, conf],
+        env=_ENVIRONMENT | {"SPARK_SCALA_VERSION": "2.12"},
         capture_output=True,
         text=True,
         timeout=180,

@@ -137,7 +137,10 @@ def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR
             assert isinstance(race.restore(), RestoreCompleted)
         race.check(late=False)
         seen.add(type(last).__name__)
-    assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
+    # in layout 1 a pending bulk insert into log files does not name their file groups
+    is_refused = operation == "bulk_insert" and merge_on_read and version == 6
+    outcomes = {"NoneType", "RestoreFailed", "RestoreCompleted"}
+    assert seen == ({"RestoreRejected"} if is_refused else outcomes)
 
 
 @SCENES

@@ -191,9 +191,10 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     # PySpark reads the workers' interpreter from the environment only. Local workers must run this
     # one, which has this version of tidegate installed; a cluster's have their own.
     runs_here = is_local(settings["spark.master"])
-    python = settings.get("spark.pyspark.python", sys.executable if runs_here else None)
-    if python is not None:
-        os.environ.setdefault("PYSPARK_PYTHON", python)
+    if "spark.pyspark.python" in settings:
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+    elif runs_here:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     launch = SparkConf(loadDefaults=False)
     for key in filter(_is_launch_setting, settings):
         launch.set(key, settings[key])
