@@ -86,7 +86,7 @@ class SavepointWriter:
         """
         self.policy = policy or SavepointPolicy()
         self._views = TimelineViews(warehouse, clock)
-        self.most_derived = most_derived or _most_derived
+        self.most_derived = most_derived or (lambda _: MOST_DERIVED)
         self.warehouse = warehouse
         self.parallel_map = parallel_map
         self.clock = clock
@@ -246,7 +246,10 @@ class SavepointWriter:
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        plan = None if existing else self._begin(table, commit, command, task)
+        plan = None if existing else self._plan(table, commit, self.most_derived(command.table))
+        if plan is not None:
+            task.check()
+            self._claim(table, plan)
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
@@ -280,14 +283,6 @@ class SavepointWriter:
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None
-
-    def _begin(
-        self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
-    ) -> SavepointPlan:
-        plan = self._plan(table, commit, self.most_derived(command.table))
-        task.check()
-        self._claim(table, plan)
-        return plan
 
     def _metadata(
         self, command: SavepointRequested, plan: SavepointPlan | None
@@ -416,7 +411,3 @@ def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[st
 def _removals(timeline: Timeline) -> frozenset[Instant]:
     """The instants of actions that may remove data files, with their states."""
     return frozenset(i for i in timeline.instants if i.action in _REMOVES_FILES)
-
-
-def _most_derived(table: str) -> int:  # noqa: ARG001 - the same for every table
-    return MOST_DERIVED
