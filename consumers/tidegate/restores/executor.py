@@ -34,7 +34,7 @@ from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import check_writers
 from tidegate.restores.plan import PlannedRestore, Step
 from tidegate.restores.preparation import prepare
-from tidegate.restores.repeats import previous_restore
+from tidegate.restores.repeats import RestoreClaim, previous_restore
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.runtime.protocols import Published
@@ -105,7 +105,7 @@ class Restorer:
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the table."""
-        return claim_table(self.context.warehouse, command.location, task)
+        return claim_table(self.context.warehouse, command.location, task, RestoreClaim)
 
     def execute(
         self,
