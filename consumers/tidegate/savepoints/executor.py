@@ -250,7 +250,10 @@ class SavepointWriter:
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        plan = None if existing else self._begin(table, commit, command, task)
+        plan = None if existing else self._plan(table, commit, self.most_derived(command.table))
+        if plan is not None:
+            task.check()
+            self._claim(table, plan)
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
@@ -284,14 +287,6 @@ class SavepointWriter:
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None
-
-    def _begin(
-        self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
-    ) -> SavepointPlan:
-        plan = self._plan(table, commit, self.most_derived(command.table))
-        task.check()
-        self._claim(table, plan)
-        return plan
 
     def _metadata(
         self, command: SavepointRequested, plan: SavepointPlan | None
