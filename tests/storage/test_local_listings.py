@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, ReachedByLink
 from tidegate.storage import NamedEntry, NotFound, Storage, TooDeep
-from tidegate.storage.batches import map_batches
 from tidegate.storage.local import MAX_DEPTH
 
 ONE = ThreadMap(1)
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @pytest.fixture
@@ -108,18 +102,3 @@ def test_names_of_what_is_not_there(lake: Path, storage: Storage) -> None:
             storage.kinds(str(lake / path))
     with pytest.raises(ConfinementError):
         storage.kinds(str(lake.parent))
-
-
-class MustNotBeAsked:
-    """Stands for a pool that would start processes or threads for nothing."""
-
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        raise AssertionError((function, items))
-
-
-def test_few_directories_are_listed_here_however_long_they_take() -> None:
-    def listed_slowly(names: Sequence[str]) -> list[str]:
-        time.sleep(len(names) / 1000)
-        return [*names]
-
-    assert map_batches(listed_slowly, ["a", "b"], MustNotBeAsked()) == ["a", "b"]

@@ -8,7 +8,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.errors import FormatError
 from tidegate.events.message import TYPE_PREFIX, answered_id
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.monitoring import catalog
@@ -85,13 +84,9 @@ class ObservedService:
         metrics.compute(catalog.OLDEST_RUNNING, self.oldest_running, name)
 
     def remember_commands(self, records: Sequence[Record]) -> None:
-        """Remember when the broker appended commands; skip records with unreadable headers."""
+        """Remember when the broker appended commands."""
         for record in records:
-            try:
-                command_id = answered_id(dict(record.headers))
-            except FormatError:
-                continue
-            if command_id:
+            if command_id := answered_id(dict(record.headers)):
                 self.causes.remember(
                     command_id.decode(errors="replace"), record.timestamp_ms / 1000
                 )

@@ -90,8 +90,6 @@ class Storage:
     def kinds(self, location: str) -> Sequence[NamedEntry]:
         """The names and kinds of the direct children, sorted by name.
 
-        In a local directory, this needs no system call per entry.
-
         Raises: as `list`.
         """
         with _MissingAt(location):
@@ -126,8 +124,6 @@ class Storage:
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[FileRow, ...] | None]:
         """List all files below these directories of one parent; None for a missing directory.
-
-        Local directories are opened relative to their parent, which is opened once for many.
 
         Raises:
             TooDeep, ReachedByLink, ConfinementError: as in `walk`.
