@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, ReachedByLink
-from tidegate.storage import NamedEntry, NotFound, Storage, TooDeep
+from tidegate.storage import NotFound, Storage, TooDeep
 from tidegate.storage.local import MAX_DEPTH
 
 ONE = ThreadMap(1)
@@ -87,18 +87,19 @@ def test_names_say_what_each_is(lake: Path, storage: Storage) -> None:
     (lake / "t/link").symlink_to(lake / "t/plain")
     (lake / "t/broken").symlink_to(lake / "t/nowhere")
     os.mkfifo(lake / "t/pipe")
-    assert storage.kinds(str(lake / "t")) == [
-        NamedEntry("broken", is_dir=False, is_link=True),
-        NamedEntry("file", is_dir=False),
-        NamedEntry("link", is_dir=False, is_link=True),
-        NamedEntry("pipe", is_dir=False),
-        NamedEntry("plain", is_dir=True),
+    found = storage.list(str(lake / "t"))
+    assert [(entry.name, entry.is_dir, entry.is_link) for entry in found] == [
+        ("broken", False, True),
+        ("file", False, False),
+        ("link", False, True),
+        ("pipe", False, False),
+        ("plain", True, False),
     ]
 
 
 def test_names_of_what_is_not_there(lake: Path, storage: Storage) -> None:
     for path in ("t/missing", "t/plain/a"):
         with pytest.raises(NotFound):
-            storage.kinds(str(lake / path))
+            storage.list(str(lake / path))
     with pytest.raises(ConfinementError):
-        storage.kinds(str(lake.parent))
+        storage.list(str(lake.parent))

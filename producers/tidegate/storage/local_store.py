@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tidegate.storage.batches import batches_of
 from tidegate.storage.file_info import FileInfo, FileRow
 from tidegate.storage.local import (
     LocalPath,
@@ -18,7 +17,7 @@ from tidegate.storage.local import (
     read_file,
     walk_below,
 )
-from tidegate.storage.parallel import ParallelMap
+from tidegate.storage.parallel import ParallelMap, batches_of
 from tidegate.storage.store import Capabilities, Store, file_rows
 
 

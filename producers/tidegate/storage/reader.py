@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
-from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow
 from tidegate.storage.local_store import LocalStore
 from tidegate.storage.locations import is_below, normalise, place_of
 from tidegate.storage.parallel import ParallelMap
@@ -86,15 +86,6 @@ class Storage:
         with _MissingAt(location):
             store, where = self._confined(location)
             return store.names(where)
-
-    def kinds(self, location: str) -> Sequence[NamedEntry]:
-        """The names and kinds of the direct children, sorted by name.
-
-        Raises: as `list`.
-        """
-        with _MissingAt(location):
-            store, where = self._confined(location)
-            return sorted(store.kinds(where))
 
     def entry(self, location: str) -> FileInfo | None:
         """A file, as its parent's listing shows it; None if there is none.

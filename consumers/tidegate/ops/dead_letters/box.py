@@ -26,7 +26,7 @@ from tidegate.ops.dead_letters.reading import OPEN, Resolutions, newest_first, r
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.settings import Settings
 
 _Location = tuple[Partition, int]

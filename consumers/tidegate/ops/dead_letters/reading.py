@@ -13,7 +13,7 @@ from tidegate.errors import FormatError
 from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader
 
 OPEN: Final = "open"
 MARGIN_MS: Final = 60 * 60 * 1000
