@@ -49,7 +49,7 @@ class LocalStore(Store):
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[FileRow, ...] | None]:
         """See `Store`. The parent is opened once for many directories."""
-        done = parallel_map.map(partial(self._rows_of, location), batches_of(names))
+        done = parallel_map.map(partial(_rows_of, self.path(location)), batches_of(names))
         return [rows for batch in done for rows in batch]
 
     def read(self, location: str, limit: int) -> bytes:
@@ -64,15 +64,15 @@ class LocalStore(Store):
         """A location as a root and the names below it."""
         return LocalPath.below(location, self.roots or (location,))
 
-    def _rows_of(self, location: str, names: Sequence[str]) -> list[tuple[FileRow, ...] | None]:
-        parent = self.path(location)
-        try:
-            with located(parent), opened_directory(parent) as directory:
-                found = [walk_below(directory, parent.child(name)) for name in names]
-        except (FileNotFoundError, NotADirectoryError):
-            return [None] * len(names)
-        return [None if files is None else file_rows(files) for files in found]
-
     def _file(self, location: str) -> LocalPath:
         folder = location.rsplit("/", 1)[0] or "/"
         return LocalPath.below(location, self.roots or (folder,))
+
+
+def _rows_of(parent: LocalPath, names: Sequence[str]) -> list[tuple[FileRow, ...] | None]:
+    try:
+        with located(parent), opened_directory(parent) as directory:
+            found = [walk_below(directory, parent.child(name)) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return [None] * len(names)
+    return [None if files is None else file_rows(files) for files in found]
