@@ -38,7 +38,7 @@ from tidegate.ops.doctor.offsets import check_state
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
-from tidegate.publisher.arrived import arrived
+from tidegate.publisher.connection import arrived
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter

@@ -26,7 +26,7 @@ from tidegate.runtime.input.dead_letters import (
     VALUE_LEFT_OUT,
 )
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.settings import TopicSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

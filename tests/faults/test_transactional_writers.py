@@ -27,8 +27,7 @@ from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.status import read_snapshot
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.partition_reader import read_partition
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader, read_partition
 from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 

@@ -112,12 +112,12 @@ def write(table: Path, name: str, content: bytes) -> None:
             "larger than",
         ),
         pytest.param("commit", "file", b"[" + JUNK + b"]", "values", id="a list"),
-        pytest.param("commit", "file", STATS + JUNK + b"]}}", "stats", id="stats"),
-        pytest.param("commit", "file", STATS + EMPTY + b"]}}", "stats", id="without a path"),
-        pytest.param("commit", "file", STATS + WRITTEN + b"]}}", "stats", id="short stats"),
+        pytest.param("commit", "file", STATS + JUNK + b"]}}", "values", id="stats"),
+        pytest.param("commit", "file", STATS + EMPTY + b"]}}", "values", id="without a path"),
+        pytest.param("commit", "file", STATS + WRITTEN + b"]}}", "values", id="short stats"),
         pytest.param("commit", "file", STATS + b"[" + JUNK + b"]]}}", "values", id="one stat"),
         pytest.param(
-            "commit", "file", STATS + b'], "x": [' + JUNK + b"]}}", "stats", id="a partition"
+            "commit", "file", STATS + b'], "x": [' + JUNK + b"]}}", "values", id="a partition"
         ),
         pytest.param("commit", "file", STATS + b']}, "x": [' + JUNK + b"]}", "values", id="rest"),
         pytest.param("inflight", "file", STATS + JUNK + b"]}}", "values", id="inflight"),

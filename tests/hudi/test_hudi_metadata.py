@@ -18,7 +18,7 @@ from tidegate.hudi import (
     WriteStat,
     containers,
 )
-from tidegate.hudi.clean import earliest_retained, earliest_to_retain
+from tidegate.hudi.table_services import earliest_retained, earliest_to_retain
 
 SAVEPOINT = SavepointMetadata(
     "ada",

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.runtime.retry import is_retriable
-from tidegate.storage import NamedEntry, NotFound, Storage
+from tidegate.storage import NotFound, Storage
 
 
 @pytest.fixture
@@ -27,7 +27,8 @@ def root() -> str:
 
 def test_it_is_listed_walked_and_read(root: str) -> None:
     storage = Storage()
-    assert storage.kinds(f"{root}/t") == [NamedEntry("d", is_dir=True), NamedEntry("e", False)]  # noqa: FBT003
+    found = [(entry.name, entry.is_dir) for entry in storage.list(f"{root}/t")]
+    assert found == [("d", True), ("e", False)]
     assert [file.path for file in storage.walk(f"{root}/t")] == [
         f"{root}/t/{name}" for name in ("d/a", "d/b/c", "e")
     ]

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, ReachedByLink
-from tidegate.storage import NamedEntry, NotFound, Storage, TooDeep
-from tidegate.storage.batches import map_batches
+from tidegate.storage import NotFound, Storage, TooDeep
 from tidegate.storage.local import MAX_DEPTH
 
 ONE = ThreadMap(1)
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @pytest.fixture
@@ -93,33 +87,19 @@ def test_names_say_what_each_is(lake: Path, storage: Storage) -> None:
     (lake / "t/link").symlink_to(lake / "t/plain")
     (lake / "t/broken").symlink_to(lake / "t/nowhere")
     os.mkfifo(lake / "t/pipe")
-    assert storage.kinds(str(lake / "t")) == [
-        NamedEntry("broken", is_dir=False, is_link=True),
-        NamedEntry("file", is_dir=False),
-        NamedEntry("link", is_dir=False, is_link=True),
-        NamedEntry("pipe", is_dir=False),
-        NamedEntry("plain", is_dir=True),
+    found = storage.list(str(lake / "t"))
+    assert [(entry.name, entry.is_dir, entry.is_link) for entry in found] == [
+        ("broken", False, True),
+        ("file", False, False),
+        ("link", False, True),
+        ("pipe", False, False),
+        ("plain", True, False),
     ]
 
 
 def test_names_of_what_is_not_there(lake: Path, storage: Storage) -> None:
     for path in ("t/missing", "t/plain/a"):
         with pytest.raises(NotFound):
-            storage.kinds(str(lake / path))
+            storage.list(str(lake / path))
     with pytest.raises(ConfinementError):
-        storage.kinds(str(lake.parent))
-
-
-class MustNotBeAsked:
-    """Stands for a pool that would start processes or threads for nothing."""
-
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        raise AssertionError((function, items))
-
-
-def test_few_directories_are_listed_here_however_long_they_take() -> None:
-    def listed_slowly(names: Sequence[str]) -> list[str]:
-        time.sleep(len(names) / 1000)
-        return [*names]
-
-    assert map_batches(listed_slowly, ["a", "b"], MustNotBeAsked()) == ["a", "b"]
+        storage.list(str(lake.parent))

@@ -178,7 +178,7 @@ def _hudi_record(name: str) -> bytes:
 
 def _decode_hudi(content: bytes) -> None:
     from tidegate import hudi  # noqa: PLC0415
-    from tidegate.hudi.clean import earliest_retained, earliest_to_retain  # noqa: PLC0415
+    from tidegate.hudi.table_services import earliest_retained, earliest_to_retain  # noqa: PLC0415
 
     refused = 0
     every = (

@@ -35,7 +35,7 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.assembly import SERVICES, assemble
 from tidegate.service.catalogue import inputs_of
 from tidegate.service.settings import Settings

@@ -8,7 +8,7 @@ from itertools import starmap
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import FormatError
 from tidegate.hive import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT, MARKER_SUFFIX, is_acid_name
-from tidegate.storage import NamedEntry, NotFound, ParallelMap, Storage, join, normalise
+from tidegate.storage import FileInfo, NotFound, ParallelMap, Storage, join, normalise
 
 
 def read_acid_directories(
@@ -20,7 +20,7 @@ def read_acid_directories(
     out, so it is never removed. None if the location does not exist.
     """
     try:
-        entries = [entry for entry in storage.kinds(location) if is_acid_name(entry.name)]
+        entries = [entry for entry in storage.list(location) if is_acid_name(entry.name)]
     except NotFound:
         return None
     markers = {entry.name for entry in entries if _is_marker(entry)}
@@ -28,7 +28,7 @@ def read_acid_directories(
     listed = dict(zip(plain, storage.walk_each(location, plain, parallel_map), strict=True))
     parent = normalise(location).rstrip("/")
     found: list[ListedDirectory] = []
-    for name, is_dir, _ in entries:
+    for name, is_dir in [(entry.name, entry.is_dir) for entry in entries]:
         files = listed.pop(name) if is_dir else ()  # pop: so that no list is in memory twice
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
@@ -50,5 +50,5 @@ def _data_format(storage: Storage, where: str, files: Iterable[ListedFile]) -> b
         return b""
 
 
-def _is_marker(entry: NamedEntry) -> bool:
+def _is_marker(entry: FileInfo) -> bool:
     return not entry.is_dir and not entry.is_link and entry.name.endswith(MARKER_SUFFIX)

@@ -13,7 +13,7 @@ from typing import Final
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ParallelMap
-from tidegate.storage.batches import batches_of
+from tidegate.storage.parallel import batches_of
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 

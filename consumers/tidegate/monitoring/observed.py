@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject
-from tidegate.errors import FormatError
 from tidegate.events import (
     CleaningMode,
     CleaningUndone,
@@ -103,13 +102,9 @@ class ObservedService:
         metrics.compute(catalog.OLDEST_RUNNING, self.oldest_running, name)
 
     def remember_commands(self, records: Sequence[Record]) -> None:
-        """Remember when the broker appended commands; skip records with unreadable headers."""
+        """Remember when the broker appended commands."""
         for record in records:
-            try:
-                command_id = answered_id(dict(record.headers))
-            except FormatError:
-                continue
-            if command_id:
+            if command_id := answered_id(dict(record.headers)):
                 cause = record.timestamp_ms / 1000, ""
                 self.causes.put(command_id.decode(errors="replace"), cause)
 

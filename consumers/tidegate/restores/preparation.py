@@ -47,7 +47,7 @@ from tidegate.restores.plan import (
 )
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
-from tidegate.storage.batches import batches_of
+from tidegate.storage.parallel import batches_of
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse

@@ -29,7 +29,8 @@ NO_METADATA: Final[CommitMetadata] = MappingProxyType({})
 class Record(NamedTuple):
     """A message as the broker stores it. `timestamp_ms` is when the broker appended it.
 
-    If the client can't read a message, `unreadable` has the reason and only the location is known.
+    If the client can't read a message, `unreadable` has the reason and only the location is known;
+    if it can't read the headers only, key and value are known.
     `is_brokers_time` is false where the topic has its publishers' times instead.
     """
 

@@ -21,7 +21,7 @@ from tidegate.hudi import (
     parse_data_file,
     read_entries,
 )
-from tidegate.hudi.clean import cleaned_partitions
+from tidegate.hudi.table_services import cleaned_partitions
 from tidegate.hudi_reader import (
     HudiTable,
     PartitionFiles,

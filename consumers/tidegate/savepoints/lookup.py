@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, replaced_groups
-from tidegate.hudi.clean import earliest_retained, earliest_to_retain
+from tidegate.hudi.table_services import earliest_retained, earliest_to_retain
 from tidegate.hudi_reader import HudiTable
 from tidegate.storage import NotFound, ParallelMap
 

@@ -1,4 +1,4 @@
-"""A Kafka client, and the one thread that uses it."""
+"""A Kafka client, the one thread that uses it, and the messages that it has received."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import _thread
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
 
 Job = Callable[[Producer | None], None]
 """Sends messages; without a producer the connection was closed before the job ran."""
@@ -68,6 +71,18 @@ def login_refused(servers: object, error: KafkaError) -> str:
     found = _CAUSE.fullmatch(error.str())
     cause = (found["cause"] if found else error.str()).rstrip("?.: ")
     return f"{servers} refuses the login: {cause}. Correct security.protocol or sasl.*"
+
+
+def arrived(consumer: Consumer, limit: int, seconds: float) -> Sequence[Message]:
+    """Wait for a message, then return it with those that arrived together; may be empty.
+
+    `Consumer.consume` alone waits for its complete time-out unless it reaches its limit, so a
+    caller that reads two records with it waits as long as for a thousand.
+    """
+    first = consumer.poll(seconds)
+    if first is None:
+        return ()
+    return [first, *consumer.consume(limit - 1, 0)] if limit > 1 else [first]
 
 
 class Connection:

@@ -28,8 +28,7 @@ from tidegate.events.parts import PartsJoiner
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, answered_by, causes_of_answers
 from tidegate.events.wire import Wire
-from tidegate.publisher.arrived import arrived
-from tidegate.publisher.connection import BrokerFaults
+from tidegate.publisher.connection import BrokerFaults, arrived
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,

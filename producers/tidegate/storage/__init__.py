@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow
 from tidegate.storage.local import TooDeep
 from tidegate.storage.locations import is_below, join, local_path, normalise
 from tidegate.storage.parallel import ParallelMap
@@ -11,7 +11,6 @@ from tidegate.storage.reader import NotFound, Storage
 __all__ = [
     "FileInfo",
     "FileRow",
-    "NamedEntry",
     "NotFound",
     "ParallelMap",
     "Storage",

@@ -29,11 +29,3 @@ class FileInfo(NamedTuple):
 FileRow = tuple[str, int, bool, int]
 """A file somewhere below a directory, without its path: name, size in bytes, whether it is a link,
 `modified_ms`. A link counts as a file."""
-
-
-class NamedEntry(NamedTuple):
-    """A name in a directory and its kind: a directory, a link, or else a file, pipe or device."""
-
-    name: str
-    is_dir: bool
-    is_link: bool = False

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tidegate.storage.batches import map_batches
-from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow
 from tidegate.storage.local import (
     LocalPath,
     entry_of,
     list_directory,
     list_names,
+    located,
+    opened_directory,
     read_end,
     read_file,
+    walk_below,
 )
-from tidegate.storage.local_listings import files_of_each, named_entries
-from tidegate.storage.parallel import ParallelMap
-from tidegate.storage.store import Capabilities, Store
+from tidegate.storage.parallel import ParallelMap, batches_of
+from tidegate.storage.store import Capabilities, Store, file_rows
 
 
 class LocalStore(Store):
@@ -40,10 +41,6 @@ class LocalStore(Store):
         """See `Store`. Needs no stat per child."""
         return list_names(self.path(location))
 
-    def kinds(self, location: str) -> Sequence[NamedEntry]:
-        """See `Store`. Needs no system call per child."""
-        return named_entries(self.path(location))
-
     def entry(self, location: str) -> FileInfo:
         """See `Store`."""
         return entry_of(self._file(location))
@@ -52,7 +49,8 @@ class LocalStore(Store):
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[FileRow, ...] | None]:
         """See `Store`. The parent is opened once for many directories."""
-        return map_batches(partial(files_of_each, self.path(location)), names, parallel_map)
+        done = parallel_map.map(partial(_rows_of, self.path(location)), batches_of(names))
+        return [rows for batch in done for rows in batch]
 
     def read(self, location: str, limit: int) -> bytes:
         """See `Store`."""
@@ -69,3 +67,12 @@ class LocalStore(Store):
     def _file(self, location: str) -> LocalPath:
         folder = location.rsplit("/", 1)[0] or "/"
         return LocalPath.below(location, self.roots or (folder,))
+
+
+def _rows_of(parent: LocalPath, names: Sequence[str]) -> list[tuple[FileRow, ...] | None]:
+    try:
+        with located(parent), opened_directory(parent) as directory:
+            found = [walk_below(directory, parent.child(name)) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return [None] * len(names)
+    return [None if files is None else file_rows(files) for files in found]

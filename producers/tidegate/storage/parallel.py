@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+DIRECTORIES_PER_TASK: Final = 100
+"""Directories of one parent per task."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -15,3 +18,8 @@ class ParallelMap(Protocol):
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply `function` (picklable) to every item; raise the first failed item's error."""
         ...
+
+
+def batches_of(items: Sequence[T], size: int = DIRECTORIES_PER_TASK) -> list[Sequence[T]]:
+    """Cut into batches of `size`; the last one may be smaller."""
+    return [items[start : start + size] for start in range(0, len(items), size)]

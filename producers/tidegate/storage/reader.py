@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
-from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow
 from tidegate.storage.local_store import LocalStore
 from tidegate.storage.locations import is_below, normalise, place_of
 from tidegate.storage.parallel import ParallelMap
@@ -87,17 +87,6 @@ class Storage:
             store, where = self._confined(location)
             return store.names(where)
 
-    def kinds(self, location: str) -> Sequence[NamedEntry]:
-        """The names and kinds of the direct children, sorted by name.
-
-        In a local directory, this needs no system call per entry.
-
-        Raises: as `list`.
-        """
-        with _MissingAt(location):
-            store, where = self._confined(location)
-            return sorted(store.kinds(where))
-
     def entry(self, location: str) -> FileInfo | None:
         """A file, as its parent's listing shows it; None if there is none.
 
@@ -126,8 +115,6 @@ class Storage:
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[FileRow, ...] | None]:
         """List all files below these directories of one parent; None for a missing directory.
-
-        Local directories are opened relative to their parent, which is opened once for many.
 
         Raises:
             TooDeep, ReachedByLink, ConfinementError: as in `walk`.

@@ -56,7 +56,7 @@ class S3Options:
     """Seconds for a request and its answer."""
 
 
-class Clients(NamedTuple):
+class _Clients(NamedTuple):
     """The two clients of a bucket."""
 
     objects: Objects
@@ -139,7 +139,7 @@ class S3Store(Store):
             return bytes(answer.bytes())
 
     @property
-    def clients(self) -> Clients:
+    def clients(self) -> _Clients:
         """The clients, shared by all stores of a process: they keep connections."""
         return clients_of(self.bucket, self.options)
 
@@ -189,7 +189,7 @@ _Row = tuple[str, int, datetime | None, str | None]
 """Key, size in bytes, modification time, ETag. The last two are None for a prefix."""
 
 
-def _flat(clients: Clients, prefix: str) -> list[_Row] | None:
+def _flat(clients: _Clients, prefix: str) -> list[_Row] | None:
     """List all keys by obstore; None if it can't tell what some of them are."""
     own = prefix.removesuffix("/")
     found: list[_Row] = []
@@ -207,7 +207,7 @@ def _flat(clients: Clients, prefix: str) -> list[_Row] | None:
     return found
 
 
-def _delimited(clients: Clients, prefix: str) -> list[_Row] | None:
+def _delimited(clients: _Clients, prefix: str) -> list[_Row] | None:
     """List one directory by obstore; None if it can't name all of its keys."""
     try:
         found = obstore.list_with_delimiter(clients.objects, prefix or None)
@@ -219,7 +219,7 @@ def _delimited(clients: Clients, prefix: str) -> list[_Row] | None:
 
 
 @cache
-def clients_of(bucket: str, options: S3Options) -> Clients:
+def clients_of(bucket: str, options: S3Options) -> _Clients:
     """The clients of a bucket. Every request has a deadline, and few repetitions.
 
     Raises:
@@ -257,7 +257,7 @@ def clients_of(bucket: str, options: S3Options) -> Clients:
             },
         },
     )
-    return Clients(objects, boto)
+    return _Clients(objects, boto)
 
 
 def _config(bucket: str, endpoint: str | None, region: str, *, by_path: bool) -> S3Config:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow
 from tidegate.storage.local import MAX_DEPTH, TooDeep
 from tidegate.storage.parallel import ParallelMap
 
@@ -76,10 +76,6 @@ class Store(ABC):
     def names(self, location: str) -> Sequence[str]:
         """The names of the direct children, in no order."""
         return [child.name for child in self.children(location)]
-
-    def kinds(self, location: str) -> Sequence[NamedEntry]:
-        """The names and kinds of the direct children, in no order."""
-        return [NamedEntry(c.name, c.is_dir, c.is_link) for c in self.children(location)]
 
     def trees(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap

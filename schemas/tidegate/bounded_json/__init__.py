@@ -7,6 +7,7 @@ anything of it is parsed.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from tidegate.errors import FormatError
@@ -21,16 +22,24 @@ _BYTES: Final = (b",", b":", b"{", b"[")
 _SIGNS: Final = (",", ":", "{", "[")
 
 
-def parse_json(content: bytes | str, what: str, limit: int) -> Any:  # noqa: ANN401 - JSON
+def parse_json(
+    content: bytes | str,
+    what: str,
+    limit: int,
+    max_values: int = 0,
+    hook: Callable[[dict[str, Any]], Any] | None = None,
+) -> Any:  # noqa: ANN401 - JSON
     """Parse a text.
 
     Args:
         content: The text.
         what: What it is and where it comes from, for the error.
         limit: The largest size, in bytes of `bytes` and characters of `str`.
+        max_values: The largest number of values; at least MAX_VALUES.
+        hook: Replaces every object as soon as it is parsed.
 
     Raises:
-        FormatError: it is not JSON, is larger, has more than MAX_VALUES values, or is nested too
+        FormatError: it is not JSON, is larger, has too many values, or is nested too
             deep.
     """
     if len(content) > limit:
@@ -40,10 +49,10 @@ def parse_json(content: bytes | str, what: str, limit: int) -> Any:  # noqa: ANN
         values = sum(map(content.count, _SIGNS))
     else:
         values = sum(map(content.count, _BYTES))
-    if values > MAX_VALUES:
-        raise FormatError(f"{what} has more than {MAX_VALUES} values")
+    if values > (most := max(MAX_VALUES, max_values)):
+        raise FormatError(f"{what} has more than {most} values")
     try:
-        return json.loads(content)
+        return json.loads(content, object_hook=hook)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{what} is not JSON: {error}") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidegate.hudi.commit import CommitMetadata
-from tidegate.hudi.compaction import compacted_groups, merged_files
 from tidegate.hudi.file_slice import (
     BaseFile,
     FileSlice,
@@ -39,6 +38,7 @@ from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tidegate.hudi.rollback_block import RollbackBlock
 from tidegate.hudi.savepoint import SavepointMetadata, read_entries
 from tidegate.hudi.savepoint_entries import SavepointEntries
+from tidegate.hudi.table_services import compacted_groups, merged_files
 from tidegate.hudi.timeline import Timeline
 from tidegate.hudi.write_stats import WriteStat
 

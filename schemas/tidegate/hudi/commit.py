@@ -5,16 +5,19 @@ JSON up to table version 6, Avro from version 8 on; an inflight file has the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
-from tidegate.hudi.json_stats import read_json_stats
-from tidegate.hudi.write_stats import STATS, StatsReader, WriteStat, write_stat
+from tidegate.hudi.write_stats import STATS, Schema, WriteStat, short_schema, short_stat, write_stat
+
+_MAX_JSON: Final = 2 * containers.MAX_INFLATED
+_BYTES_PER_VALUE: Final = 10
+"""Hudi's JSON has more; with fewer, a text could become many times larger in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +45,16 @@ class CommitMetadata:
         Raises:
             FormatError: the content is neither JSON nor Avro commit metadata.
         """
-        stats, named, record = _stats_and_rest(content)
+        record = _record(content)
         with containers.reading("commit metadata"):
+            stats = record.get(STATS) or {}
             replaced = record.get("partitionToReplaceFileIds") or {}
             return cls(
-                writes=tuple(stats),
+                writes=tuple(write_stat(p, stat) for p, stat in _pairs(stats) if stat.get("path")),
                 replaced={partition: tuple(ids) for partition, ids in replaced.items()},
                 operation=record.get("operationType"),
                 extra=record.get("extraMetadata") or {},
-                named=frozenset(named),
+                named=frozenset(stats),
             )
 
 
@@ -67,60 +71,28 @@ def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
     """
     if not inflight:
         return ()
-    if (quick := read_json_stats(inflight, planned=True)) is not None:
-        return tuple(stat for stat in quick.writes if stat.file_id and stat.previous)
     record = _record(inflight)
     with containers.reading("commit metadata"):
-        stats = record.get(STATS) or {}
-        found = [
-            write_stat(partition, stat | {"path": ""})
-            for partition, entries in stats.items()
-            for stat in entries
-        ]
+        found = [write_stat(p, stat | {"path": ""}) for p, stat in _pairs(record.get(STATS) or {})]
         return tuple(stat for stat in found if stat.file_id and stat.previous)
 
 
-def _stats_and_rest(content: bytes) -> tuple[list[WriteStat], Iterable[str], Mapping[str, Any]]:
-    """The written files (those with a path), all named partitions, and the record.
-
-    The record may be without its stats.
-    """
-    if content.startswith(containers.MAGIC):
-        text, data = containers.split(content)
-        reader = _reader(text)
-        read = reader.read(data) if reader is not None else None
-        if read is not None:
-            written, named, rest = read
-            return written, named, containers.read_record(text, rest)
-        record: Mapping[str, Any] = containers.read_record(text, data)
-    elif (quick := read_json_stats(content)) is not None:
-        return quick.writes, quick.partitions, quick.rest
-    else:
-        record = _object(content)
-    with containers.reading("commit metadata"):
-        stats = record.get(STATS) or {}
-        found = [
-            write_stat(partition, stat)
-            for partition, entries in stats.items()
-            for stat in entries
-            if stat.get("path")
-        ]
-        return found, stats.keys(), record
-
-
-@lru_cache(maxsize=64)
-def _reader(text: bytes) -> StatsReader | None:
-    return StatsReader.of(containers.parsed(text))
+def _pairs(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((partition, stat) for partition, entries in stats.items() for stat in entries)
 
 
 def _record(content: bytes) -> Mapping[str, Any]:
+    """The metadata; of every file, only the fields that are read."""
     if content.startswith(containers.MAGIC):
-        return containers.decode(content)
-    return _object(content)
-
-
-def _object(content: bytes) -> Mapping[str, Any]:
-    record = parse_json(content, "commit metadata", containers.MAX_INFLATED)
+        text, data = containers.split(content)
+        return containers.read_record(text, data, _short(text))
+    values = len(content) // _BYTES_PER_VALUE
+    record = parse_json(content, "commit metadata", _MAX_JSON, values, short_stat)
     if not isinstance(record, dict):
         raise FormatError("commit metadata is not a JSON object")
     return record
+
+
+@lru_cache(maxsize=64)
+def _short(text: bytes) -> Schema | None:
+    return short_schema(containers.checked(text))

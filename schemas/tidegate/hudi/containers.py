@@ -119,15 +119,20 @@ def split(content: bytes) -> tuple[bytes, bytes]:
     return entries.get("avro.schema", b""), data
 
 
-def read_record(text: bytes, data: bytes) -> Record:
+def read_record(text: bytes, data: bytes, wanted: Any = None) -> Record:  # noqa: ANN401 - untyped
     """Decode a record from the two parts that `split` returned.
+
+    Args:
+        text: The writer's schema.
+        data: The record.
+        wanted: A schema with the fields to read, as fastavro has parsed it; by default all.
 
     Raises:
         FormatError: the schema is not Avro, or the data are not a record of it.
     """
     schema = parsed(text)
     try:
-        record = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
+        record = fastavro.schemaless_reader(io.BytesIO(data), schema, wanted)
     except Exception as error:
         # fastavro raises many kinds of errors: EOFError, IndexError, struct.error, ValueError
         raise FormatError(f"not an Avro container: {type(error).__name__} {error}") from error
@@ -183,6 +188,15 @@ def header(content: bytes) -> dict[str, str]:
     return {key: value.decode("utf-8", "replace") for key, value in entries.items()}
 
 
+def checked(text: bytes) -> Any:  # noqa: ANN401 - JSON
+    """A writer's schema, checked.
+
+    Raises:
+        FormatError: the text is not an Avro schema, or larger than any of Hudi's.
+    """
+    return read_schema(text, _SCHEMAS)
+
+
 @lru_cache(maxsize=64)
 def parsed(text: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
     """A writer's schema, checked and parsed.
@@ -190,7 +204,7 @@ def parsed(text: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
     Raises:
         FormatError: the text is not an Avro schema, or larger than any of Hudi's.
     """
-    schema = read_schema(text, _SCHEMAS)
+    schema = checked(text)
     try:
         return fastavro.parse_schema(schema)
     except Exception as error:

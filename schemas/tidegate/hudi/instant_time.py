@@ -15,7 +15,6 @@ _DIGITS: Final = 17
 CLOCK_TOLERANCE: Final = timedelta(hours=24)
 """Tolerated difference between a writer's and a broker's clock; much more than is usual."""
 _EASTERNMOST: Final = timedelta(hours=14)
-_WESTERNMOST: Final = timedelta(hours=12)
 
 
 def instant_of(moment: datetime, zone: tzinfo | None) -> str:
@@ -58,19 +57,6 @@ def is_in_the_future(instant: str, moment: datetime) -> bool:
     A table's instants are in local time or in UTC; the instants do not show which.
     """
     return instant > instant_of(moment + _EASTERNMOST + CLOCK_TOLERANCE, UTC)
-
-
-def is_after(moment: datetime, now: datetime) -> bool:
-    """Whether a recorded moment is later than `now` by more than the tolerated difference.
-
-    Then the clock was wrong when the moment was recorded, and it is not worth waiting for it.
-    """
-    return moment > now + CLOCK_TOLERANCE
-
-
-def is_long_ago(instant: str, moment: datetime) -> bool:
-    """Whether an instant is earlier than `moment` in any time zone and with any tolerated clock."""
-    return instant < instant_of(moment - _WESTERNMOST - CLOCK_TOLERANCE, UTC)
 
 
 def next_instant(moment: datetime, zone: tzinfo | None, after: str) -> str:

@@ -23,7 +23,6 @@ _ENTRIES: Final = 16
 """Partitions per block: fewer than 64, so that their number takes one byte.
 
 Larger blocks cost more decoding per change; smaller ones cost more steps in every loop."""
-_CONTINUES: Final = 0x80
 
 Files = tuple[str, ...]
 
@@ -48,8 +47,8 @@ class _Block(NamedTuple):
         return cls(entries[0][0], len(entries), size + payload)
 
     def decode(self) -> dict[str, Files]:
-        _, position = _short_long(self.encoded, 0)
-        _, position = _short_long(self.encoded, position)
+        _, position = containers.read_long(self.encoded, 0)
+        _, position = containers.read_long(self.encoded, position)
         content = containers.long(self.number) + self.encoded[position:] + b"\0"
         record: dict[str, Any] = containers.decode_value(_map_schema(), content)
         if len(record) != self.number:
@@ -83,16 +82,16 @@ class SavepointEntries(Mapping[str, Files]):
         blocks = list[_Block]()
         while True:
             start = position
-            count, position = _short_long(data, position)
+            count, position = containers.read_long(data, position)
             if count == 0:
                 break
             if count > 0:
                 raise FormatError("the savepoint's partitions are not in blocks with sizes")
-            size, position = _short_long(data, position)
+            size, position = containers.read_long(data, position)
             end = position + size
             if not 0 < size <= len(data) - position:
                 raise FormatError("the savepoint ends within a block")
-            length, position = _short_long(data, position)
+            length, position = containers.read_long(data, position)
             if not 0 <= length <= end - position:
                 raise FormatError("the savepoint ends within the name of a partition")
             first = data[position : position + length].decode("utf-8", "replace")
@@ -150,21 +149,6 @@ class SavepointEntries(Mapping[str, Files]):
         if number not in self._decoded:
             self._decoded[number] = self.blocks[number].decode()
         return self._decoded[number]
-
-
-def _short_long(data: bytes, position: int) -> tuple[int, int]:
-    """Like `containers.read_long`, but faster for numbers of one or two bytes."""
-    try:
-        low = data[position]
-        if low < _CONTINUES:
-            return (low >> 1) ^ -(low & 1), position + 1
-        high = data[position + 1]
-    except IndexError as error:
-        raise FormatError("the savepoint ends within a number") from error
-    if high < _CONTINUES:
-        value = low & 0x7F | high << 7
-        return (value >> 1) ^ -(value & 1), position + 2
-    return containers.read_long(data, position)
 
 
 def _blocks(files: Mapping[str, Files]) -> Iterator[_Block]:

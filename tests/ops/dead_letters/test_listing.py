@@ -17,7 +17,7 @@ from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.box import Resolutions, newest_first
 from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader
 
 DAY = 24 * 3_600_000
 NOW = int(NOON.timestamp() * 1000)

@@ -47,14 +47,12 @@ def test_a_listing_holds_the_direct_children_by_name(place: Place) -> None:
     for name in ("b", "a/deep", "c/x/y"):
         place.put(name)
     entries = place.warehouse.list(place.table)
-    kinds = place.warehouse.kinds(place.table)
 
     assert [(e.name, e.is_dir, e.is_link) for e in entries] == [
         ("a", True, False),
         ("b", False, False),
         ("c", True, False),
     ]
-    assert kinds == [(e.name, e.is_dir, e.is_link) for e in entries]
     assert sorted(place.warehouse.names(place.table)) == ["a", "b", "c"]
     assert (entries[1].size, entries[1].modified_ms > 0) == (1, True)
     found = place.warehouse.entry(f"{place.table}/b")
@@ -105,7 +103,7 @@ def test_an_empty_file_is_a_file(place: Place) -> None:
 @pytest.mark.parametrize("name", ["none", "f", "f/x"])
 def test_listing_a_file_or_nothing_finds_nothing(place: Place, name: str) -> None:
     place.put("f")
-    for look in (place.warehouse.list, place.warehouse.names, place.warehouse.kinds):
+    for look in (place.warehouse.list, place.warehouse.names):
         with pytest.raises(NotFound):
             look(f"{place.table}/{name}")
     with pytest.raises(NotFound):

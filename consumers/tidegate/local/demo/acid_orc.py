@@ -41,7 +41,7 @@ class Key(NamedTuple):
     row_id: int
 
 
-class RowEvent(NamedTuple):
+class _RowEvent(NamedTuple):
     """One row event of a file, with Hive's columns in order; a delete has no row."""
 
     operation: int
@@ -68,14 +68,14 @@ class AcidTable:
         """Write the rows of one statement; return the new directory's name."""
         bucket = _BUCKET_CODEC | statement
         events = [
-            RowEvent(_INSERT, write_id, bucket, number, write_id, row)
+            _RowEvent(_INSERT, write_id, bucket, number, write_id, row)
             for number, row in enumerate(rows)
         ]
         return self._write(Delta(write_id, write_id, statement), events)
 
     def delete(self, write_id: int, keys: Iterable[Key], statement: int = 0) -> str:
         """Write delete events for rows; return the new directory's name."""
-        events = [RowEvent(_DELETE, *key, write_id, None) for key in keys]
+        events = [_RowEvent(_DELETE, *key, write_id, None) for key in keys]
         return self._write(Delta(write_id, write_id, statement, deletes=True), events)
 
     def compact_minor(
@@ -104,7 +104,7 @@ class AcidTable:
         """Read the rows of a snapshot, in the order of their keys."""
         return {event.key: event.row for event in self._rows(snapshot) if event.row is not None}
 
-    def _rows(self, snapshot: ValidWriteIds) -> list[RowEvent]:
+    def _rows(self, snapshot: ValidWriteIds) -> list[_RowEvent]:
         events = self._events(self._current(snapshot), snapshot)
         deleted = {event.key for event in events if event.operation == _DELETE}
         return [
@@ -128,16 +128,16 @@ class AcidTable:
 
     def _events(
         self, directories: Iterable[AcidDirectory], snapshot: ValidWriteIds
-    ) -> list[RowEvent]:
-        found: list[RowEvent] = []
+    ) -> list[_RowEvent]:
+        found: list[_RowEvent] = []
         for directory in directories:
             bucket = self.location / directory.name / _BUCKET
             if bucket.exists():
                 with bucket.open("rb") as file:
-                    found += [RowEvent(*values) for values in pyorc.Reader(file)]
+                    found += [_RowEvent(*values) for values in pyorc.Reader(file)]
         return sorted(event for event in found if snapshot.is_valid(event.write_id))
 
-    def _write(self, directory: AcidDirectory, events: Iterable[RowEvent]) -> str:
+    def _write(self, directory: AcidDirectory, events: Iterable[_RowEvent]) -> str:
         """Write a hidden directory and rename it, so that readers never see a part of it."""
         draft = self.location / f"_tmp_{directory.name}"
         shutil.rmtree(draft, ignore_errors=True)
@@ -159,7 +159,7 @@ class AcidTable:
         return f"struct<operation:int,{ids},row:struct<{row}>>"
 
 
-def _metadata(events: list[RowEvent]) -> dict[str, bytes]:
+def _metadata(events: list[_RowEvent]) -> dict[str, bytes]:
     """The ORC metadata that Hive reads: version, last key of each stripe, counts of events."""
     inserts = sum(event.operation == _INSERT for event in events)
     last = ",".join(map(str, events[-1].key)) + ";" if events else ""

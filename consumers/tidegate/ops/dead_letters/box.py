@@ -25,7 +25,7 @@ from tidegate.ops.dead_letters.dead_letter import (
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.settings import Settings
 
 OPEN: Final = "open"

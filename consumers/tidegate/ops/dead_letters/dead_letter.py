@@ -95,10 +95,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
     The origin is read from Kafka Connect's headers, else from Spring's. Without either it is
     unknown, and the dead letter can't be redriven.
     """
-    try:
-        headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
-    except FormatError:
-        record, headers = record._replace(headers=()), {}
+    headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
     topic = headers.get("__connect.errors.topic") or headers.get("x-original-topic") or ""
     number = headers.get("__connect.errors.partition") or headers.get("x-original-partition")
     offset = headers.get("__connect.errors.offset") or headers.get("x-original-offset")
@@ -121,15 +118,8 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def without_value(record: Record) -> Record:
-    """A record without its value, for a list of many dead letters.
-
-    The client's lazy headers hold the complete message in memory, so they are copied.
-    """
-    try:
-        headers = tuple(record.headers)
-    except FormatError:  # `read_dead_letter` ignores such headers, too
-        headers = ()
-    return record._replace(value=None, headers=headers)
+    """A record without its value, for a list of many dead letters."""
+    return record._replace(value=None)
 
 
 def _number(text: str | None) -> int | None:

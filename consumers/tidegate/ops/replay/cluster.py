@@ -44,8 +44,8 @@ from tidegate.ops.replay.events import (
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.runtime.kafka.topic_guard import watched_ids
-from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
 

@@ -58,13 +58,12 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
     created again differs from an older one. It goes to the partition of the same number.
     """
     added = _reasons(record, group, error)
-    try:
-        own = tuple(record.headers)
-    except FormatError:
-        own, added = (), (*added, (HEADERS_LEFT_OUT, b"unreadable"))
-    if record.unreadable:
+    if record.unreadable and record.key is record.value is None:
         added = (*added, *((name, UNKNOWN_SIZE) for name in (VALUE_LEFT_OUT, KEY_LEFT_OUT)))
-    return Message(topic, record.key, record.value, (*own, *added), record.partition.number)
+    elif record.unreadable:
+        added = (*added, (HEADERS_LEFT_OUT, b"unreadable"))
+    headers = (*record.headers, *added)
+    return Message(topic, record.key, record.value, headers, record.partition.number)
 
 
 def _reasons(record: Record, group: str, error: BaseException) -> Headers:

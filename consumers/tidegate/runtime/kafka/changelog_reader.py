@@ -11,7 +11,7 @@ from confluent_kafka import Message as Received
 from confluent_kafka import TopicPartition
 
 from tidegate.errors import TransientError
-from tidegate.publisher.arrived import arrived
+from tidegate.publisher.connection import arrived
 from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
 from tidegate.runtime.kafka.read_to_end import is_end, read_up_to

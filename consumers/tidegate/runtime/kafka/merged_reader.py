@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
-from tidegate.publisher.arrived import arrived
+from tidegate.publisher.connection import arrived
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import named, standalone_consumer

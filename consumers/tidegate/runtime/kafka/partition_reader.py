@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
-from tidegate.publisher.arrived import arrived
-from tidegate.runtime.bus import Partition, Record
+from tidegate.publisher.connection import arrived
+from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
 from tidegate.runtime.kafka.records import BATCH, MAX_RECEIVED, Config, as_record, unreadable_record
@@ -97,6 +98,47 @@ def read_spans(
             yield message if isinstance(message, Record) else as_record(message)
     finally:
         consumer.close()
+
+
+class TopicReader:
+    """Reads the records that topics hold at the moment of the call; it waits for no later ones."""
+
+    def __init__(self, config: Config, bus: Bus) -> None:
+        """Take librdkafka's settings, and the bus for watermarks."""
+        self._config, self._bus = config, bus
+
+    def spans(self, topic: str) -> dict[Partition, range]:
+        """The offsets that each partition of a topic holds.
+
+        Raises:
+            ConfigError: the topic does not exist.
+        """
+        return self._readable(self._bus.spans(topic))
+
+    def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
+        """By partition, the first offset that the broker appended at `moment` or later.
+
+        If there is no such record, it is the partition's end.
+        """
+        spans = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
+        return {part: span.start for part, span in self._readable(spans).items()}
+
+    def _readable(self, spans: Mapping[Partition, range]) -> dict[Partition, range]:
+        """Cut off what an open transaction hides: an operator does not wait for its end."""
+        ends = {part: marks.end for part, marks in self._bus.watermarks(list(spans)).items()}
+        return {
+            part: range(min(span.start, ends[part]), min(span.stop, ends[part]))
+            for part, span in spans.items()
+        }
+
+    def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
+        """The records at these offsets; those of a partition are in order.
+
+        Raises:
+            TransientError: not all of them could be read now.
+            StopService: the broker refuses access, or an offset was deleted meanwhile.
+        """
+        return read_spans(self._config, spans)
 
 
 def standalone_consumer(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from operator import methodcaller
-from typing import TYPE_CHECKING, Final, cast, overload
+from typing import TYPE_CHECKING, Final, cast
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
-from tidegate.errors import FormatError
 from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
 
@@ -44,7 +43,12 @@ _new_tuple: Final = tuple.__new__
 
 def as_record(message: Received) -> Record:
     """Convert a received message. This runs for every message, so it creates few objects."""
-    key, value = message.key(), message.value()
+    key, value, unreadable = message.key(), message.value(), ""
+    try:
+        # confluent-kafka's type is wider than the list of pairs that it returns
+        headers = tuple(cast("Headers", _headers(message) or ()))
+    except (SystemError, UnicodeError):  # what the client raises for such a name
+        headers, unreadable = (), _NOT_UTF8
     time_type, timestamp_ms = message.timestamp()
     # the same as `Record(...)`, without its call
     return _new_tuple(
@@ -54,9 +58,9 @@ def as_record(message: Received) -> Record:
             message.offset() or 0,
             key if isinstance(key, bytes) else as_bytes(key),
             value if isinstance(value, bytes) else as_bytes(value),
-            ReceivedHeaders(message),
+            headers,
             timestamp_ms,
-            "",
+            unreadable,
             time_type == TIMESTAMP_LOG_APPEND_TIME,
         ),
     )
@@ -66,55 +70,6 @@ def unreadable_record(place: Partition, offset: int, error: KafkaError | None) -
     """The record of a message that the client can't read: only its location is known."""
     reason = error.str() if error else "unknown"
     return Record(place, offset, None, None, (), 0, f"the client can't read it: {reason}")
-
-
-class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
-    """The headers of a received message. They are converted on first use: most are never used.
-
-    Every use raises FormatError if the client can't read them.
-    """
-
-    __slots__ = ("_message",)
-
-    def __init__(self, message: Received) -> None:
-        """Wrap a message."""
-        self._message: Received | None = message
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Headers: ...
-
-    def __getitem__(self, index: int | slice) -> tuple[str, bytes | None] | Headers:
-        """One header, or a slice of them."""
-        return self._pairs()[index]
-
-    def __len__(self) -> int:
-        """The number of headers."""
-        return len(self._pairs())
-
-    def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
-        """All headers, in their order."""
-        return iter(self._pairs())
-
-    def __eq__(self, other: object) -> bool:
-        """Equal to the same pairs in the same order."""
-        return isinstance(other, Sequence) and tuple(self) == tuple(cast("Headers", other))
-
-    def __hash__(self) -> int:
-        """The hash of a tuple of the pairs."""
-        return hash(tuple(self))
-
-    def _pairs(self) -> Headers:
-        if self._message is None:
-            raise FormatError(_NOT_UTF8)
-        try:
-            # confluent-kafka's type is wider than the list of pairs that it returns
-            return cast("Headers", _headers(self._message) or ())
-        except (SystemError, UnicodeError) as error:  # what the client raises for such a name
-            self._message = None  # a second call would return only some of the headers
-            raise FormatError(_NOT_UTF8) from error
 
 
 @lru_cache(maxsize=10_000)

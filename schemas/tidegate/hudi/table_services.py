@@ -1,4 +1,4 @@
-"""Clean plan and metadata: the instant from which on all files stay, and cleaned partitions."""
+"""What cleans and compactions declare: instants to retain, cleaned partitions, file groups."""
 
 from __future__ import annotations
 
@@ -41,3 +41,33 @@ def cleaned_partitions(completed: bytes) -> frozenset[str]:
     record = containers.decode(completed)
     with containers.reading("clean metadata"):
         return frozenset((record.get("partitionMetadata") or {}).keys())
+
+
+def compacted_groups(requested: bytes) -> frozenset[tuple[str, str]]:
+    """The file groups (partition, file id) of a compaction plan.
+
+    Raises:
+        FormatError: the content is not a compaction plan.
+    """
+    record = containers.decode(requested)
+    with containers.reading("compaction plan"):
+        return frozenset(
+            (str(operation["partitionPath"]), str(operation["fileId"]))
+            for operation in record["operations"] or ()
+        )
+
+
+def merged_files(requested: bytes) -> frozenset[tuple[str, str]]:
+    """The files (partition, name) that a compaction merges: base files and their log files.
+
+    Raises:
+        FormatError: the content is not a compaction plan.
+    """
+    record = containers.decode(requested)
+    with containers.reading("compaction plan"):
+        return frozenset(
+            (str(operation["partitionPath"]), str(path).rpartition("/")[2])
+            for operation in record["operations"] or ()
+            for path in (operation["dataFilePath"], *(operation["deltaFilePaths"] or ()))
+            if path
+        )
