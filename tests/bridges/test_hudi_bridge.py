@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from support.deployment import Deployment, exit_code
 from support.hudi_tables import at, four_commits
 from support.waiting import wait_for
 from tidegate.events import CommitCompleted
+from tidegate.local.embedded.process import Child
 
 pytestmark = pytest.mark.kafka
 
@@ -25,6 +29,7 @@ def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Ite
         catalog = "hudi"
         interval_ms = 100
         find_ms = 200
+        callback_port = 0
     """
     with Deployment(
         bootstrap_servers, topic_prefix, tmp_path, partitions=3, settings=settings
@@ -44,6 +49,16 @@ def until(deployment: Deployment, *wanted: tuple[str, str]) -> list[CommitComple
     return found
 
 
+def posted(bridge: Child, body: bytes) -> int:
+    def port() -> list[str]:
+        return re.findall(r"HTTP callback on port (\d+)", bridge.log.read_text())
+
+    connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=60)
+    connection.request("POST", "/any/path", body)
+    with connection.getresponse() as response:
+        return response.status
+
+
 ALL_OF_IT = "the tables of 3 of 3 partitions"
 
 
@@ -55,7 +70,12 @@ def test_commits_are_published_once_through_deaths_and_by_two(
     known = [(f"hudi.wh.{name}", at(4)) for name in tables]
     until(deployment, *known)
 
+    body = json.dumps({"commitTime": at(4), "basePath": f"file:{tmp_path}/wh/a"}).encode()
     assert f"published {at(4)} of hudi.wh.a (" in first.log.read_text()
+
+    assert posted(first, body) == 202
+    assert posted(first, body.replace(b"/a", b"/unknown")) == 404
+    assert posted(first, b"junk") == 400
 
     os.kill(first.pid, signal.SIGKILL)
     tables["a"].commit(at(5), at(4))
@@ -78,3 +98,24 @@ def test_commits_are_published_once_through_deaths_and_by_two(
     wait_for("the third alone", lambda: third.log.read_text().count(ALL_OF_IT) > taken)
     os.kill(third.pid, signal.SIGTERM)
     assert exit_code(third) == 0
+
+
+@pytest.mark.slow
+def test_a_callback_makes_it_poll_at_once(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    settings = f"""
+        [bridge.hudi]
+        tables = ["{tmp_path}/wh/*"]
+        catalog = "hudi"
+        interval_ms = 3600000
+        callback_port = 0
+    """
+    table = four_commits(tmp_path / "wh" / "a", 9)
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=settings) as deployment:
+        bridge = deployment.run("hudi", command="bridge")
+        until(deployment, ("hudi.wh.a", at(4)))
+        table.commit(at(5), at(4))
+        message = {"commitTime": at(5), "basePath": f"file://{table.location}"}
+        assert posted(bridge, json.dumps(message).encode()) == 202
+        until(deployment, ("hudi.wh.a", at(4)), ("hudi.wh.a", at(5)))

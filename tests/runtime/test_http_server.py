@@ -1,4 +1,4 @@
-"""The port that strangers reach, and clients that mean harm: memory and answers of a process."""
+"""The ports that strangers reach, and clients that mean harm: memory and answers of a process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,22 @@ with serve("127.0.0.1", 0, Metrics().registry, health_of({})) as port:
     print(port, flush=True)
     sys.stdin.read()
 """
-REQUEST = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+CALLBACKS = """
+import sys
+from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.runtime.http_server import BoundedServer
+BoundedServer.longest = float(sys.argv[1])
+http = HttpCallbacks("127.0.0.1", 0, lambda callback: callback.location == "/wh/a")
+http.start()
+print(http.port, flush=True)
+sys.stdin.read()
+http.close()
+"""
+BODY = b'{"commitTime": "20260301100400000", "basePath": "/wh/a"}'
+HONEST = {
+    MONITORING: (b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", b" 200 "),
+    CALLBACKS: (b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY, b" 202 "),
+}
 GROWTH = 64 * 1024
 """Kilobytes."""
 LONGEST = 5.0
@@ -35,10 +50,11 @@ LONGEST = 5.0
 class Served:
     """A process that serves a port."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], program: str) -> None:
         self._process = process
         assert process.stdout is not None
         self.port = int(process.stdout.readline())
+        self.request, self.answer = HONEST[program]
         assert self.works()
         self._before = self._status("VmRSS")
 
@@ -55,7 +71,7 @@ class Served:
                 return b""
 
     def works(self) -> bool:
-        return b" 200 " in self.ask(REQUEST)
+        return self.answer in self.ask(self.request)
 
     def growth(self) -> int:
         """Kilobytes by which it grew at most."""
@@ -69,15 +85,17 @@ class Served:
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
+@pytest.fixture(
+    params=[pytest.param(MONITORING, id="monitoring"), pytest.param(CALLBACKS, id="cb")]
+)
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with subprocess.Popen(
-        [sys.executable, "-c", MONITORING, str(LONGEST)],
+        [sys.executable, "-c", request.param, str(LONGEST)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        yield Served(process)
+        yield Served(process, request.param)
         process.terminate()
 
 

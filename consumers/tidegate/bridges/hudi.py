@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from tidegate.bridges.callbacks import HttpCallbacks
 from tidegate.bridges.facts import FactsReader
 from tidegate.errors import (
     DeliveryError,
@@ -26,6 +27,7 @@ from tidegate.errors import (
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import COMMITS
+from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.hudi_bridge.folders import find_tables
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import PublishedCommits, WatchedTable
@@ -33,7 +35,7 @@ from tidegate.hudi_reader import NoSuchTable
 from tidegate.runtime.bus import Bus, Offsets, Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import Config
-from tidegate.storage import Storage
+from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
 NAME: Final = "hudi-bridge"
@@ -79,7 +81,7 @@ class HudiBridgeLoop:
         make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
         connection: Config,
     ) -> None:
-        """Join the group.
+        """Join the group, and listen to callbacks if the settings enable them.
 
         Args:
             bus: The broker.
@@ -89,6 +91,9 @@ class HudiBridgeLoop:
             publish: Publishes events and returns when the broker has them.
             make_reader: Makes the reader of these topics under this group's access rights.
             connection: librdkafka's settings.
+
+        Raises:
+            OSError: the port of the HTTP callback is not available.
         """
         self._settings, self._storage, self._publish = settings, storage, publish
         self._topic, self._group = COMMITS.name(prefix), group_of(prefix)
@@ -99,10 +104,16 @@ class HudiBridgeLoop:
         self._committed: dict[Partition, int] = {}
         self._watches: dict[str, _Watch] = {}
         self._published: dict[str, PublishedCommits] = {}
+        self._hints: set[str] = set()
         self._finding: Future[list[str]] | None = None
         self._next_find = self._next_read = self._next_commit = 0.0
         self._fault = ""
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="timeline")
+        self._callbacks: HttpCallbacks | None = None
+        if settings.callback_port is not None:
+            host, port = settings.callback_host, settings.callback_port
+            self._callbacks = HttpCallbacks(host, port, self.hint)
+            self._callbacks.start()
         self._subscription = bus.subscribe(self._group, [self._topic], self)
 
     def run(self, stop: threading.Event) -> None:
@@ -119,9 +130,19 @@ class HudiBridgeLoop:
 
     def close(self) -> None:
         """Leave the group; other processes take over at once."""
+        if self._callbacks is not None:
+            self._callbacks.close()
         self._commit(now=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._subscription.close()
+
+    def hint(self, callback: Callback) -> bool:
+        """Poll a callback's table soon; returns whether the table is watched."""
+        location = _location(callback.location)
+        known = location in self._watches
+        if known:
+            self._hints.add(location)
+        return known
 
     def assigned(self, starts: Offsets) -> None:
         """Take over these partitions; the published commits of their tables are read anew."""
@@ -201,7 +222,7 @@ class HudiBridgeLoop:
         now = time.monotonic()
         if self._reader is None:
             self._reader = self._make_reader({self._topic: None}, self._group)
-        elif now < self._next_read:
+        elif now < self._next_read and not self._hints:
             return True
         reader = self._reader
         self._next_read = now + self._settings.interval_ms / 1000
@@ -221,6 +242,9 @@ class HudiBridgeLoop:
         return Partition(self._topic, partition_of(table, self._count)) in self._offsets
 
     def _look(self) -> None:
+        hints, self._hints = self._hints, set()
+        for location in hints & self._watches.keys():
+            self._watches[location].next_poll = 0.0
         for watch in list(self._watches.values()):
             if watch.job is not None and watch.job.done():
                 self._take(watch, watch.job)
@@ -314,3 +338,15 @@ def _identified(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
 
 def _looked(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
     return table.look(storage)
+
+
+def _location(text: str) -> str:
+    """A location in the patterns' form; Hudi writes `file:/x`, `file:///x` or `/x`."""
+    for scheme in ("file://", "file:"):
+        if text.startswith(f"{scheme}/"):
+            text = text.removeprefix(scheme)
+            break
+    try:
+        return normalise(text)
+    except TidegateError:
+        return text

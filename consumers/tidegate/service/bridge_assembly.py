@@ -109,7 +109,8 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
     """Build the bridge to the Hudi tables of the settings, and join its group.
 
     Raises:
-        ConfigError: the settings name no tables.
+        ConfigError: the settings name no tables, or a port or a topic for callbacks that is not
+            to be had.
     """
     watched = settings.bridge.hudi
     if watched is None:
@@ -122,12 +123,16 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
         return FactsReader(connection, topics, group, wire_for(settings.registry))
 
-    return HudiBridgeLoop(
-        bus,
-        prefix,
-        settings=watched,
-        storage=Storage(settings.warehouse.options),
-        publish=lambda events: publisher.publish(*events),
-        make_reader=make_reader,
-        connection=connection,
-    )
+    try:
+        return HudiBridgeLoop(
+            bus,
+            prefix,
+            settings=watched,
+            storage=Storage(settings.warehouse.options),
+            publish=lambda events: publisher.publish(*events),
+            make_reader=make_reader,
+            connection=connection,
+        )
+    except OSError as error:
+        where = f"{watched.callback_host}:{watched.callback_port}"
+        raise ConfigError(f"{where} can't be listened on: {error.strerror}") from error

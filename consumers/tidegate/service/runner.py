@@ -73,7 +73,7 @@ def run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
     """Run the bridge to Hudi tables until `stop` is set or SIGTERM or SIGINT arrives.
 
     Raises:
-        ConfigError: no tables are configured, or a topic does not exist.
+        ConfigError: no tables are configured, or a topic or a port is not to be had.
         TransientError: no broker answers; it was not started.
         StopService: the broker refuses access.
     """

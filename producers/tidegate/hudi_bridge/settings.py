@@ -33,3 +33,8 @@ class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid"):
     topic, in milliseconds. After that the bridge publishes it, as reconciled."""
     threads: int = Field(default=4, ge=1)
     """How many tables are polled in parallel."""
+    callback_port: int | None = Field(default=None, ge=0, le=65535)
+    """Where Hudi's HTTP callback (`hoodie.write.commit.callback.http.url`) is listened to; a
+    callback only makes the bridge poll at once. None: nowhere. 0: the system chooses."""
+    callback_host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all of the machine's."""

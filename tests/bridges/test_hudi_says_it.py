@@ -1,4 +1,4 @@
-"""The commits of real Hudi, as the bridge publishes them."""
+"""What real Hudi says of its commits: by its HTTP callback, and on the timeline."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import pytest
 
 from support.hudi_records import RealHudi
 from support.real_hudi import RealTable, rows
+from support.waiting import wait_for
+from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import WatchedTable
 from tidegate.storage import Storage
@@ -16,14 +19,32 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("version", [pytest.param(6, marks=pytest.mark.full), 9])
-def test_a_commit_of_hudi_is_the_event_of_its_timeline(
+def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
     live_hudi: RealHudi, tmp_path: Path, version: int
 ) -> None:
+    received: list[Callback] = []
+
+    def consume(callback: Callback) -> bool:
+        received.append(callback)
+        return True
+
     table = RealTable(live_hudi, tmp_path / "sales" / "orders", version, metadata_table=False)
     settings = HudiBridgeSettings(tables=(f"{tmp_path}/sales/*",), catalog="hudi")
     watched = WatchedTable(table.location, settings)
-    table.write(rows(range(4), "one", 1))
+    endpoint = HttpCallbacks("127.0.0.1", 0, consume)
+    endpoint.start()
+    try:
+        callback = {
+            "hoodie.write.commit.callback.on": "true",
+            "hoodie.write.commit.callback.http.url": f"http://127.0.0.1:{endpoint.port}/hudi",
+        }
+        table.write(rows(range(4), "one", 1), more=callback)
+        [said] = wait_for("the callback", lambda: received)
+    finally:
+        endpoint.close()
     [event] = watched.look(Storage())
+    assert event.instant == said.instant
+    assert said.location.removeprefix("file:").rstrip("/").endswith("/sales/orders")
     assert (event.table, event.operation) == ("hudi.sales.orders", "upsert")
     assert (event.files_written, event.records_written) == (2, 4)
     assert event.bytes_written == sum(

@@ -1,0 +1,66 @@
+"""The message of Hudi's commit callbacks over HTTP.
+
+It is sent without waiting for an answer, so it may be lost, and anybody can send one: it is taken
+for a hint to poll a table's timeline, never for the commit itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.errors import FormatError
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""A message has a statistic for every file that the commit wrote."""
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""So much of a message is read: Hudi writes both fields before the statistics."""
+_LONGEST: Final = 4_096
+_TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
+_FIELD: Final = rf"\s*(?P<name>{_TEXT})\s*:\s*(?P<value>{_TEXT}|null|true|false|-?[0-9.]{{1,40}})"
+_OPENING: Final = re.compile(r"\s*\{" + _FIELD)
+_NEXT: Final = re.compile(r"\s*," + _FIELD)
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """The table's directory and the instant, as the writer names them (HoodieWriteCommitCallback).
+
+    The message's other fields are not used: of the two that are Optional in Hudi 1.2 the values are
+    lost on the way, and the timeline has all of them.
+    """
+
+    location: str
+    instant: str
+
+
+def parse_callback(head: bytes) -> Callback:
+    """Read a message, or the first MAX_HEAD_BYTES of a longer one.
+
+    Raises:
+        FormatError: it is not one of Hudi's.
+    """
+    try:
+        read = _first_fields(head.decode("utf-8", "ignore"))
+        location, instant = read["basePath"], read["commitTime"]
+    except (ValueError, KeyError) as error:
+        raise FormatError(
+            "not a message of Hudi's commit callback: it is JSON that begins with commitTime and"
+            " basePath"
+        ) from error
+    for text in (location, instant):
+        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
+            raise FormatError("commitTime and basePath of a commit callback are text")
+    return Callback(str(location), str(instant))
+
+
+def _first_fields(text: str) -> dict[object, object]:
+    """The fields of an object up to the first one that is an object or a list."""
+    found: dict[object, object] = {}
+    at, following = 0, _OPENING
+    while (field := following.match(text, at)) is not None:
+        found[json.loads(field["name"])] = json.loads(field["value"])
+        at, following = field.end(), _NEXT
+    return found

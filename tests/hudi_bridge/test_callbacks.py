@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidegate.errors import FormatError
+from tidegate.hudi_bridge.callbacks import Callback, parse_callback
+
+MESSAGE = {
+    "commitTime": "20260101100000000",
+    "tableName": "orders",
+    "basePath": "file:/wh/orders",
+    "hoodieWriteStat": [],
+    "commitActionType": {"empty": False, "present": True},
+    "extraMetadata": {"empty": True, "present": False},
+}
+
+
+def test_a_message_of_hudi_names_the_table_and_the_instant() -> None:
+    found = parse_callback(json.dumps(MESSAGE).encode())
+    assert found == Callback("file:/wh/orders", "20260101100000000")
+
+
+def test_a_field_that_is_not_text_between_them_does_no_harm() -> None:
+    message = json.dumps({"commitTime": "2", "tableName": None, "n": -1, "basePath": "/a\u00e9"})
+    assert parse_callback(message.encode()) == Callback("/a\u00e9", "2")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no JSON",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b'{"basePath": "/wh/orders"}',
+        json.dumps(MESSAGE | {"basePath": 7}).encode(),
+        json.dumps(MESSAGE | {"commitTime": ""}).encode(),
+        json.dumps(MESSAGE | {"basePath": "x" * 5_000}).encode(),
+    ],
+)
+def test_junk_is_not_a_message(content: bytes) -> None:
+    with pytest.raises(FormatError):
+        parse_callback(content)
