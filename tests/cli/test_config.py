@@ -74,6 +74,16 @@ def test_a_problem_is_one_line_and_exit_code_2(
     assert 'monitoring.tables: write a list, e.g. ["a", "b"]' in said
 
 
+def test_a_client_setting_that_the_services_refuse_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text('[kafka]\n"bootstrap.servers" = "broker:9092"\nacks = "1"')
+
+    assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 2
+    assert "acks = 1 must be all" in capsys.readouterr().err
+
+
 def test_what_is_shown_hides_every_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

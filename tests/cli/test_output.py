@@ -80,6 +80,20 @@ def test_a_pipe_gets_the_same_table_as_rich_would_print(
     assert pages[0] == pages[1]
 
 
+def test_a_narrow_terminal_breaks_no_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    row = {"savepoint": "20261124175553600", "by": "policy:default", "files": 2}
+
+    output.write_table([row | {"comment": "before the monthly audit of all the orders, by ana"}])
+    assert "20261124175553600  policy:default  2" in capsys.readouterr().out
+
+    output.write_table([row | {f"id_{number}": "x" * 36 for number in range(2)}])
+    assert "savepoint: 20261124175553600\n" in capsys.readouterr().out
+
+
 def test_very_many_rows_are_printed_without_a_layout_of_each(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,9 +211,10 @@ def test_explain_shows_dead_letters_and_nothing_that_a_terminal_obeys(place: Pla
 
 
 def test_explain_says_what_it_does_not_know(place: Place) -> None:
-    for unknown in ("lake.sales.unknown", "no-such-id"):
-        with pytest.raises(TidegateError, match=f"nothing is known of {unknown}"):
-            place.call("explain", unknown)
+    with pytest.raises(TidegateError, match="nothing is known of no-such-id"):
+        place.call("explain", "no-such-id")
+    with pytest.raises(TidegateError, match=r"no event names the table lake\.sales\.unknown"):
+        place.call("explain", "lake.sales.unknown")
 
 
 def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place) -> None:

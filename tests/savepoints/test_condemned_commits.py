@@ -115,6 +115,21 @@ def rejected(request: Event) -> RestoreRejected:
     return RestoreRejected.about(request, source="restorer", occurred_at=AT, **fields)
 
 
+def test_every_check_names_the_published_commits_until_one_has_looked_them_up() -> None:
+    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+
+    (first,) = made.take(committed(FIRST))
+    (second,) = made.take(committed(LATER))
+    assert isinstance(first, SavepointsCheckRequested)
+    assert isinstance(second, SavepointsCheckRequested)
+    made.take(checked(first, commits=first.commits))
+    (third,) = made.take(committed(BAD))
+
+    assert isinstance(third, SavepointsCheckRequested)
+    assert (first.commits, second.commits) == ((FIRST,), (FIRST, LATER))
+    assert third.commits == (LATER, BAD)
+
+
 def test_a_plan_is_requested_to_the_newest_savepoint_before_it() -> None:
     made = Coordinator(CondemnedAction.PLAN)
 

@@ -301,6 +301,35 @@ def test_a_maximum_is_an_outcome_that_names_the_commit(tmp_path: Path) -> None:
     assert checks.there() == [at(4)]
 
 
+def test_a_published_commit_that_is_not_on_the_timeline_is_flagged_once(tmp_path: Path) -> None:
+    checks = Checks(four_commits(tmp_path / "orders", 9), ())
+
+    flagged, done = checks.run(checks.command(commits=(at(3), at(7), at(8))))
+
+    assert isinstance(flagged, CommitFlagged)
+    assert (flagged.instant, flagged.flag) == (at(7), "not-on-timeline")
+    assert f"{at(7)}, {at(8)}. " in flagged.message
+    assert isinstance(done, SavepointsChecked)
+    assert done.commits == (at(3), at(7), at(8))
+
+
+@pytest.mark.parametrize(
+    ("minute", "undone"),
+    [pytest.param(0, None, id="archived"), pytest.param(7, 8, id="a later restore undid it")],
+)
+def test_a_published_commit_that_the_timeline_explains_is_not_flagged(
+    tmp_path: Path, minute: int, undone: int | None
+) -> None:
+    checks = Checks(four_commits(tmp_path / "orders", 9), ())
+    if undone is not None:
+        restored = Instant(at(undone), Action.RESTORE, InstantState.COMPLETED, at(undone + 1))
+        checks.table.put(restored)
+
+    assert [type(it) for it in checks.run(checks.command(commits=(at(minute),)))] == [
+        SavepointsChecked
+    ]
+
+
 def test_a_condemned_commit_is_answered_from_the_timeline(tmp_path: Path) -> None:
     checks = Checks(four_commits(tmp_path / "orders", 9), ())
     for minute in (1, 2, 4):

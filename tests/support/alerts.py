@@ -152,6 +152,15 @@ ALERTS: Final = (
         "The second source contradicts a vacuum",
     ),
     Alert(
+        "TidegateCommitNeedsAttention",
+        _seen('{kind="CommitFlagged"}'),
+        "0m",
+        "warning",
+        "A commit is not on its table's timeline, or a savepoint that it needs can't be made.",
+        f"Which, and why: {command_line('outcomes', kind='CommitFlagged')}",
+        "A commit is flagged",
+    ),
+    Alert(
         "TidegateVacuumNeedsAttention",
         _seen('{kind="VacuumFlagged"}'),
         "0m",

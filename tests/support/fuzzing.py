@@ -302,9 +302,9 @@ def settings_file() -> Decoder:
 
 def dead_letter_headers() -> Decoder:
     from tidegate.ops.dead_letters.dead_letter import (  # noqa: PLC0415
+        audit_event,
         difference,
         read_dead_letter,
-        redriven_event,
         redriven_message,
     )
     from tidegate.runtime.bus import Partition, Record  # noqa: PLC0415
@@ -337,7 +337,7 @@ def dead_letter_headers() -> Decoder:
         record = Record(Partition("tidegate.dead-letters", 0), 7, key, value, headers, 1)
         listed = read_dead_letter(record)
         redriven_message(listed, record)
-        redriven_event(listed, "ana", listed.at, wire)
+        audit_event(listed, "ana", listed.at, wire)
         return listed.table, listed.origin_location, listed.event(wire), difference(listed, record)
 
     return Decoder(inputs, decode, ())

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _PIPE_COLUMNS: Final = 400
 _GAP: Final = 2
 """Blanks between two columns."""
-_COLUMN: Final = 12
-"""Characters of a column below which a table is hard to read."""
+_WORD: Final = 36
+"""Characters of a word, such as an id, that a table does not break; a longer one may be broken."""
 
 
 def write(line: object) -> None:
@@ -146,12 +146,16 @@ def _write_rich(rows: Sequence[Mapping[str, object]], *, lines: bool) -> None:
 
     # a pipe has no width of its own: rows that are folded there can't be searched
     console = Console(width=None if is_terminal() else _PIPE_COLUMNS)
-    if console.width < _COLUMN * len(rows[0]):
+    widths = {
+        name: _longest_word([name.replace("_", " "), *(r[name] for r in rows)]) for name in rows[0]
+    }
+    if console.width < sum(widths.values()) + _GAP * (len(widths) - 1):
         _write_blocks(rows)
         return
     table = Table(show_lines=True) if lines else Table(box=None, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(Text(visible(name.replace("_", " ")), style="bold"), overflow="fold")
+    for name, width in widths.items():
+        head = Text(visible(name.replace("_", " ")), style="bold")
+        table.add_column(head, overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
     console.print(table)
@@ -165,6 +169,14 @@ def _write_blocks(rows: Sequence[Mapping[str, object]]) -> None:
         for name, value in row.items():
             if (text := _cell(value)) not in {"", "None"}:
                 write(f"{name.replace('_', ' ')}: {', '.join(text.splitlines())}")
+
+
+def _longest_word(values: Iterable[object]) -> int:
+    """The width of a column in which no word is broken, at most `_WORD`."""
+    from rich.cells import cell_len  # noqa: PLC0415 - heavy
+
+    words = (word for value in values for word in _cell(value).split())
+    return min(_WORD, max(map(cell_len, words), default=1))
 
 
 def _cell(value: object) -> str:

@@ -72,6 +72,8 @@ class _Table(Value, frozen=True):
     """The day of the last check that measured."""
     wanted: dict[str, AwareDatetime] = Field(default_factory=dict[str, AwareDatetime])
     """Savepoints to which a restore may be requested soon, and until when."""
+    published: tuple[str, ...] = ()
+    """Published commits that no check has found on the timeline, or missing there, yet."""
     newest: str = ""
     """The latest published instant. Only for tables with a reaction to condemned commits."""
     condemned: dict[str, CommitCondemned] = Field(default_factory=dict[str, CommitCondemned])
@@ -153,7 +155,8 @@ class SavepointSubject:
             table = table.with_(newest=max(table.newest, event.instant))
         if self._policy.rule_of(event.table) is None or event.action not in SAVEPOINTABLE:
             return table, Effects()
-        return _check(event.table, _seen(table, event), at)
+        published = tuple(dict.fromkeys((*table.published, event.instant)))[-_REMEMBERED:]
+        return _check(event.table, _seen(table, event).with_(published=published), at)
 
     @_apply.register
     def _(self, event: SavepointCreated, table: _Table, at: datetime) -> tuple[_Table, Effects]:
@@ -165,7 +168,8 @@ class SavepointSubject:
     @_apply.register
     def _(self, event: SavepointsChecked, table: _Table, at: datetime) -> tuple[_Table, Effects]:
         again = event.next_check and max(event.next_check, at + _AGAIN_AFTER)
-        table = _seen(table, event).with_(next_check=again)
+        left = tuple(at for at in table.published if at not in event.commits)
+        table = _seen(table, event).with_(next_check=again, published=left)
         if event.pinned_files is not None:  # a check that measured; another may have replaced one
             table = table.with_(measured=at.date().isoformat())
         bad = table.condemned.get(event.condemned or "")
@@ -282,6 +286,7 @@ def _check(
         attempt=table.attempt,
         wanted=tuple(sorted(wanted)),
         condemned=condemned,
+        commits=table.published,
         measure=table.measured != day,
     )
     # without an outcome, it is checked again at the next event

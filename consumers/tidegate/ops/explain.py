@@ -13,17 +13,22 @@ from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.errors import FormatError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningDeferred,
     CleaningReleased,
     Command,
     CommitCompleted,
+    CommitCondemned,
     Event,
     LockReleased,
     Outcome,
+    RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreFailed,
+    SavepointsCheckRequested,
     StopRequested,
+    TaskEnded,
     TaskIssued,
     UnknownTableReleased,
     UnknownTableResolved,
@@ -82,6 +87,18 @@ class Story:
     also_waiting: Collection[str] = ()
     """Ids of all vacuums among the events that still wait, also beyond `waiting`."""
 
+    def shown(self) -> Iterator[LoggedEvent]:
+        """The events for people: a repeat, and an end of a task without a message, add nothing."""
+        ids = set[str]()
+        for logged in self.events:
+            event = logged.event
+            if event is not None and event.event_id in ids:
+                continue
+            if event is not None:
+                ids.add(event.event_id)
+            if not isinstance(event, TaskEnded) or event.message:
+                yield logged
+
     @property
     def table_of_commits(self) -> str | None:
         """The table of the first commit among the events, or None."""
@@ -90,7 +107,7 @@ class Story:
 
     def next_steps(self) -> list[str]:
         """Sentences about the next steps and who has to take them; at least one."""
-        steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
+        steps = [*self._commands(), *self._vacuums(), *self._condemned(), *self._unknown_tables()]
         steps += [
             f"dead letter {dead_letter.dead_letter_id} of {dead_letter.service} waits for a"
             f" decision ({dead_letter.error}):"
@@ -115,14 +132,21 @@ class Story:
             if isinstance(event, RestoreCompleted):  # also of what another request had begun
                 for its in answers.values():
                     its.resumed |= its.failed is not None
+        approved = {
+            command.request
+            for event_id, command in requests.items()
+            if isinstance(command, RestoreApproved) and answers[event_id].refused is None
+        }
         newest = {type(command): event_id for event_id, command in requests.items()}
         for event_id, command in requests.items():
             refused = answers[event_id].refused
             if refused is not None and newest[type(command)] == event_id:
                 yield (
                     f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
-                    " changed: once that is mended, ask again"
+                    f" changed: once that is mended, {_again(command)}"
                 )
+            elif event_id in approved and answers[event_id].waits is not None:
+                continue  # its approval has a step of its own
             elif (step := _step(command, answers[event_id], tasks.get(event_id))) is not None:
                 yield step
 
@@ -153,6 +177,26 @@ class Story:
                     " not read it yet, or its release is older than the shown events; see:"
                     f" {command_line('status')}"
                 )
+
+    def _condemned(self) -> Iterator[str]:
+        """Condemned commits to which no service reacts."""
+        left = dict[str, CommitCondemned]()
+        for event in self._events():
+            if isinstance(event, CommitCondemned):
+                left[event.instant] = event
+            elif isinstance(event, SavepointsCheckRequested) and event.condemned:
+                left.pop(event.condemned, None)
+            elif isinstance(event, RestoreCompleted):
+                for gone in event.instants:
+                    left.pop(gone.instant, None)
+        for instant, event in left.items():
+            listing = command_line("savepoints list", event.table)
+            planned = command_line("plan restore", table=event.table, savepoint="INSTANT")
+            yield (
+                f"commit {instant} is condemned, and no service reacted: a rule of"
+                f" [[restores.rules]] with `condemned` would. Choose a savepoint from before it"
+                f" ({listing}), then: {planned}"
+            )
 
     def _unknown_tables(self) -> Iterator[str]:
         unknown: dict[str, str] = {}
@@ -233,6 +277,17 @@ def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str |
                 return f"{named} is under way: {service} has published {answers.last}"
             how = f", as task {task.number} of the table" if task else ""
             return f"{named} has no outcome yet: {service} will carry it out{how}"
+
+
+def _again(command: Command) -> str:
+    """How a refused command is repeated: a person asks for it again, or the next event does."""
+    match command:
+        case SavepointsCheckRequested():
+            return "the next commit of the table repeats it"
+        case CleaningReleased() | AbortedCleaningReleased():
+            return "the next compaction of the table covers it"
+        case _:
+            return "ask again"
 
 
 def _remove_hold(table: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from tidegate.errors.commands import command_line
@@ -275,8 +276,12 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
     for logged in EventLog.of(settings).read(since=since):
         if logged is not None:
             recent.take(logged)
-    dead_letters = _dead_letters(settings)
-    waiting, oldest, held, quarantined = _waiting(settings)
+    with DeadLetterBox(settings) as box:
+        dead_letters = Counter(listed.service for listed in box.list(DeadLetterFilter()))
+    oldest, held = OldestVacuums(1), list[HeldTable | QuarantinedDirectories]()
+    for store in gate_stores(settings):
+        oldest.take(store)
+        held += holds_and_quarantines(store)
     services = [
         _service(settings, metadata, name, recent, dead_letters.pop(name, 0))
         for name in CONSUMED_EVENTS
@@ -285,12 +290,17 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
         at=now,
         since=since,
         services=services,
-        waiting=waiting,
-        oldest_waiting=oldest,
+        waiting=oldest.count,
+        oldest_waiting=next(iter(oldest.vacuums), None),
         recent=recent,
         unknown_dead_letters=sum(dead_letters.values()),
-        held=sorted(held, key=lambda hold: hold.since),
-        quarantined=sorted(quarantined, key=lambda cleaning: cleaning.until),
+        held=sorted(
+            (hold for hold in held if isinstance(hold, HeldTable)), key=attrgetter("since")
+        ),
+        quarantined=sorted(
+            (row for row in held if isinstance(row, QuarantinedDirectories)),
+            key=attrgetter("until"),
+        ),
     )
 
 
@@ -315,22 +325,3 @@ def _service(
 def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Partition, Lag]:
     parts = [Partition(t, number) for t in topics for number in range(metadata.partitions(t))]
     return lags_of(metadata, group, metadata.ends(parts))
-
-
-def _dead_letters(settings: Settings) -> Counter[str]:
-    """Open dead letters by service."""
-    with DeadLetterBox(settings) as box:
-        return Counter(listed.service for listed in box.list(DeadLetterFilter()))
-
-
-def _waiting(
-    settings: Settings,
-) -> tuple[int, PendingVacuum | None, list[HeldTable], list[QuarantinedDirectories]]:
-    oldest = OldestVacuums(1)
-    held: list[HeldTable] = []
-    quarantined: list[QuarantinedDirectories] = []
-    for store in gate_stores(settings):
-        oldest.take(store)
-        for it in holds_and_quarantines(store):
-            held.append(it) if isinstance(it, HeldTable) else quarantined.append(it)
-    return oldest.count, next(iter(oldest.vacuums), None), held, quarantined

@@ -47,6 +47,8 @@ from tidegate.tables.warehouse import Warehouse
 
 _SHOWN: Final = 900
 """Maximum length, in characters, of the reason why a savepoint was not derived; and of lists."""
+_NAMED: Final = 10
+"""How many commits a message names."""
 _AT_ONCE: Final = 50
 """Maximum of savepoints that one check makes, and that it removes: the next check goes on."""
 _AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -147,6 +149,7 @@ class SavepointWriter:
         resumed = [(Removal(instant, why), None) for instant in sorted(begun)]
         yield from self._remove(command, claim, resumed, removed)
         table = table.reloaded()
+        yield from _not_there(command, table, self.name, now)
         for _ in range(_AT_ONCE):
             view = self._views.of(table, rule, held)
             found = view.check(rule, now, refused)
@@ -219,6 +222,7 @@ class SavepointWriter:
             unowned=found.unowned[:_SHOWN],
             next_check=ended + _AGAIN_AFTER if unfinished else found.next_check,
             condemned=bad,
+            commits=command.commits,
             newest_before=max((at for at in there if bad and at < bad), default=None),
             later=[at for at in there if bad and at >= bad][:_SHOWN],
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
@@ -246,7 +250,10 @@ class SavepointWriter:
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        plan = None if existing else self._begin(table, commit, command, task)
+        plan = None if existing else self._plan(table, commit, self.most_derived(command.table))
+        if plan is not None:
+            task.check()
+            self._claim(table, plan)
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
@@ -280,14 +287,6 @@ class SavepointWriter:
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None
-
-    def _begin(
-        self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
-    ) -> SavepointPlan:
-        plan = self._plan(table, commit, self.most_derived(command.table))
-        task.check()
-        self._claim(table, plan)
-        return plan
 
     def _metadata(
         self, command: SavepointRequested, plan: SavepointPlan | None
@@ -396,6 +395,31 @@ def _withheld(
         message=f"a savepoint of this commit is due, but policy {rule.name} has max_count ="
         f" {rule.max_count} savepoints on the table, and all of them are still kept: raise"
         " max_count, or let the tiers keep less",
+    )
+
+
+def _not_there(
+    command: SavepointsCheckRequested, table: HudiTable, source: str, now: datetime
+) -> Iterator[CommitFlagged]:
+    """Flag the published commits that the timeline does not have as completed.
+
+    A later restore or rollback explains it: such a commit is not reported.
+    """
+    timeline = table.timeline
+    undone = timeline.of_action(Action.RESTORE) + timeline.of_action(Action.ROLLBACK)
+    newest = max((instant.timestamp for instant in undone), default="")
+    missing = [at for at in command.commits if at > newest and not timeline.is_committed(at)]
+    if not missing:
+        return
+    named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+    yield CommitFlagged.about(
+        command,
+        source=source,
+        occurred_at=now,
+        instant=missing[0],
+        flag=CommitFlag.NOT_ON_TIMELINE,
+        message=f"published, but not completed on the timeline of {command.location}: {named}."
+        " Correct the instant or the location at its publisher",
     )
 
 

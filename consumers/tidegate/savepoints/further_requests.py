@@ -7,15 +7,15 @@ request is recorded next to the timeline, one file per request. A check keeps wh
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from pydantic import AwareDatetime
+
 from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError, TransientError
-from tidegate.events import SavepointMark, SavepointRequested, derived_id
+from tidegate.events import SavepointMark, SavepointRequested, Value, derived_id
 from tidegate.hudi import SavepointMetadata
 from tidegate.hudi.instant_time import CLOCK_TOLERANCE
 from tidegate.savepoints.retention import end_of
@@ -26,12 +26,11 @@ from tidegate.tables.warehouse import AlreadyExists, Warehouse
 _FOLDER: Final = f"{HUDI}/further-requests"
 
 
-@dataclass(frozen=True, slots=True)
-class FurtherRequest:
+class FurtherRequest(Value, frozen=True):
     """Who wants a savepoint kept, and until when."""
 
     by: str
-    until: datetime | None
+    until: AwareDatetime | None
     """None: until a person removes it."""
     tiers: tuple[str, ...] = ()
     """The tiers of the savepoint's own policy that it serves, too; empty: a person's request."""
@@ -58,16 +57,12 @@ def record_further_request(
     mark = command.mark
     lifetime = mark.lifetime if mark else None
     until = None if lifetime is None else end_of(command.occurred_at, lifetime)
-    content = {
-        "by": command.requested_by,
-        "until": until and until.isoformat(),
-        "tiers": list(command.tiers),
-    }
+    content = FurtherRequest(by=command.requested_by, until=until, tiers=command.tiers)
     # a request's id may be any text, so its hash is the file name
     name = f"{derived_id('answer', command.event_id)}.json"
     with suppress(AlreadyExists):
         path = warehouse.roots.check(join(_folder(location, instant), name))
-        warehouse.create(path, json.dumps(content).encode())
+        warehouse.create(path, content.model_dump_json().encode())
 
 
 def further_requests_on(storage: Storage, location: str, instant: str) -> list[FurtherRequest]:
@@ -122,18 +117,9 @@ def _folder(location: str, instant: str) -> str:
 
 def _read(storage: Storage, path: str) -> FurtherRequest:
     try:
-        read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
-        until = read["until"]
-        tiers = tuple(map(str, read.get("tiers") or ()))
-        return FurtherRequest(str(read["by"]), None if until is None else _moment(until), tiers)
+        content = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
+        return FurtherRequest.model_validate(content)
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"the request {path} can't be read: {error}") from error
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text} has no time zone")
-    return moment

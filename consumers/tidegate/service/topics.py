@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -103,6 +103,15 @@ class TopicDifference:
     declared: str
     found: str | None
     remedy: str
+
+    @classmethod
+    def lines(cls, found: Iterable[TopicDifference]) -> Iterator[str]:
+        """The differences for people; those that only differ in the topic are one line."""
+        topics: dict[TopicDifference, list[str]] = {}
+        for difference in found:
+            topics.setdefault(replace(difference, topic=""), []).append(difference.topic)
+        for difference, names in topics.items():
+            yield str(replace(difference, topic=", ".join(names)))
 
     def __str__(self) -> str:
         """One line for people."""

@@ -82,7 +82,8 @@ class SavepointsCheckRequested(Caused, Command, frozen=True):
 
     The writer decides it from the table's own timeline and the rules of its settings. `wanted` are
     savepoints to which a restore may be requested soon: they stay. With `condemned`, the outcome
-    names the table's newest savepoint before that commit. `attempt` counts the table's checks.
+    names the table's newest savepoint before that commit. `commits` were published and are looked
+    up on the timeline. `attempt` counts the table's checks.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "attempt")
@@ -90,6 +91,7 @@ class SavepointsCheckRequested(Caused, Command, frozen=True):
     attempt: Count
     wanted: tuple[HudiInstant, ...] = Field(default=(), max_length=100)
     condemned: HudiInstant | None = None
+    commits: tuple[HudiInstant, ...] = Field(default=(), max_length=100)
     measure: bool = False
 
 

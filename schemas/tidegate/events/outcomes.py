@@ -81,8 +81,9 @@ class SavepointsChecked(Answer, frozen=True):
     `savepoints` are those on the timeline now; `unowned` name a policy that no rule of the table
     owns: they stay. `next_check` is when time alone may change the result; None: never. For a
     `condemned` commit, `newest_before` is the newest savepoint before it, and `later` are those of
-    it and of later commits, which a restore needs removed. If the request asked to measure, the
-    pinned files are those that only savepoints keep, each counted once.
+    it and of later commits, which a restore needs removed. `commits` are those of the request. If
+    the request asked to measure, the pinned files are those that only savepoints keep, each counted
+    once.
     """
 
     means: ClassVar[Verdict] = Verdict.DONE
@@ -93,6 +94,7 @@ class SavepointsChecked(Answer, frozen=True):
     unowned: tuple[Text, ...] = Field(default=(), max_length=1000)
     next_check: AwareDatetime | None = None
     condemned: Text | None = None
+    commits: tuple[Text, ...] = Field(default=(), max_length=100)
     newest_before: Text | None = None
     later: tuple[Text, ...] = Field(default=(), max_length=1000)
     pinned_files: Count | None = None
@@ -286,6 +288,8 @@ class CommitFlag(StrEnum):
     """It was condemned, and a savepoint of it or of a later commit is in the way of a restore."""
     SAVEPOINTS_AT_MAXIMUM = "savepoints-at-maximum"
     """A savepoint of it is due, but the policy has as many as `max_count` allows."""
+    NOT_ON_TIMELINE = "not-on-timeline"
+    """The table's timeline does not have it as completed: a wrong instant, or another table."""
 
 
 class CommitFlagged(Outcome, frozen=True):

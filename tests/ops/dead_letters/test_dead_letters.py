@@ -11,8 +11,8 @@ from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import (
     DeadLetter,
     DeadLetterFilter,
+    audit_event,
     difference,
-    discarded_event,
     is_destructive,
     read_dead_letter,
     redriven_message,
@@ -232,4 +232,4 @@ def test_headers_that_no_broker_has_written_can_still_be_listed_and_discarded(
     record = set_aside(sent).record
     forged = read_dead_letter(record._replace(headers=((name, value),)))
 
-    assert discarded_event(forged, "ana", NOON, Wire(), "forged").requested_by == "ana"
+    assert audit_event(forged, "ana", NOON, Wire(), discarded="forged").requested_by == "ana"

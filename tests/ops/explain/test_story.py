@@ -18,10 +18,12 @@ from support.deployment_events import (
 )
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from tidegate.events import (
+    CommitCondemned,
     Event,
     OutstandingReader,
     RestoreFailed,
     SavepointRejected,
+    SavepointsCheckRequested,
     UnknownTableReleased,
 )
 from tidegate.ops.event_log import LoggedEvent
@@ -223,3 +225,41 @@ def test_releases_of_an_unknown_table_are_a_matter_until_its_vacuum_comes() -> N
         "no vacuum of it" in step
         for step in story(release(5), alarm, known, released(known)).next_steps()
     )
+
+
+def test_a_condemned_commit_to_which_no_service_reacts_is_a_next_step() -> None:
+    bad = CommitCondemned(
+        table="lake.sales.orders",
+        location="/lake/orders",
+        occurred_at=NOON,
+        source="ingest",
+        instant="20261121120000001",
+        reason="doubled",
+    )
+    check = SavepointsCheckRequested.about(
+        bad, source="coordinator", occurred_at=NOON, attempt=1, condemned=bad.instant
+    )
+
+    [step] = story(bad).next_steps()
+
+    assert step.startswith(f"commit {bad.instant} is condemned, and no service reacted")
+    assert "tidegate plan restore --table lake.sales.orders --savepoint" in step
+    assert not any("no service reacted" in step for step in story(bad, check).next_steps())
+
+
+def test_a_restore_that_was_approved_waits_for_no_person() -> None:
+    request = restore_request()
+
+    steps = story(request, awaiting(request), approved(request)).next_steps()
+
+    assert len(steps) == 1
+    assert steps[0].startswith("RestoreApproved")
+
+
+def test_people_see_an_event_once_and_no_end_of_a_task_that_did_its_work() -> None:
+    task = task_of(savepoint_request(1))
+    created = savepoint_created(1)
+
+    shown = [event.event for event in story(created, ended(task), created, ended(task)).shown()]
+
+    assert shown == [created]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.cli.options import ConfigFile, Since, one_of, since_of, table_pattern
-from tidegate.cli.output import write, write_json
+from tidegate.cli.output import write, write_error, write_json
 from tidegate.events.catalogue import OUTCOMES
 from tidegate.events.topics import TOPICS
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
@@ -108,16 +108,23 @@ def outcomes(
         kinds=frozenset(one_of(_KINDS, name) for name in kind or ()),
         caused_by=caused_by,
         failed=failed,
+        is_brief=not kind and not as_json,
     )
     if limit is None and since is None and not as_json:
         limit = _USUAL
     log = EventLog.of(Settings.load(config))
     found = log.read(wanted=wanted, since=since_of(since), limit=limit, follow=follow)
-    write_events(found, as_json=as_json)
+    if not write_events(found, as_json=as_json) and not as_json:
+        for name in wanted.exact_tables or ():
+            log.check_named(name, "no outcome matches")
+        write_error("no outcome matches")
 
 
-def write_events(found: Iterable[LoggedEvent | None], *, as_json: bool) -> None:
-    """Print each event as it comes."""
+def write_events(found: Iterable[LoggedEvent | None], *, as_json: bool) -> int:
+    """Print each event as it comes; return their number."""
+    count = 0
     for logged in found:
         if logged is not None:
+            count += 1
             write_json(row_of(logged)) if as_json else write(line_of(logged))
+    return count

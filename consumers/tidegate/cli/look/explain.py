@@ -62,7 +62,7 @@ def explain(
     write(story.subject)
     if story.left_out:
         write(f"  ... {story.left_out} older events; see --limit")
-    for event in story.events:
+    for event in story.shown():
         write(f"  {line_of(event, of_table=story.subject)}")
     _show_state(story)
     if policy is not None:

@@ -37,6 +37,7 @@ from tidegate.ops.dead_letters import (
     Original,
     is_destructive,
 )
+from tidegate.ops.summary import counted
 
 dead_letters = typer.Typer(
     help="Messages that could not be processed: list, show, redrive, discard.",
@@ -297,10 +298,14 @@ class _Chosen:
             more = {"more": count > len(rows), "count": count, "executed": executed}
             write_json({"dead_letters": rows} | more)
             return
-        write_table(rows)
+        write_table([row | {"event": _kind(row)} if "event" in row else row for row in rows])
         shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
         would, how = ("", "") if executed else ("would be ", "; add --execute to do it")
-        write(f"{count} dead letters {would}{done}{shown}{how}")
+        write(f"{counted(count, 'dead letter')} {would}{done}{shown}{how}")
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return row["event"]["kind"] if row["event"] else "can't be decoded"
 
 
 def _destructive(originals: Sequence[Original]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import typer
 from tidegate.cli.deployment import reachable
 from tidegate.cli.options import AsJson, ConfigFile, Execute, Reason, RequestedBy, person
 from tidegate.cli.output import write, write_json
-from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip, unread
+from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 
 
 def skip(
@@ -39,7 +39,8 @@ def skip(
         dead_letter_id = carry_out_skip(
             settings,
             service=service,
-            skipped=unread(where, offset),
+            where=where,
+            offset=offset,
             by=person(requested_by),
             reason=reason,
             at=datetime.now(UTC),

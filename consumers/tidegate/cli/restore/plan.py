@@ -26,18 +26,20 @@ from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors.commands import command_line
 from tidegate.events import CommitCompleted, VacuumFinished
+from tidegate.events.reasons import Reason
 from tidegate.events.topics import COMMITS
 from tidegate.hudi import InstantState
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
 from tidegate.restores import PlannedRestore, plan_restore
-from tidegate.savepoints.listing import chosen_savepoint
+from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.restore_rules import restore_settings, restored_by_hudi
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi import open_table
+from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 
 plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_help=True)
@@ -70,7 +72,13 @@ def restore(
     by_hudi = restored_by_hudi(settings, table, where)
     chosen = chosen_savepoint(warehouse, where, savepoint)
     liveness = restore_settings(settings)
-    planned = plan_restore(warehouse, where, chosen, liveness, by_hudi=by_hudi)
+    try:
+        planned = plan_restore(warehouse, where, chosen, liveness, by_hudi=by_hudi)
+    except Refused as refused:
+        if refused.reason is Reason.GREATER_SAVEPOINT:
+            for removal in _removals(warehouse, where, name, chosen):
+                write(removal)
+        raise
     plan = PlanFile(
         table=name,
         location=where,
@@ -81,7 +89,7 @@ def restore(
         bytes=planned.bytes,
         resumes=planned.resumes,
     )
-    if out is not None:
+    if out is not None and not plan.is_empty:  # the file is made when it is first written
         out.write(plan.model_dump_json(indent=2) + "\n")
     if not as_json:
         publishers = _publishers(settings, name) if name and location is None else {}
@@ -98,6 +106,23 @@ def restore(
         fields["carried_out_by"] = "Hudi's rollback_to_savepoint"
     paths = [file.path for step in planned.steps for file in step.files]
     write_json({**fields, "nothing_to_do": plan.is_empty, "paths": paths})
+
+
+def _removals(
+    warehouse: Warehouse, location: str, table: str | None, savepoint: str
+) -> Iterator[str]:
+    """The commands that remove the later savepoints, newest first."""
+    later = sorted(listed.instant for listed in savepoints_of(warehouse, location))
+    for instant in reversed(later):
+        if instant > savepoint:
+            yield command_line(
+                "publish savepoint-removal",
+                table=table or "CATALOG.DATABASE.TABLE",
+                location=None if table else location,
+                savepoint=instant,
+                reason="WHY",
+                wait=True,
+            )
 
 
 def _sentences(plan: PlanFile, planned: PlannedRestore, commits: Sequence[str]) -> Iterator[str]:

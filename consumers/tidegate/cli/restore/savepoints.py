@@ -18,11 +18,13 @@ from tidegate.cli.options import (
     option_group,
     table_of,
 )
-from tidegate.cli.output import write_rows
+from tidegate.cli.output import write_json_lines, write_rows
 from tidegate.cli.sending import Requesting, request
 from tidegate.errors import ConfigError
+from tidegate.ops.summary import counted, size
 from tidegate.publisher import Publisher, Receipt
-from tidegate.savepoints.listing import savepoints_of
+from tidegate.savepoints.listing import ListedSavepoint, savepoints_of
+from tidegate.savepoints.rules import PolicyRule
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
 
@@ -71,6 +73,13 @@ def list_savepoints(
     location = located(settings, name, subject if is_location else None)
     rule = savepoint_policy(settings).rule_of(name) if name else None
     now = datetime.now(UTC)
+    found = savepoints_of(warehouse, location, parallel_map if pins else None)
+    if not as_json:
+        shown = [_shown(listed, rule, now, is_named=name is not None) for listed in found]
+        if not any(row.get("comment") for row in shown):
+            shown = [{key: row[key] for key in row if key != "comment"} for row in shown]
+        write_rows(shown, f"{location} has no savepoint", as_json=False)
+        return
     rows = [
         {
             "savepoint": listed.instant,
@@ -90,10 +99,34 @@ def list_savepoints(
             else {}
         )
         | {"comment": listed.comment}
-        for listed in savepoints_of(warehouse, location, parallel_map if pins else None)
+        for listed in found
         for expires in (listed.expires_at(rule),)
     ]
-    write_rows(rows, f"{location} has no savepoint", as_json=as_json)
+    write_json_lines(rows)
+
+
+def _shown(
+    listed: ListedSavepoint, rule: PolicyRule | None, now: datetime, *, is_named: bool
+) -> dict[str, object]:
+    """A savepoint in few columns, for a terminal; --json has every field."""
+    retained = [", ".join(listed.mark.tiers)] if listed.mark and listed.mark.tiers else []
+    if (expires := listed.expires_at(rule)) is not None:
+        retained.append(f"until {expires:%Y-%m-%d}")
+    if is_named and listed.is_unowned(rule):
+        retained.append("unowned")
+    if listed.state != "completed":
+        retained.append(listed.state)
+    row: dict[str, object] = {
+        "savepoint": listed.instant,
+        "made": f"{age_of(now - listed.at)} ago" if listed.at else None,
+        "by": listed.by,
+        "retained": " ".join(retained) or None,
+    }
+    if listed.pinned_bytes is None:
+        row["files"] = listed.files
+    else:
+        row["pins"] = f"{counted(listed.pinned_files or 0, 'file')}, {size(listed.pinned_bytes)}"
+    return row | {"comment": listed.comment}
 
 
 @savepoints.command()

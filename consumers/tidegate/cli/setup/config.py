@@ -16,6 +16,7 @@ from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
+from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.service.settings import MonitoringSettings, Settings
 from tidegate.service.settings.reference import Setting, settings_reference
 
@@ -81,7 +82,7 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
     Examples:
         tidegate config check --config tidegate.toml
     """
-    Settings.load(config).connection()
+    require_protected_settings(Settings.load(config).connection())
     if as_json:
         write_json({"valid": True})
     else:

@@ -16,10 +16,9 @@ from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import (
     DeadLetter,
     DeadLetterFilter,
+    audit_event,
     difference,
-    discarded_event,
     read_dead_letter,
-    redriven_event,
     redriven_message,
     without_value,
 )
@@ -301,7 +300,7 @@ class DeadLetterBox:
             self._bus.send(
                 [redriven_message(original.dead_letter, original.record) for original in new]
             )
-            self._publish([redriven_event(dead_letter, by, at, self.wire) for dead_letter in batch])
+            self._publish([audit_event(dead_letter, by, at, self.wire) for dead_letter in batch])
             sent |= found.keys()
 
     def discard(
@@ -310,7 +309,10 @@ class DeadLetterBox:
         """Publish audit events that mark these dead letters as discarded."""
         for batch in batches:
             self._publish(
-                [discarded_event(dead_letter, by, at, self.wire, reason) for dead_letter in batch]
+                [
+                    audit_event(dead_letter, by, at, self.wire, discarded=reason)
+                    for dead_letter in batch
+                ]
             )
 
     def _publish(self, events: Sequence[Event]) -> None:

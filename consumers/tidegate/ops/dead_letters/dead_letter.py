@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line
@@ -262,25 +262,12 @@ def redriven_message(dead_letter: DeadLetter, original: Record) -> Message:
     return Message(original.partition.topic, original.key, original.value, headers, number)
 
 
-def redriven_event(
-    dead_letter: DeadLetter, by: str, at: datetime, wire: Wire
-) -> DeadLetterRedriven:
-    """The audit event of a redriven dead letter."""
-    return DeadLetterRedriven.model_validate(_fields(dead_letter, by, at, wire))
-
-
-def discarded_event(
-    dead_letter: DeadLetter, by: str, at: datetime, wire: Wire, reason: str
-) -> DeadLetterDiscarded:
-    """The audit event of a discarded dead letter."""
-    return DeadLetterDiscarded.model_validate(
-        {**_fields(dead_letter, by, at, wire), "reason": reason}
-    )
-
-
-def _fields(dead_letter: DeadLetter, by: str, at: datetime, wire: Wire) -> dict[str, Any]:
+def audit_event(
+    dead_letter: DeadLetter, by: str, at: datetime, wire: Wire, *, discarded: str | None = None
+) -> DeadLetterRedriven | DeadLetterDiscarded:
+    """The audit event of a redriven dead letter; with a reason, of a discarded one."""
     event = dead_letter.event(wire)
-    return {
+    fields = {
         "table": dead_letter.table,
         "location": event.location if event else _NOWHERE,
         "occurred_at": at,
@@ -293,3 +280,6 @@ def _fields(dead_letter: DeadLetter, by: str, at: datetime, wire: Wire) -> dict[
         "error": dead_letter.error,
         "requested_by": by,
     }
+    if discarded is None:
+        return DeadLetterRedriven.model_validate(fields)
+    return DeadLetterDiscarded.model_validate({**fields, "reason": discarded})

@@ -59,14 +59,22 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
 
 
 def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
-    settings: Settings, *, service: str, skipped: Record, by: str, reason: str, at: datetime
+    settings: Settings,
+    *,
+    service: str,
+    where: Partition,
+    offset: int,
+    by: str,
+    reason: str,
+    at: datetime,
 ) -> str:
     """Publish the dead letter and the audit event, then move the service past the offset.
 
     Args:
         settings: The deployment.
         service: The service.
-        skipped: Where the record is; its content is not needed.
+        where: The partition.
+        offset: The offset of the record, whose content is not needed.
         by: The person who decides.
         reason: Why.
         at: When.
@@ -78,7 +86,8 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
         GroupInUseError: the service was started meanwhile; its offset was not moved.
         FencedError: likewise.
     """
-    prefix, where = settings.topics.prefix, skipped.partition
+    prefix = settings.topics.prefix
+    skipped = Record(where, offset, None, None, (), 0, "it was not read")
     group, outcomes = f"{prefix}.{service}", OUTCOME_TOPIC.name(prefix)
     error = PermanentError(f"skipped by a person: {reason}")
     message = dead_letter(skipped, service, error, DEAD_LETTERS.name(prefix))
@@ -92,7 +101,7 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
         service=service,
         origin_topic=where.topic,
         origin_partition=where.number,
-        origin_offset=skipped.offset,
+        origin_offset=offset,
         error="skipped without being processed",
         requested_by=by,
         reason=reason,
@@ -106,13 +115,8 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
             # before its group's offset: behind it, the coordinator refuses to start
             with changed_position(bus, prefix, where.number) as position:
                 applied = position.offsets.get(where.topic, 0)
-                position.offsets[where.topic] = max(applied, skipped.offset + 1)
-        groups.set_offsets(group, {where: skipped.offset + 1})
+                position.offsets[where.topic] = max(applied, offset + 1)
+        groups.set_offsets(group, {where: offset + 1})
     finally:
         bus.close()
     return dead_letter_id
-
-
-def unread(partition: Partition, offset: int) -> Record:
-    """A record that was not read."""
-    return Record(partition, offset, None, None, (), 0, "it was not read")

@@ -17,7 +17,7 @@ from tidegate.ops.groups import Groups
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
-from tidegate.service.topics import deployment, describe_topics, differences
+from tidegate.service.topics import TopicDifference, deployment, describe_topics, differences
 
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for a request."""
@@ -80,7 +80,7 @@ class Broker:
         except ConfigError as error:
             return not_permitted("topics", error)
         if wrong := differences(declared, found):
-            seen = "; ".join(map(str, wrong))
+            seen = "; ".join(TopicDifference.lines(wrong))
             hidden = all(difference.what == "settings" for difference in wrong)
             state = Status.WARN if hidden else Status.FAIL
             return Finding("topics", state, seen, f"see: {command_line('topics check')}")
