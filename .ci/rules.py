@@ -138,8 +138,8 @@ RULES: Final = (
     Rule(
         "the last outcome of a task is recorded before it is published",
         "consumers/tidegate/runtime/executor/command_runner.py",
-        "claim.finish([*last, self.ended(issued)])",
-        "[*last, self.ended(issued)]",
+        "claim.finish([*last, self.ended(issued, stopped=stopped)])",
+        "[*last, self.ended(issued, stopped=stopped)]",
         "tests/runtime/test_claimed_tasks.py::test_a_repeat_publishes_the_recorded_outcome_and_nothing_else",
     ),
     Rule(
@@ -445,8 +445,8 @@ RULES: Final = (
     Rule(
         "a restore that is over waits for no approval",
         "consumers/tidegate/coordinator/requests.py",
-        '            rows.drop("awaiting", table, number)\n\n',
-        "            pass\n\n",
+        "            if until is None:\n",
+        "            if False:\n",
         "tests/coordinator/test_requests.py::test_a_restore_that_is_done_takes_no_further_approval",
     ),
     Rule(
@@ -530,8 +530,8 @@ RULES: Final = (
     Rule(
         "an offset is committed after its outcome",
         "consumers/tidegate/runtime/executor/loop.py",
-        "self._tasks.put(command.table",
-        "offsets.finish(record.offset); self._tasks.put(command.table",
+        "self._tasks.put((command.table",
+        "offsets.finish(record.offset); self._tasks.put((command.table",
         "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",
     ),
     Rule(
