@@ -149,12 +149,12 @@ class Claim(Unclaimed):
         if (number, "") not in found:
             raise TransientError(f"{self._path()} is gone")
 
-    def overtake(self, number: int) -> None:
-        """Wait until an earlier task that claimed the location does nothing more.
+    def overtake(self) -> None:
+        """Wait until no earlier task that claimed the location does anything more.
 
         What remains is a pause between a check and the one call after it.
         """
-        if self.earlier.get(number) is False:
+        if not all(self.earlier.values()):
             self.numbers.outlast_checks()
 
     def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - see the restorer
