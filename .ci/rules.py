@@ -138,8 +138,8 @@ RULES: Final = (
     Rule(
         "the last outcome of a task is recorded before it is published",
         "consumers/tidegate/runtime/executor/command_runner.py",
-        "claim.finish([*last, self.ended(issued)])",
-        "[*last, self.ended(issued)]",
+        "claim.finish([*last, self.ended(issued, stopped=stopped)])",
+        "[*last, self.ended(issued, stopped=stopped)]",
         "tests/runtime/test_claimed_tasks.py::test_a_repeat_publishes_the_recorded_outcome_and_nothing_else",
     ),
     Rule(
@@ -152,7 +152,7 @@ RULES: Final = (
     Rule(
         "a stop answers only once no check from before it counts",
         "consumers/tidegate/tables/claim.py",
-        "            self.numbers.outlast_checks()",
+        "            self.outlast()",
         "            pass",
         "tests/runtime/test_claimed_tasks.py::test_a_stop_runs_beside_the_task_that_it_stops",
     ),

@@ -155,7 +155,11 @@ class Claim(Unclaimed):
         What remains is a pause between a check and the one call after it.
         """
         if not all(self.earlier.values()):
-            self.numbers.outlast_checks()
+            self.outlast()
+
+    def outlast(self) -> None:
+        """Wait until no check counts that was made before now."""
+        self.numbers.outlast_checks()
 
     def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - see the restorer
         """Whether an earlier task, which carries this command, may have changed the table."""
