@@ -22,7 +22,7 @@ from tidegate.local.embedded.process import Child
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.monitor.deployment import DeploymentMonitor
+from tidegate.ops.monitor import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.status import read_snapshot
 from tidegate.runtime.bus import Partition

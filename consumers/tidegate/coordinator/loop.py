@@ -72,7 +72,7 @@ from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 2.0

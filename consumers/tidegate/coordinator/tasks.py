@@ -44,7 +44,7 @@ from tidegate.events.holds import HoldRequest
 from tidegate.events.message import Message
 from tidegate.events.topics import TASK_TOPIC
 from tidegate.events.wire import original_of
-from tidegate.signatures.signer import Sign
+from tidegate.signatures.tokens import Sign
 
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""

@@ -28,9 +28,13 @@ from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.events.signature import KeyRole
-from tidegate.hive_metastore.connection import require_thrift
-from tidegate.monitoring.measured import measured_executor, measured_subject
-from tidegate.monitoring.observed import ObservedService, observed_bus
+from tidegate.hive_metastore.connection import interface
+from tidegate.monitoring.observed import (
+    ObservedService,
+    measured_executor,
+    measured_subject,
+    observed_bus,
+)
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
 from tidegate.restores import Restorer
@@ -69,7 +73,7 @@ from tidegate.service.stores import (
     require_stores,
 )
 from tidegate.signatures import PublicKey, Signer, SigningKey
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -169,7 +173,7 @@ def second_source(settings: Settings) -> SecondSource:
                 'cleaning.confirm_with is "metastore", and none is configured: set uri in'
                 " [bridge.metastore]"
             )
-        require_thrift()
+        interface()  # a missing library shows now
         return MetastoreSource(
             watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
         )

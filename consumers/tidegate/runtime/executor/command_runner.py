@@ -41,7 +41,7 @@ from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor, Published, SignedBy
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.tables.claim import AlreadyDone, Claim, NumberTaken, Task
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import Overtaken

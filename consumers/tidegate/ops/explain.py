@@ -1,63 +1,70 @@
-"""The history of a table or an event, and the next steps. Pure."""
+"""The history of a table or an event in order, and the next steps."""
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Self
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
+from tidegate.coordinator.vacuums import WaitingVacuum
+from tidegate.errors import FormatError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
-    AbortedCleaningReleased,
     CleaningDeferred,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRequested,
     CleaningReleased,
-    CleaningUndoRequested,
     Command,
     CommitCompleted,
     Event,
     LockReleased,
     Outcome,
-    QuarantineRemovalRequested,
-    RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
-    RestoreDeclined,
     RestoreFailed,
-    RestoreRequested,
-    SavepointRemovalRequested,
-    SavepointRequested,
-    SavepointsCheckRequested,
     StopRequested,
     TaskIssued,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
-    WithdrawalRequested,
+    table_identity,
 )
+from tidegate.events.durations import span
+from tidegate.events.topics import VACUUMS
 from tidegate.events.verdict import Verdict, answered_by
-from tidegate.ops.dead_letters import ListedDeadLetter
-from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.summary import reason_of
-from tidegate.ops.waiting import PendingVacuum
+from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import without_value
+from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, NewestEvents
+from tidegate.ops.summary import reason_of
+from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
+from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, EXECUTORS
+from tidegate.service.settings import Settings
 
-_SERVICES: Mapping[type[Command], str] = {
-    SavepointRequested: "the savepoint writer",
-    SavepointRemovalRequested: "the savepoint writer",
-    SavepointsCheckRequested: "the savepoint writer",
-    RestoreRequested: "the restorer",
-    RestoreApproved: "the restorer",
-    CleaningReleased: "the cleaner",
-    AbortedCleaningReleased: "the cleaner",
-    CleaningUndoRequested: "the cleaner",
-    QuarantineRemovalRequested: "the cleaner",
-    CleaningHoldRequested: "the coordinator",
-    CleaningHoldRemovalRequested: "the coordinator",
-    WithdrawalRequested: "the coordinator",
-    RestoreDeclined: "the coordinator",
-}
+
+def described_rule(policy: SavepointPolicy, table: str) -> str:
+    """The rule that applies to a table, and what its tiers keep."""
+    covering = next((n for n, rule in enumerate(policy.rules, 1) if rule.covers(table)), None)
+    if covering is None:
+        return "no rule of [[savepoints]] covers this table: savepoints on request only"
+    rule = policy.rules[covering - 1]
+    named = f"rule {covering} of [[savepoints]] (policy {rule.name}, tables {rule.pattern!r})"
+    if not rule.tiers:
+        return f"{named}: savepoints on request only"
+    parts = [_described(tier) for tier in rule.tiers]
+    parts += [f"at least {span(rule.min_gap)} apart"] if rule.min_gap else []
+    parts += [f"at most {rule.max_count} in all"] if rule.max_count else []
+    return f"{named}: {', '.join(parts)}"
+
+
+def _described(tier: TierRule) -> str:
+    named = f"every {tier.commits} commits" if tier.tier is Tier.EVERY_N else str(tier.tier)
+    if tier.operations:
+        named += f" {', '.join(tier.operations)}"
+    keep = [f"the newest {tier.keep}"] if tier.keep else []
+    keep += [f"for {span(tier.lifetime)}"] if tier.lifetime else []
+    return f"{named} (retained: {' '.join(keep) or 'forever'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Story:
     subject: str
     events: Sequence[LoggedEvent]
     waiting: Sequence[PendingVacuum]
-    dead_letters: Sequence[ListedDeadLetter]
+    dead_letters: Sequence[DeadLetter]
     left_out: int = 0
     """The number of older events that are left out."""
     waiting_in_all: int = 0
@@ -85,10 +92,9 @@ class Story:
         """Sentences about the next steps and who has to take them; at least one."""
         steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
         steps += [
-            f"dead letter {dead_letter.dead_letter.dead_letter_id} of"
-            f" {dead_letter.dead_letter.service} waits for a decision"
-            f" ({dead_letter.dead_letter.error}):"
-            f" {command_line('dead-letters show', dead_letter.dead_letter.dead_letter_id)}"
+            f"dead letter {dead_letter.dead_letter_id} of {dead_letter.service} waits for a"
+            f" decision ({dead_letter.error}):"
+            f" {command_line('dead-letters show', dead_letter.dead_letter_id)}"
             for dead_letter in self.dead_letters
             if dead_letter.state == "open"
         ]
@@ -198,9 +204,8 @@ class _Answers:
 def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str | None:
     """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
-    service = next(
-        (name for kind, name in _SERVICES.items() if isinstance(command, kind)), "a service"
-    )
+    workers = (name for name in EXECUTORS if isinstance(command, tuple(CONSUMED_EVENTS[name])))
+    service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
     if answers.resumed or answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
         return None
     if Verdict.FAILED in answers.verdicts:
@@ -260,27 +265,130 @@ def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
     return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldIds:
-    """The locks and transactions that vacuums wait for, to recognise their releases."""
+def held_by(vacuums: Iterable[VacuumFinished]) -> Callable[[Event], bool]:
+    """Whether an event releases a lock or transaction that one of these vacuums waits for."""
+    locks, transactions = set[int](), set[int]()
+    for vacuum in vacuums:
+        locks.update(lock.lock_id for lock in vacuum.locks)
+        transactions.update(vacuum.open_transactions)
+        transactions |= {it.transaction_id for it in vacuum.locks if it.transaction_id is not None}
 
-    locks: frozenset[int]
-    transactions: frozenset[int]
-
-    @classmethod
-    def of(cls, vacuums: Iterable[VacuumFinished]) -> Self:
-        """The holds of some vacuums; a vacuum may name 100,000."""
-        locks, transactions = set[int](), set[int]()
-        for vacuum in vacuums:
-            locks.update(lock.lock_id for lock in vacuum.locks)
-            transactions.update(vacuum.open_transactions)
-            transactions.update(
-                lock.transaction_id for lock in vacuum.locks if lock.transaction_id is not None
-            )
-        return cls(frozenset(locks), frozenset(transactions))
-
-    def has_ended_by(self, event: Event) -> bool:
-        """Whether an event releases one of them."""
+    def is_released_by(event: Event) -> bool:
         return isinstance(event, LockReleased) and (
-            event.lock_id in self.locks or event.transaction_id in self.transactions
+            event.lock_id in locks or event.transaction_id in transactions
         )
+
+    return is_released_by
+
+
+def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
+    """The history of a table, or of the chain of causes that an event belongs to.
+
+    Args:
+        settings: The deployment.
+        subject: A table's name, or an event's id or its first characters.
+        since: Only events that the broker appended from this time on; None: all.
+        limit: Only this many of the newest events.
+
+    Raises:
+        TidegateError: there is no such table or event.
+        ConfigError: no event names the table, or the topics do not exist.
+        TransientError: no broker answers.
+    """
+    log = EventLog.of(settings)
+    table = _table(subject)
+    if table is not None:
+        story = _of_table(settings, log, table, since, limit)
+        if story.events or story.waiting or story.dead_letters:
+            return story
+    event = _event(log, subject, since)
+    if event is None:
+        if table is not None:
+            log.check_named(table, "tables and events' ids are explained")
+        raise TidegateError(f"nothing is known of {subject}: no event has this id or table")
+    return _of_event(settings, log, event, since, limit)
+
+
+def _of_table(
+    settings: Settings, log: EventLog, table: str, since: datetime | None, limit: int
+) -> Story:
+    with closing(_all_of(log, table, since)) as events:
+        newest = NewestEvents(limit, events)
+    with DeadLetterBox(settings) as box:
+        dead_letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
+    shown = {logged.event.event_id for logged in newest if logged.event}
+    also = set[str]()
+
+    def wanted(vacuum: WaitingVacuum) -> bool:
+        if vacuum.event_id in shown:
+            also.add(vacuum.event_id)
+        return True
+
+    waiting = _waiting(settings, table, OldestVacuums(limit, wanted))
+    return Story(table, newest, waiting.vacuums, dead_letters, newest.dropped, waiting.count, also)
+
+
+def _of_event(
+    settings: Settings, log: EventLog, found: LoggedEvent, since: datetime | None, limit: int
+) -> Story:
+    if found.event is None:
+        raise TidegateError(f"the event at {found.place} can't be decoded: {found.problem}")
+    event_id, table = found.event.event_id, found.event.table
+    with closing(_all_of(log, table, since)) as events:
+        chain = ids_of_chain(event_id, (event.event for event in events if event.event))
+    related = NewestEvents(limit)
+    releases = held_by(
+        logged.event
+        for logged in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
+        if isinstance(logged.event, VacuumFinished) and logged.event.event_id in chain
+    )
+    with closing(_all_of(log, table, since)) as events:
+        for logged in events:
+            event = logged.event
+            if event and (event.event_id in chain or releases(event)):
+                related.add(logged)
+    with DeadLetterBox(settings) as box:
+        wanted = DeadLetterFilter(table=table)
+        dead_letters = [
+            replace(found, record=without_value(found.record))
+            for batch in box.batches(wanted, include_resolved=True)
+            for found in batch
+            if (event := found.event(box.wire)) and event.event_id in chain
+        ]
+    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.event_id in chain)
+    waiting = _waiting(settings, table, in_chain)
+    return Story(event_id, related, waiting.vacuums, dead_letters, related.dropped, waiting.count)
+
+
+def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVacuums:
+    for store in gate_stores(settings, table):
+        oldest.take(store)
+    return oldest
+
+
+def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
+    """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
+    found: LoggedEvent | None = None
+    for topic in TOPICS:
+        for logged in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
+            if found is None or logged.at >= found.at:
+                found = logged
+    return found
+
+
+def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:
+    """The events of a table on all topics, by the broker's time."""
+    wanted = EventFilter((table,))
+    topics = [_decoded(log.read(topic, wanted, since=since)) for topic in TOPICS]
+    yield from heapq.merge(*topics, key=lambda topic: topic.record.timestamp_ms)
+
+
+def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:
+    return (logged for logged in found if logged is not None)
+
+
+def _table(subject: str) -> str | None:
+    try:
+        return table_identity(subject)
+    except FormatError:
+        return None

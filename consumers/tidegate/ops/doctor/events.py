@@ -1,13 +1,14 @@
-"""Whether events are on the partition of their table, wherever they were published."""
+"""Whether events are on the partition of their table, and how far clocks differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tidegate.events import table_identity
 from tidegate.events.keys import partition_of
-from tidegate.events.topics import TOPICS, Topic
+from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, Topic
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.runtime.bus import Record
@@ -73,3 +74,30 @@ INPUT_TOPICS: Final = tuple(
     topic for topic in TOPICS if topic.events and topic.suffix != "outcomes"
 )
 """Topics whose events services expect on the table's partition."""
+
+
+_APART: Final = timedelta(seconds=5)
+_CHECK: Final = "clock"
+
+
+def check_clock(broker: Broker) -> Finding:
+    """Compare the newest outcome's own time with the time at which the broker appended it."""
+    spans = broker.spans([OUTCOME_TOPIC.name(broker.topics.prefix)])
+    last = {part: range(span.stop - 1, span.stop) for part, span in spans.items() if span}
+    records = read_spans(broker.connection, last)
+    newest = max(records, key=lambda record: record.timestamp_ms, default=None)
+    written = dict(newest.headers).get("ce_time") if newest else None
+    if newest is None or written is None:
+        return Finding(_CHECK, Status.SKIPPED, "unknown: there is no outcome yet to compare")
+    appended = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC)
+    return compare_clocks(datetime.fromisoformat(written.decode()), appended)
+
+
+def compare_clocks(written: datetime, appended: datetime) -> Finding:
+    """Compare two times of one outcome. Pure."""
+    between = (appended - written).total_seconds()
+    seen = f"the newest outcome was appended {between:+.1f} s after its writer's clock"
+    if abs(between) <= _APART.total_seconds():
+        return Finding(_CHECK, Status.OK, seen)
+    advice = "synchronise the clocks (NTP): no decision depends on them, but people read the times"
+    return Finding(_CHECK, Status.WARN, seen, advice)

@@ -1,19 +1,24 @@
-"""Polls groups, offsets and outcomes periodically, and updates the gauges and counters."""
+"""Metrics of a complete deployment, polled from the broker, and notifications of its outcomes."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from itertools import chain
-from typing import Final, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import FormatError, TransientError
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.vacuums import overdue_since, waiting_vacuums
+from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.errors.commands import command_line
 from tidegate.events import (
+    CommitFlagged,
     Event,
     Outcome,
     RestoreAwaitingApproval,
@@ -24,24 +29,26 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
     SavepointRemoved,
+    SavepointsChecked,
+    UnknownTableReleased,
+    VacuumFlagged,
+    VacuumOverdue,
 )
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.monitoring import catalog
+from tidegate.monitoring.catalog import Metric
 from tidegate.monitoring.metrics import Metrics
+from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of
-from tidegate.ops.monitor.notifying import Notifications
-from tidegate.ops.monitor.pinned import PinnedFiles
-from tidegate.ops.status.recent import Recent
+from tidegate.ops.status import Recent
+from tidegate.ops.summary import sentence
 from tidegate.ops.topics import connect
 from tidegate.ops.waiting import (
     HeldTable,
-    QuarantinedDirectories,
-    StoredVacuum,
     gate_stores,
     holds_and_quarantines,
-    stored_vacuums,
 )
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
@@ -52,6 +59,99 @@ from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+
+def pattern_of(table: str, patterns: Sequence[str]) -> str | None:
+    """The first pattern that matches a table; None: the table does not count."""
+    return next((pattern for pattern in patterns if fnmatchcase(table, pattern)), None)
+
+
+@dataclass(slots=True)
+class PinnedFiles:
+    """The last measurement of each table that was seen."""
+
+    patterns: Sequence[str]
+    """From `[monitoring] tables`; a table counts for the first pattern that matches."""
+    _tables: dict[str, tuple[int, datetime | None]] = field(default_factory=dict)
+
+    def take(self, event: Event) -> None:
+        """Take the next outcome."""
+        if isinstance(event, SavepointsChecked) and event.pinned_bytes is not None:
+            self._tables[event.table] = event.pinned_bytes, event.oldest_at
+        elif isinstance(event, SavepointRemoved) and event.savepoints_left == 0:
+            self._tables.pop(event.table, None)
+
+    def export(self, metrics: Metrics) -> None:
+        """Set the gauges; a pattern without a measured table has no value."""
+        for gauge in (catalog.PINNED, catalog.PINNED_SINCE):
+            metrics.forget(gauge)
+        measured = defaultdict[str | None, list[tuple[int, datetime | None]]](list)
+        for table, pinned in self._tables.items():
+            measured[pattern_of(table, self.patterns)].append(pinned)
+        for pattern, own in measured.items():
+            if pattern is None:
+                continue
+            metrics.set(catalog.PINNED, sum(size for size, _ in own), pattern)
+            if since := [oldest.timestamp() for _, oldest in own if oldest is not None]:
+                metrics.set(catalog.PINNED_SINCE, min(since), pattern)
+
+
+_NOTIFIED: Final = (
+    *(CommitFlagged, RestoreAwaitingApproval, RestoreFailed),
+    *(UnknownTableReleased, VacuumFlagged, VacuumOverdue),
+)
+
+
+class _Notifications:
+    """Collects messages during a poll and sends them together. A failed one is only logged."""
+
+    def __init__(self, addresses: Iterable[SecretStr]) -> None:
+        """Take apprise's addresses; without any nothing is sent.
+
+        Raises:
+            ConfigError: apprise does not understand an address.
+            ModuleNotFoundError: apprise is not installed.
+        """
+        self._lines: list[str] = []
+        self._dead_letters = Counter[str]()
+        listed = list(addresses)
+        self._apprise = import_module("apprise").Apprise() if listed else None
+        for number, address in enumerate(listed, 1):
+            if self._apprise is not None and not self._apprise.add(address.get_secret_value()):
+                raise ConfigError(f"[monitoring] notify: entry {number} is not an apprise address")
+
+    def take(self, event: Event) -> None:
+        """Take the next outcome."""
+        if isinstance(event, _NOTIFIED):
+            self._add(
+                f"{event.table}: {type(event).__name__} {sentence(event)}",
+                command_line("explain", event.table),
+            )
+
+    def take_dead_letters(self, fault: str, count: int) -> None:
+        """Take new dead letters; a flood of them is one message."""
+        self._dead_letters[fault] += count
+
+    def send(self) -> None:
+        """Send the collected messages."""
+        for fault, count in self._dead_letters.items():
+            self._add(
+                f"{count} new dead letters, fault: {fault}", command_line("dead-letters list")
+            )
+        lines, self._lines = self._lines, []
+        self._dead_letters.clear()
+        if lines and self._apprise is not None:
+            title = "Tidegate" if len(lines) == 1 else f"Tidegate: {len(lines)} messages"
+            if not self._apprise.notify(title=title, body="\n".join(lines)):
+                log.warning("a notification was not sent: %s", "; ".join(lines))
+
+    def _add(self, message: str, command: str) -> None:
+        if self._apprise is not None:
+            self._lines.append(f"{visible(message)}. See: {visible(command)}")
+
 
 log = logging.getLogger(__name__)
 _MISSED_POLLS: Final = 4
@@ -74,77 +174,29 @@ _HISTORY_KINDS: Final = frozenset(
 )
 
 
-class _Waiting(NamedTuple):
-    """Counts of waiting vacuums, holds and quarantines, for the tables of one pattern."""
-
-    vacuums: int = 0
-    locks: int = 0
-    transactions: int = 0
-    oldest: float | None = None
-    overdue: int = 0
-
-    quarantined: int = 0
-    quarantined_bytes: int = 0
-    held: int = 0
-
-    def plus(self, found: StoredVacuum | HeldTable | QuarantinedDirectories) -> _Waiting:
-        match found:
-            case HeldTable():
-                return self._replace(held=self.held + 1)
-            case QuarantinedDirectories():
-                return self._replace(
-                    quarantined=self.quarantined + found.directories,
-                    quarantined_bytes=self.quarantined_bytes + found.bytes,
-                )
-            case StoredVacuum():
-                return self._plus_vacuum(found)
-
-    def _plus_vacuum(self, vacuum: StoredVacuum) -> _Waiting:
-        since = vacuum.since.timestamp()
-        locks, transactions = vacuum.count_outstanding()
-        return self._replace(
-            vacuums=self.vacuums + 1,
-            locks=self.locks + locks,
-            transactions=self.transactions + transactions,
-            oldest=since if self.oldest is None else min(self.oldest, since),
-            overdue=self.overdue + (vacuum.overdue_since is not None),
-        )
-
-
-_NONE: Final = _Waiting()
-_ABOUT_WAITING: Final = (
-    catalog.WAITING,
-    catalog.OVERDUE,
-    catalog.IN_QUARANTINE,
-    catalog.IN_QUARANTINE_BYTES,
-    catalog.HELD,
-    catalog.OLDEST_WAITING,
-    catalog.WAITING_HOLDS,
+_COUNTS: Final[Sequence[tuple[Metric, tuple[str, ...]]]] = (
+    *((catalog.WAITING, ()), (catalog.OVERDUE, ()), (catalog.HELD, ())),
+    *((catalog.IN_QUARANTINE, ()), (catalog.IN_QUARANTINE_BYTES, ())),
+    *((catalog.WAITING_HOLDS, ("lock",)), (catalog.WAITING_HOLDS, ("transaction",))),
 )
+"""Gauges of waiting vacuums, holds and quarantines by pattern, and their further labels."""
 
 
-class MonitorHealth:
-    """Ready while the last successful poll is recent; live as long as the process answers."""
-
-    def __init__(self, interval: float) -> None:
-        """Take the seconds between two polls."""
-        self._limit = _MISSED_POLLS * interval
-        self._last_poll: float | None = None
-
-    def polled(self) -> None:
-        """Record a successful poll."""
-        self._last_poll = time.monotonic()
-
-    def not_live(self) -> list[str]:
-        """Always empty: a restart does not help when the broker is down."""
-        return []
-
-    def not_ready(self) -> list[str]:
-        """Why the exported metrics are outdated; empty if they are current."""
-        if self._last_poll is None:
-            return ["the deployment was not polled yet"]
-        seconds = time.monotonic() - self._last_poll
-        return [f"last polled {seconds:.0f} s ago"] if seconds > self._limit else []
+def _counts(store: Store) -> Iterator[tuple[str, Metric, float, tuple[str, ...]]]:
+    """What counts in a partition: the table, the gauge, the amount, and further labels."""
+    for vacuum in waiting_vacuums(store):
+        locks, transactions = vacuum.outstanding(store)
+        yield vacuum.table, catalog.WAITING, 1, ()
+        yield vacuum.table, catalog.OVERDUE, overdue_since(store, vacuum) is not None, ()
+        yield vacuum.table, catalog.WAITING_HOLDS, len(locks), ("lock",)
+        yield vacuum.table, catalog.WAITING_HOLDS, len(transactions), ("transaction",)
+        yield vacuum.table, catalog.OLDEST_WAITING, vacuum.since / 1000, ()
+    for found in holds_and_quarantines(store):
+        if isinstance(found, HeldTable):
+            yield found.table, catalog.HELD, 1, ()
+        else:
+            yield found.table, catalog.IN_QUARANTINE, found.directories, ()
+            yield found.table, catalog.IN_QUARANTINE_BYTES, found.bytes, ()
 
 
 class DeploymentMonitor:
@@ -163,17 +215,23 @@ class DeploymentMonitor:
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
         self._pinned = PinnedFiles(settings.monitoring.tables)
         self._restores = Recent()
-        self._notifications = Notifications(settings.monitoring.notify)
+        self._notifications = _Notifications(settings.monitoring.notify)
+        self._last_poll: float | None = None
         self._read: dict[Partition, int] = {}
         """The next offset to count, of outcomes and dead letters."""
 
-    def run(
-        self,
-        stop: threading.Event,
-        interval: float,
-        health: MonitorHealth,
-        waiting_interval: float = 300,
-    ) -> None:
+    def not_live(self) -> list[str]:
+        """Always empty: a restart does not help when the broker is down."""
+        return []
+
+    def not_ready(self, interval: float) -> list[str]:
+        """Why the exported metrics are outdated; empty if the last poll is recent."""
+        if self._last_poll is None:
+            return ["the deployment was not polled yet"]
+        seconds = time.monotonic() - self._last_poll
+        return [f"last polled {seconds:.0f} s ago"] if seconds > _MISSED_POLLS * interval else []
+
+    def run(self, stop: threading.Event, interval: float, waiting_interval: float = 300) -> None:
         """Poll every `interval` seconds until `stop` is set; log an outage once.
 
         Waiting vacuums and open dead letters are counted every `waiting_interval` seconds only,
@@ -199,7 +257,7 @@ class DeploymentMonitor:
                 if away:
                     log.warning("the deployment is polled again")
                 away = False
-                health.polled()
+                self._last_poll = time.monotonic()
             stop.wait(interval)
 
     def poll(self) -> None:
@@ -238,7 +296,7 @@ class DeploymentMonitor:
     def _open_dead_letters(self) -> Counter[str]:
         with DeadLetterBox(self._settings) as box:
             listed = box.list(DeadLetterFilter())
-            return Counter(counted(found.dead_letter.record.headers)[0] for found in listed)
+            return Counter(counted(found.record.headers)[0] for found in listed)
 
     def poll_waiting(self) -> None:
         """Count waiting vacuums and their outstanding holds, by pattern of tables.
@@ -246,24 +304,23 @@ class DeploymentMonitor:
         Raises:
             TransientError: the broker did not answer; the exported values are unchanged.
         """
-        found = dict.fromkeys(self._settings.monitoring.tables, _NONE)
+        patterns = self._settings.monitoring.tables
+        values: dict[tuple[Metric, tuple[str, ...]], float] = {
+            (gauge, (pattern, *more)): 0 for pattern in patterns for gauge, more in _COUNTS
+        }
         for store in gate_stores(self._settings):
-            for stored in chain(stored_vacuums(store), holds_and_quarantines(store)):
-                pattern = next((it for it in found if fnmatchcase(stored.table, it)), None)
-                if pattern is not None:
-                    found[pattern] = found[pattern].plus(stored)
-        for gauge in _ABOUT_WAITING:
+            for table, gauge, amount, more in _counts(store):
+                if (pattern := pattern_of(table, patterns)) is None:
+                    continue
+                key = gauge, (pattern, *more)
+                if gauge is catalog.OLDEST_WAITING:
+                    values[key] = min(amount, values.get(key, amount))
+                else:
+                    values[key] += amount
+        for gauge in {catalog.OLDEST_WAITING, *(gauge for gauge, _ in _COUNTS)}:
             self._metrics.forget(gauge)
-        for pattern, waiting in found.items():
-            self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
-            self._metrics.set(catalog.OVERDUE, waiting.overdue, pattern)
-            self._metrics.set(catalog.IN_QUARANTINE, waiting.quarantined, pattern)
-            self._metrics.set(catalog.IN_QUARANTINE_BYTES, waiting.quarantined_bytes, pattern)
-            self._metrics.set(catalog.HELD, waiting.held, pattern)
-            self._metrics.set(catalog.WAITING_HOLDS, waiting.locks, pattern, "lock")
-            self._metrics.set(catalog.WAITING_HOLDS, waiting.transactions, pattern, "transaction")
-            if waiting.oldest is not None:
-                self._metrics.set(catalog.OLDEST_WAITING, waiting.oldest, pattern)
+        for (gauge, labels), value in values.items():
+            self._metrics.set(gauge, value, *labels)
 
     def _ends(self) -> dict[Partition, int]:
         read = {topic for service in CONSUMED_EVENTS for topic in inputs_of(service)}
