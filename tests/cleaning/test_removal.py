@@ -41,6 +41,7 @@ from tidegate.events import (
 from tidegate.events.parts import whole_outcomes
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
+from tidegate.tables import task_numbers
 from tidegate.tables.claim import HIVE
 from tidegate.tables.warehouse import Warehouse
 
@@ -188,8 +189,9 @@ class FailingWarehouse(Interfering):
     ],
 )
 def test_what_can_never_be_removed_is_dead_lettered_soon_with_the_file_systems_reason(
-    number: int, attempts: int, tmp_path: Path
+    number: int, attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(task_numbers, "FRESH_SECONDS", -1.0)
     table, bus = build(tmp_path / "t", AFTER_MINOR), memory_bus()
     bus.send([message(release(str(table)))])
     cleaner = Cleaner(FailingWarehouse(tmp_path, number, 10**6), ThreadMap(1), lambda: NOON)

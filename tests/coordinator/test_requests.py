@@ -35,6 +35,7 @@ from tidegate.events import (
     SavepointRejected,
     SavepointsCheckRequested,
     Stopped,
+    StopRequested,
     TaskEnd,
     Withdrawal,
     WithdrawalRefused,
@@ -375,6 +376,80 @@ def test_a_withdrawal_during_the_plan_ends_the_restore_that_then_waits_for_its_a
 
     assert ends(place) == WITHDRAWN
     assert place.loop._owned[0].store.all("select * from awaiting") == []
+
+
+def test_a_request_that_has_begun_once_is_not_withdrawn_before_its_next_task_claims_the_table(
+    place: Place,
+) -> None:
+    """The stop of the next task found nothing of it on the table, and half a request stayed."""
+    place.send(restore(), withdrawal(restore()))
+    place.end(stopped=Stopped.BEGUN)
+    place.restart()
+    place.send(withdrawal(restore(), event_id="again"))
+
+    assert ends(place) == [*TOO_LATE, ("WithdrawalRefused", "again", "too-late")]
+    assert [task.number for task in tasks_of(place.bus)] == [1, 2, 3]
+
+
+def test_a_request_whose_task_was_a_dead_letter_may_have_begun(place: Place) -> None:
+    place.send(restore(), restore("next"))
+    [first] = tasks_of(place.bus)
+    place.send(ended(first, end=TaskEnd.DEAD_LETTERED, message="half way"))
+    place.send(withdrawal(restore()))
+    [refused] = place.outcomes(WithdrawalRefused)
+    assert "discard its dead letter" in refused.message
+    place.send(ended(first, end=TaskEnd.REDRIVEN), withdrawal(restore(), event_id="queued"))
+    place.end()
+
+    assert ends(place) == [*TOO_LATE, ("WithdrawalRefused", "queued", "too-late")]
+    assert tasks_of(place.bus)[-1].caused_by == "r-1"
+
+
+def test_a_withdrawn_request_stays_so_when_its_dead_letter_is_redriven(place: Place) -> None:
+    request = restore()
+    place.send(request, awaiting(request))
+    [task] = tasks_of(place.bus)
+    place.send(ended(task, end=TaskEnd.DEAD_LETTERED, message="its end could not be published"))
+    place.send(withdrawal(request), ended(task, end=TaskEnd.REDRIVEN))
+
+    assert ends(place) == WITHDRAWN
+    assert tasks_of(place.bus) == [task]
+
+
+def test_a_restore_that_was_approved_and_done_can_not_be_withdrawn(place: Place) -> None:
+    """A worker that died before it committed the first task publishes its outcomes again."""
+    request = awaited(place)
+    place.send(approval(request), awaiting(request))
+    place.end()
+    place.send(withdrawal(request))
+
+    assert ends(place) == TOO_LATE
+    assert place.loop._owned[0].store.all("select * from awaiting") == []
+
+
+def test_a_withdrawal_is_answered_at_once_when_the_task_had_no_number(place: Place) -> None:
+    place.send(restore(), withdrawal(restore()))
+    place.send(ended(tasks_of(place.bus)[0], end=TaskEnd.NUMBER_TAKEN, highest=41))
+
+    assert ends(place) == WITHDRAWN
+    assert [task.number for task in tasks_of(place.bus)] == [1, 2]
+    assert place.loop._owned[0].store.all("select * from stopping") == []
+
+
+@pytest.mark.parametrize("claimed", [b"com.example.CleaningReleased", b"", None])
+def test_a_stop_goes_to_the_worker_of_the_request_whatever_its_headers_say(
+    place: Place, claimed: bytes | None
+) -> None:
+    """The cleaner would say that the restore has not begun, while the restorer carries it out."""
+    published = message(restore())
+    headers = dict(published.headers) | {"ce_type": claimed}
+    if claimed is None:
+        del headers["ce_type"]
+    place.send(published._replace(headers=tuple(headers.items())), withdrawal(restore()))
+
+    stop = commands_on(place.bus)[-1]
+    assert isinstance(stop, StopRequested)
+    assert stop.kind == "RestoreRequested"
 
 
 def test_a_withdrawal_of_nothing_or_of_another_table_is_refused(place: Place) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from support.acid import FIVE_LISTINGS, INSERTS, TABLE, build, names_in
 from support.acid import release as release_of_acid
+from support.interfering import Interfering
 from support.samples import (
     NOON,
     commands_on,
@@ -52,6 +53,8 @@ from tidegate.runtime.bus import Record
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import REDRIVEN_FROM
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables import task_numbers
+from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 OTHER = "hive.sales.other"
@@ -439,6 +442,37 @@ def test_a_dead_letter_of_a_worker_is_issued_again_once_it_is_redriven(tmp_path:
     assert not bucket.exists()
     assert found.value == task.value
     assert [task.number for task in works.tasks()] == [1, 2]
+
+
+def test_a_stalled_cleaner_removes_nothing_of_a_held_table_once_another_one_gave_its_task_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was under way then, so the hold was confirmed without a stop."""
+    monkeypatch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
+    works, table = Works(tmp_path), build(tmp_path / "t", FIVE_LISTINGS[1].directories)
+    command = release_of_acid(str(table))
+    fields = command.model_dump(include=set(VacuumFinished.model_fields) - {"event_id"})
+    more = {"own_lock_id": 1, "locks": ({"lock_id": 1},), "caused_by": None}
+
+    def meanwhile(name: str) -> None:
+        """The group has moved the partition; the new owner's attempts are used up."""
+        del name
+        with patch("tidegate.cleaning.executor.remove_directories", side_effect=OSError("full")):
+            works.run()
+        works.send(hold())
+        assert len(works.outcomes(CleaningHeld)) == 1
+
+    vacuumed = VacuumFinished.model_validate(fields | more)
+    works.bus.send([message(vacuumed), message(release(1, TABLE))])
+    Place.run(works)
+    [issued] = works.tasks()
+    stalled = Cleaner(Interfering(tmp_path, after=meanwhile), ThreadMap(1), lambda: NOON)
+    deployment = f"{works.bus.cluster_id()}/tidegate"
+    claim = stalled.claim(command, Task(1, issued.event_id, TABLE, deployment))
+    with pytest.raises(AlreadyDone):
+        list(stalled.execute(command, claim))
+
+    assert len(set(INSERTS) & set(names_in(table))) == len(INSERTS) - 1
 
 
 def message_of(record: Record) -> Message:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,7 +58,10 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.savepoints import SavepointWriter
+from tidegate.storage import FileInfo
+from tidegate.tables import task_numbers
 from tidegate.tables.claim import HIVE, HUDI, Task
+from tidegate.tables.task_numbers import Overtaken, TaskNumbers
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
@@ -256,6 +261,55 @@ def test_a_restore_has_begun_once_one_is_on_the_timeline(workers: Workers, tmp_p
     assert stopped_after_claim(1) is Stopped.NOT_BEGUN
     table.put(Instant(at(9), Action.RESTORE, InstantState.REQUESTED))
     assert stopped_after_claim(3) is Stopped.BEGUN
+
+
+def test_a_stop_that_can_not_read_the_table_has_taken_it_and_says_so(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Its task publishes nothing any more: without an answer the table would stand still."""
+    table = four_commits(tmp_path / "orders", 9)
+    request = restore_request(table, at(2))
+    restorer = Restorer(workers.warehouse, ThreadMap(1), ticking())
+    (tmp_path / "orders" / ".hoodie" / "hoodie.properties").write_text("hoodie.table.name=other")
+    workers.do(2, stop_of(1, request), restorer)
+
+    assert workers.do(1, request, restorer) == []
+    assert [(end.number, end.stopped) for end in ends(workers)] == [(2, Stopped.BEGUN)]
+
+
+def test_a_claim_that_comes_during_a_slow_listing_counts_a_second_after_its_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "1").write_text("id")
+    now = [100.0]
+
+    class Slow(Warehouse):
+        def list(self, location: str) -> Sequence[FileInfo]:
+            found = super().list(location)
+            now[0] += 10  # meanwhile a stop claims the table
+            return found
+
+    clock = SimpleNamespace(clock_gettime=lambda _: now[0], sleep=time.sleep)
+    monkeypatch.setattr(task_numbers, "time", clock)
+    numbers = TaskNumbers(Slow(WarehouseRoots.of(str(tmp_path))), str(tmp_path), 1)
+    numbers.newest()
+    (tmp_path / "tasks" / "2").write_text("stop")
+
+    with pytest.raises(Overtaken):
+        numbers.check_if_old()
+
+
+def test_a_stop_waits_for_every_earlier_task_that_may_be_at_work(
+    workers: Workers, command: CleaningReleased, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(TaskNumbers, "outlast_checks", lambda it: waited.append(it.number))
+    cleaner = Cleaner(workers.warehouse, ThreadMap(1), ticking())
+    cleaner.claim(command, Task(1, "stalled", command.table, workers.deployment))
+    workers.do(3, stop_of(2, command))  # of a task that has not claimed the table
+
+    assert waited == [3]
 
 
 def test_two_deployments_and_two_names_are_refused_by_name(

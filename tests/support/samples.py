@@ -195,7 +195,7 @@ class FreeClaim(Claim):
     def check(self) -> None:
         """Never raise."""
 
-    check_if_old = check
+    check_if_old = outlast = check
 
     def finish(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
         """The outcomes."""

@@ -20,7 +20,6 @@ from tidegate.coordinator.subject import Effects, milliseconds, moment
 from tidegate.coordinator.tasks import (
     ANY,
     Queued,
-    TaskOver,
     Tasks,
     TaskStopped,
     as_json,
@@ -177,8 +176,10 @@ class Requests:
         under_way = Tasks.under_way(table, rows)
         if under_way is not None and under_way.command == event.request:
             found = under_way
+        failed = Tasks.failed(table, event.request, rows)
         if found is None and is_late:
-            return self._refused(event, Reason.TOO_LATE, "it has ended", at)
+            text = "it failed: discard its dead letter" if failed else "it has ended"
+            return self._refused(event, Reason.TOO_LATE, text, at)
         if (
             found is None
             or found.location != event.location
@@ -186,6 +187,9 @@ class Requests:
         ):
             text = "it was not requested for this table and location"
             return self._refused(event, Reason.NO_SUCH_REQUEST, text, at)
+        if found.has_begun:
+            text = "it may have begun to change the table, and goes on"
+            return self._refused(event, Reason.TOO_LATE, text, at)
         if found is under_way:
             body = dumps([type(event).__name__, event.model_dump(mode="json"), signed_by])
             rows.put("stopping", table, number, body=body)
@@ -193,6 +197,8 @@ class Requests:
         for sequence, body in rows.all(_WAITS, table):
             if Queued(**loads(body)).command == event.request:
                 rows.drop("queued", table, sequence)
+        for task in failed:
+            rows.drop("failed", table, task)
         rows.drop("awaiting", table, number)
         declined = isinstance(event, RestoreDeclined)
         reason = Reason.DECLINED if declined else Reason.WITHDRAWN
@@ -214,7 +220,7 @@ class Requests:
 
     @staticmethod
     def _is_restore(queued: Queued) -> bool:
-        return of_json(queued.original).kind == RestoreRequested.__name__
+        return queued.kind == RestoreRequested.__name__
 
     @staticmethod
     def _refused(event: Withdrawal, reason: Reason, text: str, at: datetime) -> Effects:
@@ -240,8 +246,10 @@ class Requests:
         if isinstance(event, RestoreCompleted):
             return self._moot(table, event.caused_by, rows, at)
         if isinstance(event, RestoreAwaitingApproval):
+            if carried.approval is not None:  # a repeat, of the task before the approval
+                return Effects()
             until = milliseconds(event.expires_at or event.occurred_at)
-            waits = carried._replace(signed_by=event.signed_by)
+            waits = carried._replace(signed_by=event.signed_by, has_begun=False)
             rows.put("awaiting", table, number, (until,), dumps([waits._asdict(), until]))
             rows.put("used", table, number, (milliseconds(at),))  # the coordinator's own, too
         elif (found := rows.one(_AWAITING, table, number)) is not None:  # an approval was refused
@@ -271,7 +279,7 @@ class Requests:
         carried = found.carried
         number, effects = hashed(carried.command), Effects()
         if isinstance(found, TaskStopped):
-            effects.outcomes.append(found.outcome)
+            effects.outcomes += found.outcomes
         # an approved restore that does not wait again is over
         elif not found.is_failed and carried.approval:
             until, _ = rows.one(_AWAITING, table, number) or (None, None)
@@ -280,12 +288,11 @@ class Requests:
         stopping = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
         if stopping is not None:
             rows.drop("stopping", table, number)
-            effects.add(self._settled(found, *loads(stopping[0]), rows=rows, at=at))
+            effects.add(self._settled(*loads(stopping[0]), rows=rows, at=at))
         return effects
 
-    def _settled(  # noqa: PLR0913 - a row
+    def _settled(
         self,
-        found: TaskOver | TaskStopped,
         kind: str,
         fields: dict[str, object],
         signed_by: str | None,
@@ -297,11 +304,7 @@ class Requests:
         event = EVENT_TYPES[kind].model_validate(fields)
         if not isinstance(event, Withdrawal):
             raise PermanentError(f"a {kind} is not a withdrawal")
-        if isinstance(found, TaskStopped) and found.has_begun:
-            text = "it has begun to change the table, and goes on"
-            effects = self._refused(event, Reason.TOO_LATE, text, at)
-        else:
-            effects = self._withdrawn(event, signed_by, rows, at)
+        effects = self._withdrawn(event, signed_by, rows, at)
         effects.outcomes = [
             outcome.to(event, signed_by)
             if isinstance(outcome, Answer) and outcome.caused_by == event.event_id

@@ -101,8 +101,9 @@ class Queued(NamedTuple):
     command: str
     """Its id."""
     location: str
+    kind: str
     original: dict[str, Any]
-    """The message of the command, as JSON."""
+    """The message of the command, as JSON. Its headers are not verified."""
     approval: str | None = None
     """The id of the approval under which it is carried out."""
     grounds: Sequence[dict[str, Any]] = ()
@@ -110,15 +111,17 @@ class Queued(NamedTuple):
     partition: str | None = None
     signed_by: str | None = None
     """The verified name of the requester."""
+    has_begun: bool = False
+    """Whether an earlier task of the command may have changed the table."""
 
     @classmethod
     def of(
         cls, command: Command, original: OriginalMessage, signed_by: str | None = None
     ) -> Queued:
         """A command with its message."""
-        place = command.event_id, command.location
+        about = command.event_id, command.location, type(command).__name__
         partition: str | None = getattr(command, "partition", None)
-        return cls(*place, as_json(original), partition=partition, signed_by=signed_by)
+        return cls(*about, as_json(original), partition=partition, signed_by=signed_by)
 
 
 class TaskOver(NamedTuple):
@@ -130,13 +133,11 @@ class TaskOver(NamedTuple):
 
 
 class TaskStopped(NamedTuple):
-    """The end of a task that was stopped. Its command is queued again."""
+    """The end of a task that was stopped, or had no number. Its command is queued again."""
 
-    outcome: TaskEnded
+    outcomes: Sequence[TaskEnded]
     """To be published."""
     carried: Queued
-    has_begun: bool
-    """Whether it may have changed the table."""
 
 
 def as_json(message: OriginalMessage) -> dict[str, Any]:
@@ -194,9 +195,10 @@ class Tasks:
         queued = Queued(**carried)
         if redriven or event.end is TaskEnd.NUMBER_TAKEN:
             Tasks.put(table, lane, queued, rows)
-            return None
-        if event.end is TaskEnd.DEAD_LETTERED:
-            rows.put("failed", table, number, (lane,), found[1])
+            return TaskStopped((), queued)
+        if event.end is TaskEnd.DEAD_LETTERED:  # perhaps half way
+            body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
+            rows.put("failed", table, number, (lane,), body)
         return TaskOver(queued, event.end is TaskEnd.DEAD_LETTERED)
 
     @staticmethod
@@ -210,6 +212,8 @@ class Tasks:
         rows.drop("task", table, event.number)
         task, _, carried = loads(body)
         queued = Queued(**carried)
+        if event.stopped is Stopped.BEGUN:
+            queued = queued._replace(has_begun=True)
         Tasks.put(table, lane, queued, rows, -number)  # in front: it may be half way
         outcome = TaskEnded(
             table=table,
@@ -221,7 +225,7 @@ class Tasks:
             end=TaskEnd.SUPERSEDED,
             message=f"task {event.number} stopped it",
         )
-        return TaskStopped(outcome, queued, event.stopped is Stopped.BEGUN)
+        return TaskStopped((outcome,), queued)
 
     @staticmethod
     def again(event: TaskEnded, rows: Store) -> list[Message]:
@@ -255,6 +259,12 @@ class Tasks:
         queued = Tasks.under_way(outcome.table, rows)
         is_its = queued is not None and outcome.caused_by in {queued.command, queued.approval}
         return queued if is_its else None
+
+    @staticmethod
+    def failed(table: str, command: str, rows: Store) -> list[int]:
+        """The numbers of the tasks of a command that are among the dead letters."""
+        found = rows.all("select number, body from failed where tbl = ?", table)
+        return [number for number, body in found if loads(body)[2]["command"] == command]
 
     @staticmethod
     def under_way(table: str, rows: Store) -> Queued | None:
@@ -311,7 +321,7 @@ class Tasks:
             caused_by=task,
             stops=number,
             command=queued.command,
-            kind=of_json(queued.original).kind,
+            kind=queued.kind,
             partition=queued.partition,
         )
         message = self._sign(command, self._serialize(command, self._topic))

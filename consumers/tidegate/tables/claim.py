@@ -149,13 +149,17 @@ class Claim(Unclaimed):
         if (number, "") not in found:
             raise TransientError(f"{self._path()} is gone")
 
-    def overtake(self, number: int) -> None:
-        """Wait until an earlier task that claimed the location does nothing more.
+    def overtake(self) -> None:
+        """Wait until no earlier task that claimed the location does anything more.
 
         What remains is a pause between a check and the one call after it.
         """
-        if self.earlier.get(number) is False:
-            self.numbers.outlast_checks()
+        if not all(self.earlier.values()):
+            self.outlast()
+
+    def outlast(self) -> None:
+        """Wait until no check counts that was made before now."""
+        self.numbers.outlast_checks()
 
     def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - see the restorer
         """Whether an earlier task, which carries this command, may have changed the table."""

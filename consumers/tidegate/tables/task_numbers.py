@@ -92,11 +92,12 @@ class TaskNumbers(Unclaimed):
             Overtaken: there is a higher number.
             FormatError: a claim is not a file.
         """
+        began = time.clock_gettime(_CLOCK)  # a claim that comes during a slow listing is not in it
         found = self.found()
         if (highest := max((n for n, _ in found), default=0)) > self.number:
             raise Overtaken(f"task {self.number} at {self.folder} comes after task {highest}")
         self.earlier = {n: (n, ".done") in found for n, _ in found if n < self.number}
-        self._checked_at = time.clock_gettime(_CLOCK)
+        self._checked_at = began
         return found
 
     def found(self) -> Mapping[tuple[int, str], str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, TidegateError
 from tidegate.events import (
     Answer,
     CleaningProgressed,
@@ -144,7 +144,7 @@ class CommandRunner:
 
     def _carry_out(self, command: Command, issued: TaskIssued, record: Record) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
-        task = Task(issued.number, issued.event_id, issued.table, self.deployment)
+        task = self._task(issued)
         outcomes: Sequence[Outcome]
         signed_by: SignedBy | None = None
         try:
@@ -189,16 +189,39 @@ class CommandRunner:
             else:
                 yield answer
 
+    def _task(self, issued: TaskIssued) -> Task:
+        return Task(issued.number, issued.event_id, issued.table, self.deployment)
+
     def publish_redriven(self, issued: TaskIssued, record: Record) -> None:
         """Publish that a task is to be issued again, above the numbers that are on the table."""
         if self._is_issued(issued, record):
             self._publish(self.ended(issued, end=TaskEnd.REDRIVEN))
 
-    def publish_end(self, issued: TaskIssued, record: Record, error: Exception) -> None:
-        """Publish that a task is among the dead letters: the next of its table may be issued."""
+    def publish_end(
+        self, issued: TaskIssued, record: Record, error: Exception, command: Command | None = None
+    ) -> None:
+        """Publish that a task is among the dead letters: the next of its table may be issued.
+
+        `command` is that of a task that was tried: it is ended on the table first.
+        """
         if self._is_issued(issued, record):
             how = {"end": TaskEnd.DEAD_LETTERED, "message": str(error) or "failed"}
-            self._publish(self.ended(issued, **how))
+            end = self.ended(issued, **how)
+            # a stop is not ended: its next attempt has to take the table
+            if command is not None and not isinstance(command, StopRequested):
+                self._record_end(command, issued, end)
+            self._publish(end)
+
+    def _record_end(self, command: Command, issued: TaskIssued, end: TaskEnded) -> None:
+        """Record that a task is given up, for a stalled worker that may carry it out, too."""
+        try:
+            claim = self.executor.claim(command, self._task(issued))
+            claim.finish([end])
+            claim.outlast()
+        except (Overtaken, AlreadyDone, NumberTaken) as other:
+            log.info("task %d is over on the table, too: %s", issued.number, other)
+        except (OSError, TidegateError) as error:  # mostly why it is given up
+            log.warning("the table does not record the end of task %d: %s", issued.number, error)
 
     def _is_issued(self, issued: TaskIssued, record: Record) -> bool:
         """Whether the coordinator signed a task, also if that is long ago: it is redriven."""
@@ -267,10 +290,13 @@ class CommandRunner:
 
 def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stopped]:
     """How far the task is that the claim of a stop has overtaken, and its outcomes if done."""
-    claim.overtake(stop.stops)
+    claim.overtake()
     if done := claim.outcomes_of(stop.stops):
         return done, Stopped.DONE
-    begun = claim.has_begun(stop.stops, stop.command)
+    try:
+        begun = claim.has_begun(stop.stops, stop.command)
+    except Refused:  # its next task says why; this one is overtaken, and publishes nothing
+        begun = True
     return (), Stopped.BEGUN if begun else Stopped.NOT_BEGUN
 
 

@@ -366,7 +366,8 @@ class ExecutorLoop:
             return error  # the next owner starts its attempts anew
         try:
             self._dead_letters.send(task.record, error)
-            self._runner.publish_end(task.attempts.issued, task.record, error)
+            issued = task.attempts.issued
+            self._runner.publish_end(issued, task.record, error, task.command)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault
