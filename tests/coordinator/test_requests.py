@@ -452,6 +452,13 @@ def test_a_stop_goes_to_the_worker_of_the_request_whatever_its_headers_say(
     assert stop.kind == "RestoreRequested"
 
 
+def test_two_withdrawals_of_one_request_are_both_answered(place: Place) -> None:
+    place.send(restore(), withdrawal(restore()), withdrawal(restore(), event_id="second"))
+    place.end(stopped=Stopped.NOT_BEGUN)
+
+    assert ends(place) == [*WITHDRAWN, ("WithdrawalRefused", "second", "too-late")]
+
+
 def test_a_withdrawal_of_nothing_or_of_another_table_is_refused(place: Place) -> None:
     place.send(restore("first"), restore())
     elsewhere = withdrawal(restore(), location="/lake/other", event_id="w-2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -285,7 +285,7 @@ def test_a_claim_that_comes_during_a_slow_listing_counts_a_second_after_its_begi
     now = [100.0]
 
     class Slow(Warehouse):
-        def list(self, location: str) -> Sequence[FileInfo]:
+        def list(self, location: str) -> list[FileInfo]:
             found = super().list(location)
             now[0] += 10  # meanwhile a stop claims the table
             return found

@@ -191,8 +191,10 @@ class Requests:
             text = "it may have begun to change the table, and goes on"
             return self._refused(event, Reason.TOO_LATE, text, at)
         if found is under_way:
-            body = dumps([type(event).__name__, event.model_dump(mode="json"), signed_by])
-            rows.put("stopping", table, number, body=body)
+            before = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
+            asked = [*(loads(before[0]) if before else ())]
+            asked.append([type(event).__name__, event.model_dump(mode="json"), signed_by])
+            rows.put("stopping", table, number, body=dumps(asked))
             return Effects()
         for sequence, body in rows.all(_WAITS, table):
             if Queued(**loads(body)).command == event.request:
@@ -288,7 +290,8 @@ class Requests:
         stopping = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
         if stopping is not None:
             rows.drop("stopping", table, number)
-            effects.add(self._settled(*loads(stopping[0]), rows=rows, at=at))
+            for asked in loads(stopping[0]):
+                effects.add(self._settled(*asked, rows=rows, at=at))
         return effects
 
     def _settled(

@@ -65,7 +65,7 @@ FAILED: Final = Kind("failed", ("lane",), key="number", has_body=True)
 UNCONFIRMED: Final = Kind("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is under way."""
 STOPPING: Final = Kind("stopping", key="id", has_body=True)
-"""A command whose task is stopped because a person withdrew it: the withdrawal."""
+"""A command whose task is stopped because people withdrew it: the withdrawals."""
 KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
 OF_TASKS: Final = frozenset(
     {
