@@ -14,13 +14,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from tidegate.errors import (
-    ConfigError,
-    DeliveryError,
-    FormatError,
-    InvalidEventError,
-    TidegateError,
-)
+from tidegate.errors import ConfigError, DeliveryError, InvalidEventError, TidegateError
 from tidegate.errors.deliveries import Receipt
 from tidegate.errors.validation import validation_message
 from tidegate.events import (
@@ -44,7 +38,6 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
     WithdrawalRequested,
-    table_identity,
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
@@ -58,7 +51,6 @@ from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
 from tidegate.signatures.tokens import Sign, unsigned
-from tidegate.storage import normalise
 
 log = logging.getLogger(__name__)
 
@@ -177,9 +169,12 @@ class Publisher:
             InvalidEventError: the name or the location is invalid, or no write has completed.
             FormatError: a file of the timeline is malformed.
         """
-        from tidegate.publisher.timelines import latest_commit  # noqa: PLC0415 - most need it not
+        from tidegate.publisher.timelines import (  # noqa: PLC0415 - most need it not
+            checked,
+            latest_commit,
+        )
 
-        name, where = _checked(table, location)
+        name, where = checked(table, location)
         return self.publish(latest_commit(name, where, self._source))[0]
 
     @contextmanager
@@ -204,11 +199,12 @@ class Publisher:
             FormatError: a file of the timeline is malformed.
         """
         from tidegate.publisher.timelines import (  # noqa: PLC0415 - most need it not
+            checked,
             completed_since,
             completed_writes,
         )
 
-        name, location = _checked(table, location)
+        name, location = checked(table, location)
         known = completed_writes(location)
         commits: list[CommitCompleted] = []
         try:
@@ -497,18 +493,6 @@ def _with_servers(
             "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS to host:port"
         )
     return {**config, "bootstrap.servers": named}
-
-
-def _checked(table: str, location: str) -> tuple[str, str]:
-    """The table's name and its location, before anything is read.
-
-    Raises:
-        InvalidEventError: one of them is invalid.
-    """
-    try:
-        return table_identity(table), normalise(location)
-    except FormatError as error:
-        raise InvalidEventError(str(error)) from error
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

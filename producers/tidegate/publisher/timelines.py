@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegate.errors import InvalidEventError
-from tidegate.events import CommitCompleted
+from tidegate.errors import FormatError, InvalidEventError
+from tidegate.events import CommitCompleted, table_identity
 from tidegate.hudi_reader import NoSuchTable, commit_of, completion_of, load_table
-from tidegate.storage import Storage
+from tidegate.storage import Storage, normalise
+
+
+def checked(table: str, location: str) -> tuple[str, str]:
+    """The table's name and its location, normalised before anything is read.
+
+    Raises:
+        InvalidEventError: one of them is invalid.
+    """
+    try:
+        return table_identity(table), normalise(location)
+    except FormatError as error:
+        raise InvalidEventError(str(error)) from error
 
 
 def completed_writes(location: str) -> frozenset[str]:
