@@ -143,11 +143,32 @@ RULES: Final = (
         "tests/runtime/test_claimed_tasks.py::test_a_repeat_publishes_the_recorded_outcome_and_nothing_else",
     ),
     Rule(
-        "the cleaner looks up holds before each round",
-        "consumers/tidegate/cleaning/executor.py",
-        "            if (hold := self.holds.hold_on(command))",
-        "            if (hold := None)",
-        "tests/cleaning/test_hold_lookup.py::test_a_hold_that_comes_after_the_plan_is_met_before_the_first_round",
+        "a hold stops the cleaning that is under way",
+        "consumers/tidegate/coordinator/tasks.py",
+        "is_held_up = lane == CLEANINGS and is_held(rows, table)",
+        "is_held_up = False",
+        "tests/coordinator/test_tasks.py::test_a_hold_stops_the_cleaning_that_is_under_way_and_is_then_confirmed",
+    ),
+    Rule(
+        "a stop answers only once no check from before it counts",
+        "consumers/tidegate/tables/claim.py",
+        "            self.numbers.outlast_checks()",
+        "            pass",
+        "tests/runtime/test_claimed_tasks.py::test_a_stop_runs_beside_the_task_that_it_stops",
+    ),
+    Rule(
+        "a request that has begun is not withdrawn",
+        "consumers/tidegate/coordinator/requests.py",
+        "if isinstance(found, TaskStopped) and found.has_begun:",
+        "if False:",
+        "tests/coordinator/test_requests.py::test_a_request_that_has_begun_goes_on_under_a_new_number_before_all_others",
+    ),
+    Rule(
+        "a pending restore has begun",
+        "consumers/tidegate/restores/repeats.py",
+        "return begun is not None or bool(table.timeline.pending_restores)",
+        "return begun is not None",
+        "tests/runtime/test_claimed_tasks.py::test_a_restore_has_begun_once_one_is_on_the_timeline",
     ),
     Rule(
         "an undo needs a product that hides the directory",
@@ -402,7 +423,7 @@ RULES: Final = (
     ),
     Rule(
         "a policy removes only its own savepoints",
-        "consumers/tidegate/savepoints/removal_plan.py",
+        "consumers/tidegate/savepoints/removal.py",
         "if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):",
         "if mark is None:",
         "tests/savepoints/test_savepoint_removal.py::test_a_policy_never_removes_what_is_not_its_own",
@@ -644,7 +665,8 @@ def _is_noticed(rule: Rule, copy: Path) -> bool:
 
 
 def _pytest(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
-    options = ("-x", "-q", "-m", "not full and not soak", "-p", "no:cacheprovider")
+    # two rules need a real NameNode, so their tests are `full`
+    options = ("-x", "-q", "-m", "not soak", "-p", "no:cacheprovider")
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, f"--timeout={LONGEST}", *tests],
         cwd=copy,

@@ -31,7 +31,6 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import ConfigError
 from tidegate.events import (
     CleaningDeferred,
-    CleaningHoldRequested,
     CleaningRefused,
     Event,
     LockHold,
@@ -41,7 +40,7 @@ from tidegate.events import (
     VacuumKind,
     WritesAborted,
 )
-from tidegate.events.deferral import deferred
+from tidegate.events.deferral import not_confirmed
 from tidegate.events.message import Message
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
@@ -203,15 +202,7 @@ def test_aborted_writes_need_a_signature_too(tmp_path: Path) -> None:
 
 
 def deferral() -> CleaningDeferred:
-    hold = CleaningHoldRequested(
-        event_id="hold-1",
-        table="lake.sales.orders",
-        occurred_at=NOON,
-        source="cli",
-        requested_by="eve",
-        reason="x",
-    )
-    return deferred(released(vacuum()), hold, NOON)
+    return not_confirmed(released(vacuum()), Reason.NOT_CONFIRMED, "it is open", NOON)
 
 
 def under_way(settings: Settings, bus: MemoryBus) -> TaskIssued:

@@ -18,11 +18,9 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import (
     AbortedCleaningReleased,
-    CleaningHoldRequested,
     CleaningMode,
     CleaningRefused,
     CleaningStarted,
-    Command,
     DirectoriesCleaned,
     WritesAborted,
 )
@@ -140,21 +138,6 @@ def test_a_table_that_was_created_again_keeps_what_committed_there(tmp_path: Pat
     assert names_in(table) == [name]
 
 
-class Held:
-    """A reader holds every table."""
-
-    def hold_on(self, command: Command) -> CleaningHoldRequested:
-        return CleaningHoldRequested(
-            event_id="hold-1",
-            table=command.table,
-            location="/",
-            occurred_at=NOON,
-            source="test",
-            requested_by="ana",
-            reason="looking",
-        )
-
-
 def test_the_cleaner_removes_them_for_good_and_twice_is_once(tmp_path: Path) -> None:
     table = build(
         tmp_path / "t" / "p=1",
@@ -177,13 +160,3 @@ def test_the_cleaner_removes_them_for_good_and_twice_is_once(tmp_path: Path) -> 
     assert isinstance(again, DirectoriesCleaned)
     assert again.directories == ()
     assert names_in(table) == ["delta_0000003_0000003_0000"]
-
-
-def test_nothing_goes_while_a_reader_holds_the_table(tmp_path: Path) -> None:
-    table = build(tmp_path / "t", {"delta_0000004_0000004_0000": 10})
-    warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
-    cleaner = Cleaner(warehouse, ThreadMap(2), lambda: datetime.now(UTC), holds=Held())
-    [refused] = cleaner.execute(aborted_command(fact(tmp_path / "t"), NOON))
-    assert isinstance(refused, CleaningRefused)
-    assert refused.reason == Reason.TABLE_HELD
-    assert names_in(table) == ["delta_0000004_0000004_0000"]

@@ -25,7 +25,7 @@ from tidegate.events import (
 from tidegate.events.wire import Wire, command_of
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
-from tidegate.ops.monitor.deployment import DeploymentMonitor
+from tidegate.ops.monitor import DeploymentMonitor
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka]

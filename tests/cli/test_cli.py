@@ -154,7 +154,7 @@ def test_an_unknown_kind_of_event_is_wrong_and_the_known_ones_are_named(
         ),
         pytest.param(
             json.dumps(VACUUM | {"paths": ["/etc"]}).encode(),
-            "paths: Extra inputs are not permitted",
+            "paths: is not a field",
             id="a field that the schema does not know",
         ),
     ],
@@ -174,7 +174,7 @@ def test_a_file_that_holds_no_such_event_is_wrong(
 
 
 def test_settings_that_cannot_be_are_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
-    tidegate("run", "-c", str(tmp_path / "no\nfile")).refuses(2, "No such file or directory")
+    tidegate("run", "-c", str(tmp_path / "no\nfile")).refuses(2, "there is no settings file")
     tidegate(*COMMIT, "-c", config(tmp_path, CLOSED, "x", partitions=0)).refuses(
         2, "topics.partitions"
     )
@@ -209,7 +209,8 @@ def test_each_publish_command_says_where_the_broker_put_its_event(
 
     for arguments, suffix, offset in commands:
         answer = tidegate("publish", *arguments)
-        assert (answer.code, answer.err) == (0, "")
+        assert answer.code == 0
+        assert all(line.startswith("tidegate: note: ") for line in answer.err.splitlines())
         receipt = json.loads(answer.out)
         assert receipt.pop("event_id")
         assert receipt == {"topic": f"{topic_prefix}.{suffix}", "partition": 0, "offset": offset}

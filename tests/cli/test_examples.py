@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from support.commands import ALL, EXAMPLES
 from tidegate.cli import app
-from tidegate.cli.examples import EXAMPLES
 
 ENDS = ("|", ">")
-
-
-def commands(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's
-    for name, command in getattr(found, "commands", {}).items():
-        yield from commands(command, f"{path}{name} ")
-    if not hasattr(found, "commands"):
-        yield path.strip(), found
-
-
-ALL = dict(commands(typer.main.get_command(app)))
-
-
-def test_every_example_is_of_a_command_that_there_is() -> None:
-    assert set(EXAMPLES) <= set(ALL)
 
 
 @pytest.mark.parametrize("example", sorted({line for lines in EXAMPLES.values() for line in lines}))

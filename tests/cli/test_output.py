@@ -17,7 +17,7 @@ from tidegate.cli import main, output
 from tidegate.cli.repair.dead_letters import row_of
 from tidegate.errors import PermanentError
 from tidegate.monitoring.visible import visible
-from tidegate.ops.dead_letters import DeadLetter, ListedDeadLetter
+from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
@@ -97,7 +97,7 @@ def test_very_many_rows_are_printed_without_a_layout_of_each(
 def test_a_dead_letter_with_a_hostile_reason_is_one_row(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    row = row_of(ListedDeadLetter(hostile_dead_letter(), "open"))
+    row = row_of(hostile_dead_letter())
 
     output.write_table([row])
     lines = capsys.readouterr().out.splitlines()

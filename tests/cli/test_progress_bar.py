@@ -9,7 +9,7 @@ from rich.console import Console
 
 from support.deployment_events import completed, restore_request, started
 from support.samples import NOON
-from tidegate.cli.progress import OutcomeBar, Share, share_of
+from tidegate.cli.progress import OutcomeBar, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_a_table_s_name_is_not_markup() -> None:
 
 
 def test_each_kind_of_progress_has_its_unit() -> None:
-    assert share_of(HALF) == Share(30, 60, "files")
-    assert share_of(CLEANING) == Share(3, 12, "directories")
+    assert share_of(HALF) == (30, 60, "files")
+    assert share_of(CLEANING) == (3, 12, "directories")
     assert share_of(completed(REQUEST)) is None
     assert share_of(None) is None

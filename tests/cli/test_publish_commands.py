@@ -300,6 +300,68 @@ def test_the_location_of_a_table_comes_from_its_events(
 
 
 @pytest.mark.kafka
+def test_a_misspelt_table_and_an_invented_instant_are_said_when_a_commit_is_published(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    location = savepointed(settings_file.parent, 1)
+    commit = ("publish", "commit", "-l", location, "-c", str(settings_file))
+    orders = (*commit, "-t", "lake.sales.orders", "--instant")
+
+    code, out, err = tidegate(*orders, "20991231000000000")
+    assert (code, out) == (2, "")
+    assert f"no write 20991231000000000 has completed on the timeline of {location}" in err
+    assert f"the newest is {at(4)}" in err
+    code, _, err = tidegate(*orders, "latest")
+    assert (code, "no event names the table lake.sales.orders" in err) == (0, True)
+    code, _, err = tidegate(*orders, at(3))
+    assert (code, err) == (0, "")
+    code, _, err = tidegate(*commit, "-t", "lake.sales.ordres", "--instant", "latest")
+    assert (code, "did you mean lake.sales.orders?" in err) == (0, True)
+    elsewhere = ("publish", "commit", "-t", "lake.sales.orders", "-c", str(settings_file))
+    code, _, err = tidegate(*elsewhere, "-l", "/elsewhere", "--instant", at(3))
+    assert (code, "not compared with the timeline" in err) == (0, True)
+
+
+@pytest.mark.kafka
+def test_a_savepoint_of_the_latest_commit_may_be_requested_as_such(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    orders = ("-t", "lake.sales.orders", "-l", "/lake/orders", "--new", "-c", str(settings_file))
+
+    assert tidegate("publish", "savepoint", *orders, "--instant", "latest")[0] == 0
+
+    [asked] = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("requests")
+    assert asked.instant is None  # type: ignore[attr-defined]
+
+
+def test_the_end_of_a_lock_is_signed_with_the_key_that_is_given(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    released = ("publish", "lock-released", "-t", "hive.web.visits", "-l", "/lake/visits")
+    code, _, err = tidegate(*released, "--lock-id", "7", "--sign-with", str(tmp_path / "no.pem"))
+
+    assert code == 2
+    assert "the private key can't be read" in err
+
+
+def test_a_misspelt_event_is_answered_with_the_nearest_name(tidegate: Tidegate) -> None:
+    code, _, err = tidegate("schemas", "example", "CommitCompletd")
+
+    assert code == 2
+    assert "unknown event CommitCompletd; did you mean CommitCompleted?" in err
+
+
+def test_a_settings_file_that_is_not_there_is_named_with_the_way_to_make_one(
+    tidegate: Tidegate,
+) -> None:
+    code, _, err = tidegate("status", "-c", "nosuch.toml")
+
+    assert code == 2
+    assert "there is no settings file nosuch.toml" in err
+    assert "tidegate config init > nosuch.toml" in err
+
+
+@pytest.mark.kafka
 def test_a_restore_to_the_latest_savepoint_names_its_instant(
     tidegate: Tidegate,
     settings_file: Path,

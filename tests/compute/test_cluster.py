@@ -135,7 +135,7 @@ def test_a_store_needs_its_client_on_the_executors(results: dict[str, Any]) -> N
     kind, message = results["a store"]
 
     assert kind == "ConfigError"
-    assert "No module named 'fsspec'" in message
+    assert "No module named 'boto3'" in message
 
 
 def test_a_worker_that_is_killed_half_way_costs_no_result(results: dict[str, Any]) -> None:

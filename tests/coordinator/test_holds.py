@@ -1,4 +1,4 @@
-"""Holds of people, cleanings that met one, expired locks and quarantines, in the gate. Pure."""
+"""Holds of people, unconfirmed cleanings, expired locks and quarantines, in the gate. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, MINOR_4, NOON, TABLE
 from support.rows import Rows
-from tidegate.coordinator.holds import RETRY_MS
 from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
@@ -22,6 +21,7 @@ from tidegate.events import (
     CleaningStarted,
     CleaningUndone,
     Command,
+    Event,
     LockReleased,
     Outcome,
     QuarantineRemovalRequested,
@@ -29,7 +29,8 @@ from tidegate.events import (
     ReleaseReason,
     VacuumFinished,
 )
-from tidegate.events.deferral import deferred
+from tidegate.events.deferral import AGAIN, not_confirmed
+from tidegate.events.reasons import Reason
 
 HOUR = timedelta(hours=1)
 
@@ -157,36 +158,31 @@ def freed(gate: Gate) -> CleaningReleased:
     return command
 
 
-def test_a_cleaning_that_met_a_hold_is_released_again_as_it_was() -> None:
+def deferral(command: CleaningReleased) -> Event:
+    return not_confirmed(command, Reason.NOT_CONFIRMED, "the transaction is open", NOON)
+
+
+def test_a_cleaning_that_was_not_confirmed_is_released_again_after_a_while() -> None:
     gate = Gate()
     command = freed(gate)
-    assert gate.handle(hold(), deferred(command, hold(), NOON)) == []
+    assert gate.handle(deferral(command)) == []
+    assert gate.tick(NOON + AGAIN / 2) == []
+    assert undated(gate.tick(NOON + AGAIN)) == undated([command])
+    assert gate.tick(NOON + 9 * AGAIN) == []
+
+
+@pytest.mark.parametrize("held_first", [True, False])
+def test_a_cleaning_of_a_held_table_that_was_not_confirmed_is_released_after_the_hold(
+    held_first: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    gate = Gate()
+    command = freed(gate)
+    both = (hold(), deferral(command)) if held_first else (deferral(command), hold())
+    assert gate.handle(*both) == []
     assert gate.tick(NOON + 24 * HOUR) == []
-    (again,) = gate.handle(removal())
-    assert again == command
-    assert again.event_id == command.event_id
+    assert gate.handle(removal()) == [command]
     assert gate.said()[-1] == (CleaningHoldRemoved, 1)
     assert gate.handle(removal("back-2")) == []
-
-
-def test_a_deferral_without_a_known_hold_is_released_again_after_a_while() -> None:
-    """The gate may not have read the hold yet, or has read its removal already."""
-    gate = Gate()
-    command = freed(gate)
-    wait = timedelta(milliseconds=RETRY_MS)
-    assert gate.handle(deferred(command, hold(), NOON)) == []
-    assert gate.tick(NOON + wait / 2) == []
-    assert undated(gate.tick(NOON + wait)) == undated([command])
-    assert gate.tick(NOON + 9 * wait) == []
-
-
-def test_a_hold_that_comes_before_the_second_release_keeps_it_back() -> None:
-    gate = Gate()
-    command = freed(gate)
-    wait = timedelta(milliseconds=RETRY_MS)
-    assert gate.handle(deferred(command, hold(), NOON), hold()) == []
-    assert gate.tick(NOON + wait) == []
-    assert gate.handle(removal()) == [command]
 
 
 @pytest.mark.parametrize("reason", list(ReleaseReason))

@@ -17,8 +17,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue
-from tidegate.monitoring.measured import measured_subject
-from tidegate.monitoring.observed import observed_bus
+from tidegate.monitoring.observed import measured_subject, observed_bus
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 

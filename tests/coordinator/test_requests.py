@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from support.samples import NOON, commands_on, commit, ended, events_on, memory_bus, message
+from support.samples import (
+    NOON,
+    commands_on,
+    commit,
+    ended,
+    events_on,
+    memory_bus,
+    message,
+    savepoint_request,
+)
 from support.samples import tasks_on as tasks_of
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
@@ -15,13 +24,21 @@ from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subjects
 from tidegate.events import (
     Event,
+    RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
+    RestoreDeclined,
+    RestoreRejected,
     RestoreRequested,
+    SavepointRejected,
     SavepointsCheckRequested,
+    Stopped,
     TaskEnd,
+    Withdrawal,
+    WithdrawalRefused,
+    WithdrawalRequested,
 )
 from tidegate.events.outcomes import RestorePlan
 from tidegate.publisher import Message
@@ -250,3 +267,149 @@ def test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on(plac
     [dead] = place.bus.records("tidegate.dead-letters")
     assert b"Message size too large" in (dict(dead.headers)["x-exception-message"] or b"")
     assert [command.event_id for command in commands_on(place.bus)] == ["r-1"]
+
+
+def withdrawal(
+    of: Event, kind: type[Withdrawal] = WithdrawalRequested, **more: object
+) -> Withdrawal:
+    fields: dict[str, object] = {
+        "event_id": f"w-{of.event_id}",
+        "occurred_at": NOON,
+        "source": "cli",
+        "request": of.event_id,
+        "requested_by": "eva",
+        "reason": "the load was repaired",
+    }
+    return kind.about(of, **fields | more)
+
+
+def ends(place: Place) -> list[tuple[str, str | None, str | None]]:
+    """What became of restores, and the answers to withdrawals."""
+    kinds = (RestoreRejected, SavepointRejected, RequestWithdrawn, WithdrawalRefused)
+    return [
+        (type(it).__name__, it.caused_by, getattr(it, "reason", None))
+        for it in events_on(place.bus, "tidegate.outcomes")
+        if isinstance(it, kinds)
+    ]
+
+
+WITHDRAWN = [
+    ("RestoreRejected", "r-1", "withdrawn"),
+    ("RequestWithdrawn", "w-r-1", None),
+]
+DECLINED = [("RestoreRejected", "r-1", "declined"), ("RequestWithdrawn", "w-r-1", None)]
+TOO_LATE = [("WithdrawalRefused", "w-r-1", "too-late")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(WithdrawalRequested, WITHDRAWN), (RestoreDeclined, DECLINED)]
+)
+def test_a_request_that_waits_for_its_turn_or_an_approval_is_withdrawn_at_once(
+    place: Place, kind: type[Withdrawal], expected: list[tuple[str, str, str | None]]
+) -> None:
+    request = awaited(place)
+    place.send(restore("other"), withdrawal(request, kind))
+    assert ends(place) == expected
+    place.restart()
+    place.send(approval(request))
+    [refused] = place.outcomes(RestoreApprovalRejected)
+    assert refused.reason == "not-awaiting"
+    assert len(tasks_of(place.bus)) == 2
+
+    queued = Place()
+    queued.send(restore("first"), restore(), withdrawal(restore(), kind))
+    queued.end()
+    assert ends(queued) == expected
+    assert [command.event_id for command in commands_on(queued.bus)] == ["first"]
+
+
+def test_an_approved_restore_that_is_queued_is_withdrawn_with_its_approval(place: Place) -> None:
+    request = awaited(place)
+    place.send(restore("other"), approval(request), withdrawal(request))
+    place.end()
+
+    assert ends(place) == WITHDRAWN
+    assert [command.event_id for command in commands_on(place.bus)] == ["r-1", "other"]
+    assert place.loop._owned[0].store.all("select * from awaiting") == []
+
+
+def test_a_request_under_way_is_stopped_and_is_withdrawn_if_it_had_not_begun(place: Place) -> None:
+    place.send(restore(), withdrawal(restore()))
+    place.restart()
+    assert ends(place) == []
+    place.end(stopped=Stopped.NOT_BEGUN)
+    place.send(restore("next"))
+
+    assert ends(place) == WITHDRAWN
+    kinds = [task.kind for task in tasks_of(place.bus)]
+    assert kinds == ["RestoreRequested", "StopRequested", "RestoreRequested"]
+    assert tasks_of(place.bus)[-1].caused_by == "next"
+
+
+def test_a_request_that_has_begun_goes_on_under_a_new_number_before_all_others(
+    place: Place,
+) -> None:
+    place.send(restore(), restore("next"), withdrawal(restore()))
+    place.end(stopped=Stopped.BEGUN)
+
+    assert ends(place) == TOO_LATE
+    first, _, again = tasks_of(place.bus)
+    assert (again.number, again.command) == (3, first.command)
+
+
+def test_a_request_that_is_done_or_ends_before_its_stop_can_not_be_withdrawn(place: Place) -> None:
+    place.send(restore(), withdrawal(restore()))
+    task, _ = tasks_of(place.bus)
+    place.send(ended(task))
+    place.send(withdrawal(restore(), event_id="again"))
+
+    assert ends(place) == [*TOO_LATE, ("WithdrawalRefused", "again", "too-late")]
+
+
+def test_a_withdrawal_during_the_plan_ends_the_restore_that_then_waits_for_its_approval(
+    place: Place,
+) -> None:
+    request = restore()
+    place.send(request, withdrawal(request))
+    place.send(awaiting(request), ended(tasks_of(place.bus)[0], source="restorer"))
+
+    assert ends(place) == WITHDRAWN
+    assert place.loop._owned[0].store.all("select * from awaiting") == []
+
+
+def test_a_withdrawal_of_nothing_or_of_another_table_is_refused(place: Place) -> None:
+    place.send(restore("first"), restore())
+    elsewhere = withdrawal(restore(), location="/lake/other", event_id="w-2")
+    savepoint = savepoint_request(1)
+    place.send(elsewhere, withdrawal(restore("never")), savepoint)
+    place.send(withdrawal(savepoint, RestoreDeclined, event_id="w-3"))
+
+    refused = [(cause, reason) for kind, cause, reason in ends(place) if "Refused" in kind]
+    assert refused == [(name, "no-such-request") for name in ("w-2", "w-never", "w-3")]
+
+
+def test_a_withdrawn_savepoint_is_answered_as_one(place: Place) -> None:
+    request = savepoint_request(1)
+    place.send(savepoint_request(2), request, withdrawal(request))
+    assert [end[0] for end in ends(place)] == ["SavepointRejected", "RequestWithdrawn"]
+
+
+def test_a_restore_that_waits_for_an_approval_ends_once_another_restore_is_complete(
+    place: Place,
+) -> None:
+    request, other = awaited(place), restore("other")
+    done = RestoreCompleted.about(
+        other,
+        occurred_at=NOON,
+        source="restorer",
+        savepoint=SAVEPOINT,
+        restore_instant="20261121130000000",
+        instants=(),
+        files_deleted=0,
+        duration_ms=1,
+    )
+    place.send(done)  # of no task under way
+    assert ends(place) == []
+    place.send(other, done)
+
+    assert ends(place) == [("RestoreRejected", request.event_id, "plan-changed")]

@@ -25,7 +25,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import USED_FOR
-from tidegate.coordinator.tasks import _NEXT
+from tidegate.coordinator.tasks import _NEXT, _STOP, _UNDER_WAY
 from tidegate.events import (
     CleaningDeferred,
     CleaningHeld,
@@ -37,12 +37,16 @@ from tidegate.events import (
     CleaningUndoRequested,
     Event,
     LockHold,
+    Stopped,
+    StopRequested,
     TaskEnd,
     TaskEnded,
     TaskIssued,
     VacuumFinished,
 )
+from tidegate.events.deferral import not_confirmed
 from tidegate.events.reasons import Reason
+from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -243,17 +247,82 @@ def test_a_request_that_is_older_than_what_is_remembered_is_refused(place: Place
     assert refused.reason == Reason.REQUEST_TOO_OLD
 
 
-def test_a_hold_is_confirmed_once_no_cleaning_of_the_table_is_under_way(place: Place) -> None:
+@pytest.mark.parametrize("how", [Stopped.BEGUN, Stopped.NOT_BEGUN])
+def test_a_hold_stops_the_cleaning_that_is_under_way_and_is_then_confirmed(
+    place: Place, how: Stopped
+) -> None:
     released(place, 1, 2)
     place.send(hold())
     place.restart()
-    assert place.outcomes(CleaningHeld) == []
+    cleaning, stop = place.tasks()
+    assert place.outcomes(CleaningHeld, TaskEnded) == []
+    command = command_of(stop, Wire())
+    assert isinstance(command, StopRequested)
+    assert (command.stops, command.command) == (cleaning.number, cleaning.caused_by)
+    assert (command.kind, command.caused_by) == ("CleaningReleased", cleaning.event_id)
 
-    place.send(ended(place.tasks()[0]))
-    assert [outcome.caused_by for outcome in place.outcomes(CleaningHeld)] == ["hold-1"]
-    assert len(place.tasks()) == 1  # the second cleaning waits for the end of the hold
+    place.send(ended(stop, stopped=how))
+    over, end, held = place.outcomes(CleaningHeld, TaskEnded)
+    assert (over, type(held), held.caused_by) == (ended(stop, stopped=how), CleaningHeld, "hold-1")
+    assert isinstance(end, TaskEnded)
+    assert (end.number, end.end, end.caused_by) == (1, TaskEnd.SUPERSEDED, cleaning.event_id)
+    assert len(place.tasks()) == 2  # both cleanings wait for the end of the hold
+
+    place.send(ended(cleaning), ended(stop, stopped=how))  # late ones change nothing
     place.send(removal())
-    assert [task.number for task in place.tasks()] == [1, 2]
+    assert [task.caused_by for task in place.tasks()[2:]] == [cleaning.caused_by]
+    place.send(ended(place.tasks()[-1]))
+    assert [task.number for task in place.tasks()] == [1, 2, 3, 4]
+
+
+def test_a_cleaning_that_ends_before_its_stop_confirms_the_hold(place: Place) -> None:
+    released(place, 1, 2)
+    place.send(hold(), hold("hold-2"))
+    cleaning, stop = place.tasks()  # the second hold issues no second stop
+    place.send(ended(cleaning))
+    assert [outcome.caused_by for outcome in place.outcomes(CleaningHeld)] == ["hold-1", "hold-2"]
+
+    place.send(ended(stop, stopped=Stopped.DONE), removal())
+    place.restart()
+    assert [task.number for task in place.tasks()] == [1, 2, 3]
+    assert events_on(place.bus, "tidegate.tasks")[-1].event_id == place.tasks()[-1].event_id
+
+
+@pytest.mark.parametrize("how", [{}, {"end": TaskEnd.DEAD_LETTERED}], ids=["refused", "failed"])
+def test_a_hold_waits_for_a_cleaning_that_can_not_be_stopped(
+    place: Place, how: dict[str, TaskEnd]
+) -> None:
+    released(place, 1)
+    place.send(hold())
+    cleaning, stop = place.tasks()
+    place.send(ended(stop, **how))
+    assert place.outcomes(CleaningHeld) == []
+    assert len(place.tasks()) == 2
+
+    place.send(ended(cleaning))
+    assert len(place.outcomes(CleaningHeld)) == 1
+
+
+def test_a_stop_whose_number_is_taken_is_issued_above_it(place: Place) -> None:
+    released(place, 1)
+    place.send(hold())
+    place.send(ended(place.tasks()[-1], end=TaskEnd.NUMBER_TAKEN, highest=41))
+
+    assert [task.number for task in place.tasks()] == [1, 2, 42]
+    assert [task.kind for task in place.tasks()[1:]] == ["StopRequested"] * 2
+
+
+def test_a_redriven_task_does_not_end_the_stop_of_another(place: Place) -> None:
+    released(place, 1, 2)
+    place.send(ended(place.tasks()[0], end=TaskEnd.DEAD_LETTERED, message="away"), hold())
+    _, cleaning, stop = place.tasks()
+    place.send(ended(place.tasks()[0], end=TaskEnd.REDRIVEN))
+    place.send(ended(stop, stopped=Stopped.BEGUN))
+
+    assert [item.number for item in place.outcomes(TaskEnded) if isinstance(item, TaskEnded)][
+        -1:
+    ] == [cleaning.number]
+    assert len(place.outcomes(CleaningHeld)) == 1
 
 
 def test_a_hold_that_was_removed_before_it_was_confirmed_is_answered_in_order(
@@ -261,7 +330,7 @@ def test_a_hold_that_was_removed_before_it_was_confirmed_is_answered_in_order(
 ) -> None:
     released(place, 1)
     place.send(hold(), removal())
-    place.send(ended(place.tasks()[0]))
+    place.send(ended(place.tasks()[-1], stopped=Stopped.BEGUN))
 
     kinds = [type(item) for item in place.outcomes(CleaningHeld, CleaningHoldRemoved)]
     assert kinds == [CleaningHeld, CleaningHoldRemoved]
@@ -294,10 +363,7 @@ def test_an_outcome_counts_only_while_its_task_is_under_way(place: Place) -> Non
 
 
 def _deferral(command: CleaningReleased) -> CleaningDeferred:
-    repeated = set(CleaningReleased.model_fields) & set(CleaningDeferred.model_fields)
-    fields = command.model_dump(include=repeated - {"event_id", "caused_by"})
-    more = {"caused_by": command.event_id, "vacuum": command.caused_by, "retry_after_ms": 60_000}
-    return CleaningDeferred.model_validate(fields | more)
+    return not_confirmed(command, Reason.NOT_CONFIRMED, "it is open", NOON)
 
 
 def test_no_statement_scans_a_hot_table(place: Place) -> None:
@@ -305,7 +371,8 @@ def test_no_statement_scans_a_hot_table(place: Place) -> None:
     store = place.loop._owned[0].store
     for sql, parameters in (
         (_NEXT, (TABLE, 1)),
-        ("select cleans from task where tbl = ?", (TABLE,)),
+        (_UNDER_WAY, (TABLE,)),
+        (_STOP, (TABLE,)),
         ("select 1 from used where tbl = ? and id = ?", (TABLE, 1)),
         ("select max(at) from used indexed by used_at", ()),
     ):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from support.commands import ALL, EXAMPLES
 from tidegate.cli import app, output
-from tidegate.cli.examples import EXAMPLES
 from tidegate.cli.exit_codes import MEANINGS
 from tidegate.cli.progress import SHOWS_PROGRESS, WITHOUT_PROGRESS
 
@@ -36,14 +35,6 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def commands(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's
-    for name, command in getattr(found, "commands", {}).items():
-        yield from commands(command, f"{path}{name} ")
-    if not hasattr(found, "commands"):
-        yield path.strip(), found
-
-
-ALL = dict(commands(typer.main.get_command(app)))
 every_command = pytest.mark.parametrize("name", sorted(ALL))
 
 
@@ -58,7 +49,7 @@ def help_of(name: str, columns: str = NARROW) -> str:
 
 @every_command
 def test_every_command_has_an_example(name: str) -> None:
-    assert EXAMPLES.get(name), f"add examples of `tidegate {name}` to cli/examples.py"
+    assert EXAMPLES[name], f"add examples to the docstring of `tidegate {name}`"
 
 
 @every_command
@@ -80,7 +71,7 @@ def test_help_on_a_narrow_terminal_cuts_nothing(name: str) -> None:
     for option in ALL[name].params:
         longest = max(option.opts, key=len)
         assert not longest.startswith("-") or longest in shown
-    for line in EXAMPLES.get(name, ()):
+    for line in EXAMPLES[name]:
         assert line in shown
 
 

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from support.acid import FIVE_LISTINGS, INSERTS, build, release, tree
+from support.acid import (
+    FIVE_LISTINGS,
+    IDS_1_TO_3,
+    INSERTS,
+    MINOR_3,
+    NOON,
+    TABLE,
+    build,
+    release,
+    tree,
+)
 from support.deployment import Deployment
 from support.hudi_tables import at, four_commits, savepoint_request, timeline_names
+from support.interfering import Interfering
 from support.quarantined import QUARANTINE, undo_of, visible
+from support.samples import release as lock_released
 from support.savepoint_removals import removal
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
+    CleaningHeld,
     CleaningRefused,
     CleaningUndone,
     Command,
     DirectoriesCleaned,
     Event,
+    LockHold,
     SavepointCreated,
     SavepointRemoved,
+    Stopped,
+    TaskEnd,
     TaskEnded,
     TaskIssued,
+    VacuumFinished,
+    VacuumKind,
 )
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire, original_of
@@ -121,6 +141,69 @@ def test_after_an_undo_neither_a_copied_task_nor_a_replay_of_the_group_removes_a
     worked_off(place, cleaner(tmp_path), 3)  # reads its topics from their beginning
     assert tree(tmp_path / "t") == before
     assert place.ended() == [1, 2, 2]  # the outcome of the last task is published again
+
+
+def test_a_hold_during_a_cleaning_stops_it_and_is_true_once_it_is_confirmed(
+    place: Place, tmp_path: Path
+) -> None:
+    made = place.made
+    table = build(tmp_path / "t", AFTER_MINOR)
+    started, go_on = threading.Event(), threading.Event()
+
+    def pause(name: str) -> None:
+        del name
+        started.set()
+        assert go_on.wait(120)
+
+    slow = Cleaner(Interfering(tmp_path, after=pause), ThreadMap(1), now)
+    worker = ExecutorLoop(slow, place.bus, place.prefix)
+    coordinator = CoordinatorLoop(ReaderGate(), place.bus, place.prefix)
+    its = VacuumFinished(
+        table=TABLE,
+        location=str(table),
+        occurred_at=NOON,
+        source="compactor",
+        kind=VacuumKind.MINOR,
+        directories=(MINOR_3,),
+        min_write_id=1,
+        max_write_id=3,
+        valid_write_ids=IDS_1_TO_3,
+        own_lock_id=1,
+        locks=(LockHold(lock_id=1),),
+    )
+    publisher = made.publisher()
+    publisher.publish(its, lock_released(1, TABLE))
+
+    def until(done: Callable[[], object], *loops: CoordinatorLoop | ExecutorLoop) -> None:
+        for _ in range(1200):
+            for loop in loops:
+                loop.step(0.05)
+            if done():
+                return
+        raise AssertionError(made.events("outcomes"))
+
+    until(started.is_set, coordinator, worker)
+    publisher.hold_cleaning(table=TABLE, requested_by="mara", reason="an audit")
+
+    def held() -> bool:
+        return any(isinstance(event, CleaningHeld) for event in made.events("outcomes"))
+
+    until(held, coordinator, worker)  # although the cleaning hangs
+    left = visible(table)
+    go_on.set()
+    until(lambda: not worker.pending, worker)
+    assert visible(table) == left
+    assert len(set(INSERTS) & set(left)) == len(INSERTS) - 1
+    ends = [event for event in made.events("outcomes") if isinstance(event, TaskEnded)]
+    assert {(end.number, end.end, end.stopped) for end in ends} == {
+        (1, TaskEnd.SUPERSEDED, None),
+        (2, TaskEnd.ANSWERED, Stopped.BEGUN),
+    }
+
+    publisher.release_hold(table=TABLE, requested_by="mara", reason="it is done")
+    until(lambda: visible(table) == [MINOR_3], coordinator, worker)
+    worker.close(10)
+    coordinator.close()
 
 
 class Stalling(Warehouse):

@@ -17,19 +17,15 @@ from confluent_kafka import Producer
 from support.deployment import Deployment, end
 from support.samples import commit, message, release, savepoint_request
 from support.waiting import wait_for
-from tidegate.cleaning.hold_lookup import HoldLookup
-from tidegate.errors import TransientError
 from tidegate.events import Event
-from tidegate.events.wire import Wire
 from tidegate.local.embedded.process import Child
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.monitor.deployment import DeploymentMonitor
+from tidegate.ops.monitor import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.status import read_snapshot
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka import partition_reader
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.partition_reader import TopicReader, read_partition
 from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
@@ -166,21 +162,3 @@ def hidden(settings: Settings, where: Partition) -> float | None:
     DeploymentMonitor(settings, metrics).poll()
     labels = {"topic": where.topic, "partition": str(where.number)}
     return metrics.registry.get_sample_value("tidegate_hidden_offsets", labels)
-
-
-def test_nothing_is_destroyed_while_an_open_transaction_may_hide_a_hold(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partition_reader, "_WAIT", 1.0)
-    leave_markers(deployment)
-    bus = KafkaBus(deployment.connection)
-    holds = HoldLookup(bus, Wire(), deployment.prefix)
-    command = savepoint_request(1)
-    with transaction(deployment, "open") as producer:
-        producer.produce(f"{deployment.prefix}.requests", b"junk", command.table)
-        assert producer.flush(30) == 0
-        with pytest.raises(TransientError):
-            holds.hold_on(command)
-        producer.abort_transaction(30)
-    assert holds.hold_on(command) is None
-    bus.close()

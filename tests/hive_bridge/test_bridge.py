@@ -369,9 +369,9 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
         )
         with pytest.raises(NotDescribed, match="not transactional"):
             describe(replace(queued, table="plain"), client, Storage())
-        why = "no directory that it made" if engine.is_hive_3 else "exceeds its highest write id 2"
-        with pytest.raises(NotDescribed, match=why):
-            describe(replace(queued, highest_write_id=2), client, Storage())
+        if not engine.is_hive_3:  # Hive 3's queue does not have it
+            with pytest.raises(NotDescribed, match="exceeds its highest write id 2"):
+                describe(replace(queued, highest_write_id=2), client, Storage())
         with pytest.raises(NotDescribed, match=r"get_partition_by_name"):
             describe(replace(queued, partition="day=9"), client, Storage())
         engine.drop_table(db, "orders")

@@ -15,7 +15,6 @@ from tidegate.hive_bridge.describing import NotYet
 from tidegate.hive_bridge.marking import settle
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry, Table, Transactions
 from tidegate.storage import Storage
 
@@ -51,8 +50,7 @@ class Metastore:
 def settled(table: Path) -> list[QueueEntry]:
     metastore = Metastore(table)
     vacuum = VacuumFields(str(table), (MADE,), 1, 4, IDS, VacuumKind.MAJOR, 9)
-    client, queue = cast("MetastoreClient", metastore), cast("CompactionQueue", metastore)
-    settle(QUEUED, vacuum, client, queue, Storage())
+    settle(QUEUED, vacuum, cast("MetastoreClient", metastore), Storage())
     return metastore.marked
 
 

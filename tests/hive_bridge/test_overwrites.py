@@ -15,7 +15,6 @@ from tidegate.events import DirectoriesCleaned, VacuumKind
 from tidegate.hive import FoundDirectory, ValidWriteIds
 from tidegate.hive_bridge.products import present_of
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 
 MAJOR = 2
 
@@ -62,6 +61,34 @@ def test_thirty_overwrites_leave_one_copy_though_no_compaction_makes_anything(
 
 
 @pytest.mark.slow
+@pytest.mark.full
+def test_a_table_that_is_overwritten_and_compacted_daily_has_one_copy_after_thirty_days(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """No compaction makes anything; a reader of the day before ends after the day's compaction."""
+    db, location = acid_table(engine)
+    wrote(engine, db, location)
+    copies: list[int] = []
+    for day in range(30):
+        reader = engine.lock(db, "orders")
+        base = overwrite(engine, db, location)
+        engine.compact(db, "orders", int(base[5:]), kind=MAJOR)
+        event = queued.vacuums(db)[-1]
+        engine.unlock(reader)
+
+        assert event.directories == (base,)
+        assert reader in {lock.lock_id for lock in event.locks}
+        assert queued.releases(db)[-1].lock_id == reader
+        assert isinstance(queued.clean(event), DirectoriesCleaned)
+        queued.settle()
+        copies.append(len(names_in(location)))
+        assert queued.state(engine, db)[-1] == "succeeded", day
+
+    assert copies == [1] * 30
+    assert names_in(location) == [base]
+
+
+@pytest.mark.slow
 def test_a_minor_compaction_after_an_overwrite_leaves_nothing_of_what_was_before(
     engine: HiveEngine, queued: Queued
 ) -> None:
@@ -91,12 +118,9 @@ def test_what_an_earlier_compaction_replaced_goes_with_one_that_made_nothing(
     txn = engine.compact(db, "orders", last, kind=MAJOR)
     base = product(f"base_{last:07}", txn)
     build(location, {base: 30})
-    with (
-        MetastoreClient(engine.settings) as client,
-        CompactionQueue(engine.settings) as marked,
-    ):
+    with MetastoreClient(engine.settings) as client:
         [entry] = [entry for entry in client.compactions() if entry.transaction_id == txn]
-        marked.mark_cleaned(entry)
+        client.mark_cleaned(entry)
     engine.compact(db, "orders", last, kind=MAJOR)
 
     event = queued.vacuums(db)[-1]

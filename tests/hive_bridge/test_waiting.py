@@ -17,7 +17,9 @@ ORDERS = "hive.sales.orders"
 
 
 def waiting(*, free_elsewhere: bool = True) -> WaitingHolds:
-    return WaitingHolds("hive", free_elsewhere=free_elsewhere)
+    made = WaitingHolds("hive")
+    made.free_elsewhere = free_elsewhere
+    return made
 
 
 def look(holds: WaitingHolds, shown: Snapshot, number: int | None = None) -> list[Ended]:

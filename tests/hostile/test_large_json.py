@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.tables.hudi import OutcomeStore
-from tidegate.tables.warehouse import Warehouse, WarehouseRoots
-
 PROGRAM = """
 import json, sys, time
 from datetime import UTC, datetime
@@ -20,12 +17,12 @@ from tidegate.bounded_json import parse_json
 from tidegate.cleaning.quarantine import read_entries
 from tidegate.errors import FormatError
 from tidegate.hudi.commit import CommitMetadata, planned_updates
-from tidegate.restores.liveness import LivenessSettings, check_writers
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.liveness import check_writers
 from tidegate.restores.plan import _read_summaries
-from tidegate.restores.removal_record import RemovalRecord
 from tidegate.savepoints.further_requests import further_requests_on
 from tidegate.storage import Storage
-from tidegate.tables.hudi import OutcomeStore
+from tidegate.tables.claim import HUDI, Claim, Task
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -39,7 +36,7 @@ def commit():
 
 calls = {
     "quarantine": lambda: read_entries(warehouse, table),
-    "outcome": lambda: OutcomeStore(warehouse, table, "restores").outcome_of("c1"),
+    "outcome": lambda: Claim.take(warehouse, table, HUDI, Task(7, "task", "table", "cluster")),
     "locks": lambda: check_writers(warehouse, table, datetime.now(UTC), LivenessSettings()),
     "claim": lambda: further_requests_on(warehouse, table, "20260301100000001"),
     "commit": commit,
@@ -80,12 +77,6 @@ RECORD: dict[str, object] = {
 }
 
 
-def stored_outcome() -> str:
-    """The file of the request "c1", relative to its table."""
-    store = OutcomeStore(Warehouse(WarehouseRoots.of("/wh")), "/wh/t", "restores")
-    return store.path_of("c1").removeprefix("/wh/t/")
-
-
 def refusal(kind: str, table: Path) -> tuple[int, float, str]:
     """Megabytes by which a process grew, its seconds of processor time, and what it answered."""
     done = subprocess.run(
@@ -110,7 +101,9 @@ def write(table: Path, name: str, content: bytes) -> None:
     [
         pytest.param("quarantine", f"{QUARANTINE}/record.json", b"[" + JUNK + b"]", "larger"),
         pytest.param("quarantine", f"{QUARANTINE}/undone.json", b"[" + JUNK + b"]", "larger"),
-        pytest.param("outcome", stored_outcome(), b"[" + JUNK + b"]", "larger than"),
+        pytest.param(
+            "outcome", ".hoodie/.tidegate/tasks/7.done", b"[" + JUNK + b"]", "larger than"
+        ),
         pytest.param("locks", ".hoodie/.locks/table_lock.json", b"[" + JUNK + b"]", "is held"),
         pytest.param(
             "claim",

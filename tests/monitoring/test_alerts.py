@@ -13,14 +13,14 @@ import yaml
 from support.alerts import ALERTS, anchor, rules
 from support.dashboard import PANELS, PROBLEMS, dashboard
 from support.generated import generated
-from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS, Kind
+from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS
 
 ROOT = Path(__file__).parents[2]
 PROMTOOL = shutil.which("promtool")
 NAMES = {
     f"{metric.name}{suffix}"
     for metric in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
-    for suffix in (("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",))
+    for suffix in (("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",))
 }
 _OURS = re.compile(r"\b(?:tidegate|kafka)_[a-z_]+")
 _GROUPS = re.compile(r'\{[^}]*\}|"[^"]*"')

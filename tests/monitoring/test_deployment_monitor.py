@@ -35,7 +35,7 @@ from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.groups import Groups
-from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth
+from tidegate.ops.monitor import DeploymentMonitor
 from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
@@ -221,7 +221,7 @@ def test_dead_letters_are_counted_until_they_are_resolved(
     put_aside(deployment, 2)
     assert count() == 2
     with DeadLetterBox(Settings.load(deployment.settings_file("monitor", {}))) as box:
-        newest = next(box.list(DeadLetterFilter())).dead_letter
+        newest = next(box.list(DeadLetterFilter()))
         box.discard([[newest]], "ana", datetime.now(UTC), "seen")
     assert count() == 1
 
@@ -287,12 +287,16 @@ def test_an_address_that_cannot_be_notified_is_an_error_without_its_secret(
     assert "t0ken" not in str(caught.value)
 
 
-def test_what_was_not_seen_for_long_is_not_ready() -> None:
-    health = MonitorHealth(interval=0.0)
-    assert health.not_ready() == ["the deployment was not polled yet"]
-    health.polled()
-    assert "last polled" in health.not_ready()[0]  # four times no seconds ago
-    assert health.not_live() == []
-    patient = MonitorHealth(interval=1000.0)
-    patient.polled()
-    assert patient.not_ready() == []
+def test_what_was_not_seen_for_long_is_not_ready(deployment: Deployment, metrics: Metrics) -> None:
+    monitor = DeploymentMonitor(Settings.load(deployment.settings_file("monitor", {})), metrics)
+    stop = threading.Event()
+    assert monitor.not_ready(1000.0) == ["the deployment was not polled yet"]
+
+    runs = threading.Thread(target=monitor.run, args=(stop, 0.1), daemon=True)
+    runs.start()
+    wait_for("a poll", lambda: not monitor.not_ready(1000.0))
+    stop.set()
+    runs.join()
+
+    assert "last polled" in monitor.not_ready(0.0)[0]  # four times no seconds ago
+    assert monitor.not_live() == []

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidegate.errors import ConfigError
-from tidegate.monitoring.endpoint import serve
-from tidegate.monitoring.health import POLL_LIMIT_SECONDS, Health, ServiceHealth
+from tidegate.monitoring.endpoint import POLL_LIMIT_SECONDS, ServiceHealth, health_of, serve
 from tidegate.monitoring.metrics import Metrics
 
 
@@ -34,7 +33,7 @@ def gate(clock: Clock) -> ServiceHealth:
 
 @pytest.fixture
 def port(gate: ServiceHealth) -> Iterator[int]:
-    with serve("127.0.0.1", 0, Metrics().registry, Health({"gate": gate})) as chosen:
+    with serve("127.0.0.1", 0, Metrics().registry, health_of({"gate": gate})) as chosen:
         yield chosen
 
 
@@ -84,6 +83,6 @@ def test_a_client_that_sends_nothing_holds_no_other_up(port: int) -> None:
 def test_a_port_in_use_is_said_before_anything_starts(port: int) -> None:
     with (
         pytest.raises(ConfigError, match=r"\[monitoring\] 127.0.0.1:\d+ can't be used"),
-        serve("127.0.0.1", port, Metrics().registry, Health({})),
+        serve("127.0.0.1", port, Metrics().registry, health_of({})),
     ):
         pass

@@ -31,10 +31,14 @@ from tidegate.events import (
     Outcome,
     QuarantineRemoved,
 )
-from tidegate.monitoring.catalog import PROCESS_METRICS, Kind
-from tidegate.monitoring.measured import measured_executor, measured_subject
+from tidegate.monitoring.catalog import PROCESS_METRICS
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import ObservedService, observed_bus
+from tidegate.monitoring.observed import (
+    ObservedService,
+    measured_executor,
+    measured_subject,
+    observed_bus,
+)
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
@@ -188,7 +192,7 @@ def test_a_scrape_has_what_the_catalog_lists_and_nothing_else_of_ours() -> None:
     ours = {name for name in registered if name.startswith("tidegate_")}
     assert ours == {metric.name.removesuffix("_total") for metric in PROCESS_METRICS}
     for metric in PROCESS_METRICS:
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert bool(metric.buckets) == (metric.kind == "histogram")
         assert metric.help.endswith(".")
         assert "table" not in metric.labels, "a table's name is chosen by others: unbounded"

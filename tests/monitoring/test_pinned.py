@@ -8,7 +8,7 @@ from support.samples import NOON, savepoint_request
 from tidegate.events import SavepointRemoved, SavepointsChecked
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
-from tidegate.ops.monitor.pinned import PinnedFiles
+from tidegate.ops.monitor import PinnedFiles
 
 
 def measured(table: str, size: int, hours: int) -> SavepointsChecked:

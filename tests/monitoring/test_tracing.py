@@ -27,10 +27,14 @@ from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
 from tidegate.events import Event
-from tidegate.monitoring.health import ServiceHealth
-from tidegate.monitoring.measured import measured_executor, measured_subject
+from tidegate.monitoring.endpoint import ServiceHealth
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import ObservedService, observed_bus
+from tidegate.monitoring.observed import (
+    ObservedService,
+    measured_executor,
+    measured_subject,
+    observed_bus,
+)
 from tidegate.monitoring.tracing import Traces
 from tidegate.publisher.tracing import trace_injector
 from tidegate.runtime.executor.loop import ExecutorLoop

@@ -12,11 +12,12 @@ import pytest
 from support.hudi_tables import HandMade, at, end_of, four_commits
 from support.memory_bus import MemoryBus
 from support.samples import events_on, memory_bus
-from tidegate.errors import DeliveryError, FormatError, InvalidEventError
+from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import CommitCompleted
 from tidegate.hudi import Action, Instant, InstantState
 from tidegate.hudi_reader import NoSuchTable
 from tidegate.publisher import Message, Publisher, Receipt
+from tidegate.publisher.timelines import check_completed
 
 NAME = "lake.sales.orders"
 
@@ -163,10 +164,32 @@ def test_a_wrong_name_is_an_error_before_the_job_runs(publisher: Publisher, tmp_
     table = four_commits(tmp_path / "orders", 9)
 
     with (
-        pytest.raises(FormatError, match=r"catalog\.database\.table"),
+        pytest.raises(InvalidEventError, match=r"^'orders' is not a table name"),
         publisher.hudi_commits(table="orders", location=table.location),
     ):
         pytest.fail("the job ran")
+    with pytest.raises(InvalidEventError, match=r"^'orders' is not a table name"):
+        publisher.commit_latest(table="orders", location=table.location)
+
+
+def test_a_relative_location_is_an_error_before_the_job_runs(publisher: Publisher) -> None:
+    with (
+        pytest.raises(InvalidEventError, match=r"^not an absolute path or URI.*'lake/orders'$"),
+        publisher.hudi_commits(table=NAME, location="lake/orders"),
+    ):
+        pytest.fail("the job ran")
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_an_instant_that_is_not_on_the_timeline_is_an_error_that_names_the_newest(
+    tmp_path: Path, version: int
+) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    check_completed(table.location, at(2))
+    check_completed(table.location, "20200101000000000")  # it may be archived
+
+    with pytest.raises(InvalidEventError, match=rf"no write {at(5)} .* newest is {at(4)}$"):
+        check_completed(table.location, at(5))
 
 
 def test_a_file_that_cannot_be_read_is_published_without_its_statistics(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
@@ -201,6 +202,55 @@ def test_without_a_broker_that_answers_a_call_raises() -> None:
     assert "bootstrap.servers" in text
 
 
+def test_a_port_that_never_answers_is_named_with_what_to_check() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Publisher(
+            where := f"127.0.0.1:{silent.getsockname()[1]}",
+            source="ingest",
+            config={"delivery.timeout.ms": 300},
+        ) as publisher,
+        pytest.raises(DeliveryError) as caught,
+    ):
+        publisher.commit(**TABLE, instant=INSTANT)
+    text = str(caught.value)
+    assert f"{where} confirmed nothing in time" in text
+    assert "tidegate.commits" in text
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    ("config", "advice"),
+    [
+        pytest.param(
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "ana",
+                "sasl.password": "wrong",
+            },
+            "refuses the login: .* Correct security.protocol or sasl",
+            id="a login",
+        ),
+        pytest.param(
+            {"security.protocol": "SSL"},
+            "no connection to .* Correct security.protocol or ssl",
+            id="encryption",
+        ),
+    ],
+)
+def test_a_protocol_that_the_broker_does_not_speak_is_named_with_its_setting(
+    bootstrap_servers: str, config: dict[str, Any], advice: str
+) -> None:
+    with (
+        Publisher(
+            bootstrap_servers, source="ingest", config={"delivery.timeout.ms": 1_000, **config}
+        ) as publisher,
+        pytest.raises(DeliveryError, match=advice),
+    ):
+        publisher.commit(**TABLE, instant=INSTANT)
+
+
 def test_a_broker_that_refuses_is_reported_before_the_call_gives_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -269,10 +319,12 @@ def test_a_location_that_is_not_absolute_is_refused_at_its_caller() -> None:
         pytest.param({"instant": "1"}, "write an instant as the timeline does", id="an instant"),
         pytest.param({"operation": "x" * 1001}, "operation: ", id="a text"),
         pytest.param({"table": "orders"}, "catalog.database.table", id="a table"),
+        pytest.param({"instant": 20260301100000001}, "instant: write text", id="a number"),
+        pytest.param({"action": "upsert"}, "are an operation", id="an operation as the action"),
     ],
 )
 def test_an_invalid_value_is_named_in_one_line_without_an_address_or_an_expression(
-    given: dict[str, str], advice: str
+    given: dict[str, Any], advice: str
 ) -> None:
     values = {**TABLE, "instant": INSTANT, **given}
     with (

@@ -43,7 +43,7 @@ from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
 from tidegate.events.wire import Wire, command_of
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
-from tidegate.ops.replay.events import SelectedEvent, Selection, select_events
+from tidegate.ops.replay.events import Selection, message_of, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop
 
@@ -246,7 +246,7 @@ def test_a_message_that_is_replayed_is_still_read(schemas: RegistrySchemas) -> N
 
     wanted = Selection(event_ids=frozenset({commit(2).event_id}))
     [found] = select_events(bus.records(TOPIC), wanted, wire)
-    assert isinstance(found, SelectedEvent)
-    bus.send([found.message()])
+    assert found.event is not None
+    bus.send([message_of(found)])
 
     assert events_read(bus, TOPIC, wire) == [commit(1), commit(2), commit(2)]

@@ -8,8 +8,7 @@ import pytest
 
 from support.hudi_tables import at
 from tidegate.hudi import Action, Instant, InstantInfo, InstantState, Layout
-from tidegate.restores.passes import passes
-from tidegate.restores.plan import PlannedBlock, PlannedFile, Step
+from tidegate.restores.plan import PlannedBlock, PlannedFile, Step, passes
 
 DONE, INFLIGHT = InstantState.COMPLETED, InstantState.INFLIGHT
 
@@ -86,7 +85,7 @@ def test_an_instant_that_began_later_than_the_one_before_it_begins_a_new_pass() 
 
 
 def test_a_pass_has_a_limit_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.restores.passes.FILES_PER_PASS", 5)
+    monkeypatch.setattr("tidegate.restores.plan.FILES_PER_PASS", 5)
     files = timeline(m1="commit commit", m2="commit commit", m3="commit commit")
 
     assert shape([step(3, 2), step(2, 3), step(1, 1)], files) == [["03", "02"], ["01"]]

@@ -1,7 +1,6 @@
 """Our restore and real Hudi at one table at once; real Hudi says what is left.
 
-Real Hudi does its part within one step of our restore: at some steps in every run, at each of them
-under `full`.
+Real Hudi does its part within one step of our restore.
 """
 
 from __future__ import annotations
@@ -27,22 +26,21 @@ from tidegate.hudi import InstantState
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 
-STEPS = pytest.mark.parametrize(
-    "every",
+SCENES = pytest.mark.parametrize(
+    ("version", "merge_on_read", "every"),
     [
-        pytest.param(7, id="some steps"),
-        pytest.param(1, id="every step", marks=pytest.mark.full),
+        pytest.param(version, merge_on_read, every, id=f"{kind} {version}, {steps}")
+        for version, merge_on_read, kind, every, steps in (
+            (9, False, "copy-on-write", 7, "some steps"),
+            (6, False, "copy-on-write", 7, "some steps"),
+            (9, True, "merge-on-read", 7, "some steps"),
+            (6, True, "merge-on-read", 7, "some steps"),
+            (9, False, "copy-on-write", 1, "every step"),
+            (6, True, "merge-on-read", 1, "every step"),
+        )
     ],
 )
-KINDS = pytest.mark.parametrize(
-    ("version", "merge_on_read"),
-    [
-        pytest.param(9, False, id="copy-on-write 9"),
-        pytest.param(6, False, id="copy-on-write 6", marks=pytest.mark.full),
-        pytest.param(9, True, id="merge-on-read 9", marks=pytest.mark.full),
-        pytest.param(6, True, id="merge-on-read 6", marks=pytest.mark.full),
-    ],
-)
+"""Both table types and both layouts of the timeline are there at every step, but not each pair."""
 LATE = [(0, "p0", 9, "late"), (70, "p1", 9, "late")]
 
 
@@ -95,12 +93,15 @@ def scene(live_hudi: RealHudi, root: Path, version: int, *, merge_on_read: bool)
 
 
 def at_each_step(original: Scene, root: Path, every: int) -> Iterator[tuple[Scene, int]]:
-    """A copy for each step of a restore, and the number of the step."""
+    """A copy for each step of a restore after its claim, and the number of the step.
+
+    The claim is the first step. A write before it ends is older than the restore, and no race.
+    """
     steps = list[int]()
     counted = original.copy(root / "counted")
     assert isinstance(counted.restore(steps.append), RestoreCompleted)
     counted.check(late=False)
-    for step in range(1, len(steps) + 1, every):
+    for step in range(2, len(steps) + 1, every):
         yield original.copy(root / f"step-{step}"), step
 
 
@@ -112,11 +113,8 @@ def once_at(step: int, act: Callable[[], object]) -> Callable[[int], None]:
     return at_step
 
 
-@KINDS
-@STEPS
-@pytest.mark.parametrize(
-    "operation", ["upsert", pytest.param("bulk_insert", marks=pytest.mark.full)]
-)
+@SCENES
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
 def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR0913 - a matrix
     live_hudi: RealHudi,
     tmp_path: Path,
@@ -142,8 +140,7 @@ def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR
     assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
 
 
-@KINDS
-@STEPS
+@SCENES
 def test_a_writer_that_looked_before_the_restore_was_there_and_ends_after_it(
     live_hudi: RealHudi, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
 ) -> None:
@@ -160,8 +157,7 @@ def test_a_writer_that_looked_before_the_restore_was_there_and_ends_after_it(
     assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
 
 
-@KINDS
-@STEPS
+@SCENES
 def test_a_writer_that_begins_during_the_restore(
     live_hudi: RealHudi, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
 ) -> None:
@@ -188,8 +184,7 @@ def test_a_writer_that_begins_during_the_restore(
     assert {"NoneType, written", "RestoreCompleted, refused"} <= seen
 
 
-@KINDS
-@STEPS
+@SCENES
 def test_hudi_s_own_savepoint_beside_a_restore(
     live_hudi: RealHudi, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
 ) -> None:

@@ -97,10 +97,8 @@ def state_of(table: HandMade) -> dict[str, object]:
         "timeline": {n.replace(instant, "R") for n in names - {done}},
         "elsewhere": {f for f in everything if "/2026" not in f and "/.2026" not in f},
         "properties": (table.path / ".hoodie/hoodie.properties").read_bytes(),
-        "rolled back": [
-            (r.target, {p: {f.rsplit("/", 1)[1] for f in fs} for p, fs in r.deleted.items()})
-            for r in metadata.rollbacks
-        ],
+        # the files of an attempt that died are missing there; Hudi uses them for a metadata table
+        "rolled back": [r.target for r in metadata.rollbacks],
         "temporary": sorted(p.name for p in (table.path / ".hoodie/.temp").iterdir()),
     }
 

@@ -21,8 +21,8 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestoreProgressed, RestoreStarted
 from tidegate.hudi import InstantInfo
 from tidegate.restores import LivenessSettings, Restorer
+from tidegate.restores.executor import Progress
 from tidegate.restores.plan import PlannedFile, Step, plan_of
-from tidegate.restores.progress import Progress
 from tidegate.savepoints import SavepointWriter
 from tidegate.tables.progress import PAUSE
 
@@ -45,7 +45,7 @@ def restored(folder: Path, clock: Callable[[], datetime]) -> list[Outcome]:
 def test_a_long_restore_says_how_far_it_is_after_each_pass_but_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.restores.passes.FILES_PER_PASS", 2)
+    monkeypatch.setattr("tidegate.restores.plan.FILES_PER_PASS", 2)
     outcomes = restored(tmp_path, slow(timedelta(minutes=1)))
 
     assert [type(outcome) for outcome in outcomes] == [

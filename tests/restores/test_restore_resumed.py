@@ -226,6 +226,7 @@ def test_a_commit_during_the_restore_is_said_plainly_and_rolled_back_once_it_was
 def test_a_link_where_outcomes_are_stored_is_refused(tmp_path: Path) -> None:
     table = savepointed(tmp_path)
     (tmp_path / "precious").mkdir()
+    (table.path / ".hoodie/.tidegate").mkdir()
     (table.path / ".hoodie/.tidegate/restorer").symlink_to(tmp_path / "precious")
 
     (outcome,) = run(table, restore_request(table, at(2)))
@@ -234,21 +235,19 @@ def test_a_link_where_outcomes_are_stored_is_refused(tmp_path: Path) -> None:
     assert outcome.reason == "link-inside"
 
 
-def test_a_stored_outcome_of_another_table_does_not_stand_for_this_restore(tmp_path: Path) -> None:
+def test_a_record_of_another_table_does_not_stand_for_this_restore(tmp_path: Path) -> None:
     other, table = savepointed(tmp_path / "other"), savepointed(tmp_path / "ours")
     run(other, restore_request(other, at(2)))
     command = restore_request(table, at(2))
-    (stored,) = (other.path / ".hoodie/.tidegate/restorer").glob("*.json")
-    content = json.loads(stored.read_text())
     run(table, command)
-    (ours,) = (table.path / ".hoodie/.tidegate/restorer").glob("*.json")
-    content["outcome"]["caused_by"] = command.event_id
-    ours.write_text(json.dumps(content))
+    (theirs,) = (other.path / ".hoodie/.tidegate/restorer").glob("*.begun")
+    (ours,) = (table.path / ".hoodie/.tidegate/restorer").glob("*.begun")
+    ours.write_text(str(int(theirs.read_text()) + 1))
 
     (outcome,) = run(table, command)
 
     assert isinstance(outcome, RestoreRejected)
-    assert outcome.reason == "unreadable-table"
+    assert outcome.reason == "restore-abandoned"
 
 
 @pytest.mark.parametrize("confirmed", [{}, {"reason": "urgent"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -39,11 +40,14 @@ from tidegate.events import (
     RestoreCompleted,
     SavepointCreated,
     SavepointRemoved,
+    Stopped,
+    StopRequested,
     TaskEnd,
     TaskEnded,
     TaskIssued,
 )
 from tidegate.events.wire import Wire, original_of
+from tidegate.hudi import Action, Instant, InstantState
 from tidegate.publisher import Message
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.bus import Partition, Record
@@ -171,6 +175,87 @@ def test_a_cleaner_that_stalls_removes_nothing_once_a_stop_is_on_the_table(
     stalled = Cleaner(waits, ThreadMap(1), ticking())
     assert kinds(workers.do(1, command, stalled)) == [CleaningStarted]
     assert workers.do(1, command) == []  # and its repeat neither
+
+
+def stop_of(number: int, command: Command) -> StopRequested:
+    return StopRequested(
+        table=command.table,
+        location=command.location,
+        occurred_at=NOON,
+        source="coordinator",
+        caused_by=issued(number, command).event_id,
+        stops=number,
+        command=command.event_id,
+        kind=type(command).__name__,
+    )
+
+
+def test_a_stop_says_how_far_the_task_was_and_the_task_does_nothing_more(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    workers.do(2, stop_of(1, command))
+    assert [end.stopped for end in ends(workers)] == [Stopped.NOT_BEGUN]
+    assert workers.do(1, command) == []
+    assert set(INSERTS) <= set(names_in(tmp_path / "t"))
+
+    with pytest.raises(KeyboardInterrupt):  # it dies after it has removed one directory
+        workers.do(3, command, Cleaner(Interfering(tmp_path, after=_die), ThreadMap(1), ticking()))
+    workers.do(4, stop_of(3, command))
+    assert ends(workers)[-1].stopped is Stopped.BEGUN
+    assert workers.do(3, command) == []
+
+    done = workers.do(5, command)
+    again = workers.do(6, stop_of(5, command))
+    assert again == done[-1:]  # the worker may have died before it published them
+    assert [end.number for end in ends(workers)][-2:] == [5, 6]
+    assert ends(workers)[-1].stopped is Stopped.DONE
+
+
+def _die(name: str) -> None:
+    raise KeyboardInterrupt(name)
+
+
+def test_a_stop_runs_beside_the_task_that_it_stops(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def wait(name: str) -> None:
+        del name
+        started.set()
+        assert go_on.wait(60)
+
+    slow = Cleaner(Interfering(tmp_path, after=wait), ThreadMap(1), ticking())
+    loop = ExecutorLoop(slow, workers.bus)
+    workers.bus.send([message(issued(1, command))])
+    loop.step(0)
+    assert started.wait(60)
+    workers.bus.send([message(issued(2, stop_of(1, command)))])
+    for _ in range(600):
+        loop.step(0.01)
+        if ends(workers):
+            break
+    go_on.set()
+    work_off(loop)
+
+    assert [(end.number, end.stopped) for end in ends(workers)] == [(2, Stopped.BEGUN)]
+    assert len(set(INSERTS) & set(names_in(tmp_path / "t"))) == len(INSERTS) - 1
+
+
+def test_a_restore_has_begun_once_one_is_on_the_timeline(workers: Workers, tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    request = restore_request(table, at(2))
+    restorer = Restorer(workers.warehouse, ThreadMap(1), ticking())
+
+    def stopped_after_claim(number: int) -> Stopped | None:
+        task = issued(number, request)
+        restorer.claim(request, Task(number, task.event_id, request.table, workers.deployment))
+        workers.do(number + 1, stop_of(number, request), restorer)
+        return ends(workers)[-1].stopped
+
+    assert stopped_after_claim(1) is Stopped.NOT_BEGUN
+    table.put(Instant(at(9), Action.RESTORE, InstantState.REQUESTED))
+    assert stopped_after_claim(3) is Stopped.BEGUN
 
 
 def test_two_deployments_and_two_names_are_refused_by_name(

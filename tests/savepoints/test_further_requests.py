@@ -28,7 +28,7 @@ from tidegate.events import (
     SavepointRemoved,
 )
 from tidegate.savepoints import SavepointWriter
-from tidegate.savepoints.removal_plan import Ended
+from tidegate.savepoints.removal import Ended
 from tidegate.tables.warehouse import Warehouse
 
 MINUTE = Ended(None, timedelta(seconds=60))

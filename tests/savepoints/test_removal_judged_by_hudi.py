@@ -13,7 +13,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
 from tidegate.hudi_reader import load_table
 from tidegate.savepoints import SavepointWriter
-from tidegate.savepoints.removal_plan import plan_freeing
+from tidegate.savepoints.removal import plan_freeing
 from tidegate.storage import Storage
 
 CLEANING = {

@@ -116,12 +116,15 @@ def test_a_check_that_is_repeated_gives_its_savepoint_again_and_changes_nothing(
 ) -> None:
     checks = Checks(four_commits(tmp_path / "orders", 9))
     command = checks.command()
-    created, _ = checks.run(command)
+    task = Task(1, "the task", command.table, "deployment")
+    created, _ = checks.run(command, task=task)
     before = snapshot(tmp_path)
 
-    again, done = checks.run(command)
+    again, done = checks.run(command, task=task)
 
-    assert again == created
+    assert isinstance(again, SavepointCreated)
+    assert again.event_id == created.event_id
+    assert (again.instant, again.already_there) == (at(4), False)
     assert last([done]).made == 1
     assert snapshot(tmp_path) == before
     assert last(checks.run()).made == 0  # another check did not make it

@@ -94,6 +94,8 @@ CASES = (
         "publish approval",
         (*AT, "--request", "r-1", "--plan-id", "p-1", "--reason", "x", "--approved-by", "ben"),
     ),
+    Case("people", "publish withdraw", (*AT, "--request", "r-1", "--reason", "x")),
+    Case("people", "publish rejection", (*AT, "--request", "r-1", "--reason", "x")),
     Case("people", "dead-letters list", prints="commits", times=5),
     Case("people", "dead-letters show", ("{dead_letter}",), prints="commits", times=3),
     Case("operators", "dead-letters redrive", ("{dead_letter}", "--execute")),

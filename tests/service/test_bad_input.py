@@ -48,8 +48,7 @@ from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import SERVICES, Loop, assemble
 from tidegate.service.settings import Settings
-from tidegate.tables.claim import HIVE
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.claim import HIVE, HUDI
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
@@ -116,7 +115,7 @@ def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
 
 def tables(root: Path) -> dict[str, bytes]:
     """All bytes of all tables, but for the answers and the claims that Tidegate keeps there."""
-    own = (f"/{FOLDER}/", f"/{HIVE}/")
+    own = (f"/{HUDI}/", f"/{HIVE}/")
     return {
         name: content
         for name, content in snapshot(root).items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.hive_bridge.observer import Observer
-from tidegate.monitoring.catalog import BRIDGE_METRICS, Kind
+from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.service.bridge_assembly import BridgeMetrics
 
@@ -35,4 +35,4 @@ def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
 
 def test_every_metric_of_a_bridge_has_a_name_of_its_kind() -> None:
     for metric in BRIDGE_METRICS:
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")

@@ -6,6 +6,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.coordinator.requests import Requests
 from tidegate.coordinator.subject import Subjects
 from tidegate.events import Event
+from tidegate.events.wire import Wire
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
 from tidegate.service import catalogue
@@ -17,7 +18,7 @@ EXECUTORS = (SavepointWriter, Restorer, Cleaner)
 
 def test_every_service_is_known_with_what_it_consumes() -> None:
     kinds = {executor.name: tuple[type[Event], ...](executor.consumes) for executor in EXECUTORS}
-    kinds["coordinator"] = Subjects(subjects(Settings()), Requests()).consumes
+    kinds["coordinator"] = Subjects(subjects(Settings()), Requests(Wire())).consumes
 
     assert dict(catalogue.CONSUMED_EVENTS) == kinds
     assert set(SERVICES) == set(kinds)

@@ -361,25 +361,29 @@ def event_json() -> Decoder:
 
 
 def stored_outcomes() -> Decoder:
-    from tidegate.tables.hudi import OutcomeStore  # noqa: PLC0415
+    from tidegate.tables.claim import HUDI, AlreadyDone, Claim, Task  # noqa: PLC0415
+    from tidegate.tables.refusal import Refused  # noqa: PLC0415
     from tidegate.tables.warehouse import Warehouse, WarehouseRoots  # noqa: PLC0415
 
     lake = Path(tempfile.mkdtemp(prefix="fuzz-lake-")).resolve()
-    store = OutcomeStore(Warehouse(WarehouseRoots.of(str(lake))), str(lake / "orders"), "restorer")
-    file = Path(store.path_of("r-1"))
+    warehouse, table = Warehouse(WarehouseRoots.of(str(lake))), lake / "orders"
+    file = table / HUDI / "tasks/7.done"
     file.parent.mkdir(parents=True)
-    seed = {"kind": "RestoreCompleted", "outcome": _example_json("RestoreCompleted")}
+    seed = [{"kind": "RestoreCompleted", "outcome": _example_json("RestoreCompleted")}]
 
     def decode(content: bytes) -> object:
         file.write_bytes(content)
-        return store.outcome_of("r-1")
+        try:
+            return Claim.take(warehouse, str(table), HUDI, Task(7, "task", "table", "cluster"))
+        except AlreadyDone as done:
+            return done.outcomes
 
     inputs = st.one_of(
         damaged_json([seed]).map(json_bytes),
         damaged([json_bytes(seed)]),
         any_json().map(json_bytes),
     )
-    return Decoder(inputs, decode)
+    return Decoder(inputs, decode, (Refused,))
 
 
 def planned_restore_json() -> Decoder:

@@ -194,22 +194,28 @@ class HiveEngine(demo.HiveEngine):
         self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
     ) -> int:
         """A whole compaction, ready for cleaning; its transaction, which is 0 in Hive 3."""
-        if self.is_hive_3:
-            self._compact_3(database, table, highest, partition, kind)
-            return 0
         info, txn = self.compaction(database, table, highest, partition, kind)
         self.finish_compaction(info, txn)
         return txn
 
-    def _compact_3(
-        self, database: str, table: str, highest: int, partition: str | None, kind: int
-    ) -> None:
-        """The same in Hive 3, whose Worker runs in the Metastore and has no transaction."""
+    def compaction(
+        self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
+    ) -> tuple[Any, int]:
+        """Begin one; Hive 3's Worker runs in the Metastore, and has no transaction (0)."""
+        if not self.is_hive_3:
+            return super().compaction(database, table, highest, partition, kind)
         request = self.types.CompactionRequest(database, table, partition, kind, "test")
         queued = self.call("compact2", request)
         assert queued.accepted, queued
         self.begin(queued.id)
-        self.end(queued.id, highest)
+        return (queued.id, highest), 0
+
+    def finish_compaction(self, info: Any, txn: int) -> None:  # noqa: ANN401 - as above
+        """End one; readers see what it made from now on."""
+        if self.is_hive_3:
+            self.end(*info)
+        else:
+            super().finish_compaction(info, txn)
 
     def begin(self, compaction_id: int) -> None:
         """Let Hive 3's Worker take entries of the queue until it is this one."""

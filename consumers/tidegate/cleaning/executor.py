@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.confirmation import NotConfirmed, Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.hold_lookup import Holds, NoHolds
 from tidegate.cleaning.plan import (
     Cleaning,
     CleaningPlan,
@@ -28,7 +27,6 @@ from tidegate.cleaning.second_source import NoSource, SecondSource, check_files
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     AbortedCleaningReleased,
-    CleaningHoldRequested,
     CleaningMode,
     CleaningRefused,
     CleaningReleased,
@@ -39,7 +37,7 @@ from tidegate.events import (
     Outcome,
     QuarantineRemovalRequested,
 )
-from tidegate.events.deferral import deferred, held, not_confirmed
+from tidegate.events.deferral import not_confirmed
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
@@ -54,7 +52,6 @@ from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
 _RULES: Final = CleaningRules()
-_NO_HOLDS: Final = NoHolds()
 _NO_SOURCE: Final = NoSource()
 _NAMED: Final = 5
 """The most directories that an error names."""
@@ -65,15 +62,14 @@ class Cleaner:
     """An executor (see `tidegate.runtime.protocols`) of cleanings, undos and final removals.
 
     It may run the same command twice, even concurrently. A partly removed directory has the same
-    name as before, so the next run finds it. The cleaner checks for a hold on the table before each
-    attempt, and again in each round right before it removes directories.
+    name as before, so the next run finds it. If the coordinator stops a cleaning, because a person
+    holds the table, it ends at its next check of the claim.
     """
 
     warehouse: Warehouse
     parallel_map: ParallelMap
     clock: Callable[[], datetime]
     rules: CleaningRules = _RULES
-    holds: Holds = _NO_HOLDS
     second: SecondSource = _NO_SOURCE
     """Confirms a removal, besides the events."""
     confirm_every: timedelta = timedelta(minutes=1)
@@ -132,8 +128,6 @@ class Cleaner:
                 yield from self._clean(command, claim)
             case CleaningUndoRequested():
                 yield from quarantine.undo(command)
-            case QuarantineRemovalRequested() if hold := self.holds.hold_on(command):
-                yield self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
             case QuarantineRemovalRequested():
                 yield from quarantine.remove(command)
             case _:
@@ -141,9 +135,6 @@ class Cleaner:
 
     def _clean(self, command: Cleaning, claim: Unclaimed) -> Iterator[Outcome]:
         """Remove obsolete directories; without any, report at once that the table is clean."""
-        if (hold := self.holds.hold_on(command)) is not None:
-            yield self._deferred(command, hold)
-            return
         started_at = self.clock()
         try:
             plan = self.plan(command)
@@ -159,12 +150,9 @@ class Cleaner:
             for fields in self._parts(command, plan):
                 yield CleaningStarted.about(command, **fields, **how)
         try:
-            hold = yield from self._removing(command, plan, handling, claim)
+            yield from self._removing(command, plan, handling, claim)
         except NotConfirmed as why:  # since the check before it
             yield self._not_confirmed(command, why)
-            return
-        if hold is not None:
-            yield self._deferred(command, hold)
             return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
@@ -173,37 +161,30 @@ class Cleaner:
 
     def _removing(
         self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
-    ) -> Generator[Outcome, None, CleaningHoldRequested | None]:
+    ) -> Iterator[Outcome]:
         """Remove; yield outcomes about the progress of a large cleaning."""
         if len(plan.remove) <= LONG:
-            return self._remove(command, plan, handling, claim)
+            self._remove(command, plan, handling, claim)
+            return
         location = location_of(self.warehouse, command.location, command.partition)
         progress = CleaningProgress(command, plan, lambda: self.warehouse.list(location))
-        return (
-            yield from while_working(
-                lambda: self._remove(command, plan, handling, claim),
-                lambda: progress.event(self._event_fields(command)),
-                self.progress_every,
-            )
+        yield from while_working(
+            lambda: self._remove(command, plan, handling, claim),
+            lambda: progress.event(self._event_fields(command)),
+            self.progress_every,
         )
 
     def _remove(
         self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
-    ) -> CleaningHoldRequested | None:
-        """Remove and plan again until nothing is left: another process may remove at the same time.
-
-        Returns:
-            The hold that was found before a round; None once nothing is left.
-        """
+    ) -> None:
+        """Remove and plan again until nothing is left: another process may remove as well."""
         confirm = _Confirmation(partial(self._confirm, command), self.confirm_every, plan)
         go = self._goes(command, plan, handling, confirm, claim)
         failed: list[NotRemoved] = []
         for _ in range(_ROUNDS):
             if not plan.remove:
-                return None
+                return
             confirm.plan = plan
-            if (hold := self.holds.hold_on(command)) is not None:
-                return hold
             claim.check()
             failed = go(plan)
             if failed:  # perhaps because another task has the table
@@ -218,7 +199,6 @@ class Cleaner:
                 raise TransientError(f"the table changed during cleaning: {refused}") from refused
         if plan.remove:
             raise _fault(plan, failed)
-        return None
 
     def _goes(
         self,
@@ -283,12 +263,6 @@ class Cleaner:
         if isinstance(command, AbortedCleaningReleased):
             return self._refused(command, Refused(why.reason, str(why)))
         return not_confirmed(command, why.reason, str(why), self.clock())
-
-    def _deferred(self, command: Cleaning, hold: CleaningHoldRequested) -> Outcome:
-        """The outcome for a held table: a refusal for aborted writes, which are found again."""
-        if isinstance(command, AbortedCleaningReleased):
-            return self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
-        return deferred(command, hold, self.clock())
 
     def _refused(
         self, command: Cleaning | QuarantineRemovalRequested, refused: Refused

@@ -26,7 +26,7 @@ from typing import Any, Final
 from tidegate.bounded_json import MAX_SMALL, count_of, parse_json
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
-from tidegate.cleaning.removal import NotRemoved, listed_files, not_removed, was_planned
+from tidegate.cleaning.removal import NotRemoved, changed_product, not_removed, was_planned
 from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import CleaningReleased
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
@@ -113,23 +113,6 @@ class QuarantineRecord:
         return json.dumps(content, indent=1).encode("utf-8", "surrogatepass")
 
 
-def dump_undone(request: str) -> bytes:
-    """The content of the file with the request that put everything back."""
-    return json.dumps({"request": request}).encode()
-
-
-def parse_undone(content: bytes) -> str:
-    """Read which request put everything back.
-
-    Raises:
-        FormatError: the content is not such a file's.
-    """
-    try:
-        return str(parse_json(content, UNDONE, MAX_SMALL)["request"])
-    except _NOT_OURS as error:
-        raise FormatError(f"not the record of an undo: {error!r}") from error
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One run's entry in a quarantine, as it was found."""
@@ -213,12 +196,8 @@ def _moved(
         return was_planned(directory, found)
 
     try:
-        for product in products:
-            there = folder.files_below(product.name)
-            if there is None or listed_files(there) != product.files:
-                return NotRemoved(
-                    f"{product.name}, a product of the vacuum, changed since the plan"
-                )
+        if changed := changed_product(folder, products):
+            return changed
         if moves.move_if(directory.name, is_planned) is False:
             return NotRemoved(f"{directory.name} changed since the plan")
     except (OSError, TidegateError) as error:
@@ -253,10 +232,14 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
     try:
         found = warehouse.list(path)
         record = QuarantineRecord.parse(warehouse.read(join(path, RECORD), MAX_RECORD_BYTES))
-        is_undone = any(file.name == UNDONE for file in found)
-        undone = warehouse.read(join(path, UNDONE), MAX_SMALL) if is_undone else None
+        by = None
+        if any(file.name == UNDONE for file in found):
+            undone = parse_json(warehouse.read(join(path, UNDONE), MAX_SMALL), UNDONE, MAX_SMALL)
+            by = str(undone["request"])
     except NotFound:
         return None
+    except _NOT_OURS as error:
+        raise FormatError(f"not the record of an undo: {error!r}") from error
     directories = [folder.name for folder in found if folder.is_dir and not folder.is_link]
     quarantined = tuple(sorted(name for name in directories if not name.startswith(LEAVING)))
     leaving = tuple(sorted(set(directories) - set(quarantined)))
@@ -266,7 +249,6 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
         for name, file in zip(quarantined, files, strict=False)
         if file is not None
     }
-    by = None if undone is None else parse_undone(undone)
     return Entry(path.rpartition("/")[2], path, record, quarantined, leaving, by, sizes)
 
 
@@ -310,7 +292,7 @@ def put_back(
 def mark_undone(warehouse: Warehouse, plan: UndoPlan, request: str) -> None:
     """Write into the entries which request put everything back."""
     for path in plan.entries:
-        warehouse.replace(join(path, UNDONE), dump_undone(request))
+        warehouse.replace(join(path, UNDONE), json.dumps({"request": request}).encode())
 
 
 def remove_for_good(

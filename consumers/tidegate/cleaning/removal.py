@@ -91,11 +91,8 @@ class RemoveUnchanged:
     def _remove(self, folder: OpenFolder, directory: ListedDirectory) -> NotRemoved | None:
         try:
             self.claim.check_if_old()
-            for product in self.products:
-                found = folder.files_below(product.name)
-                if found is None or listed_files(found) != product.files:
-                    changed = f"{product.name}, a product of the vacuum, changed since the plan"
-                    return NotRemoved(changed)
+            if changed := changed_product(folder, self.products):
+                return changed
             if not folder.remove_if(directory.name, partial(was_planned, directory)):
                 return NotRemoved(f"{directory.name} changed since the plan")
             if directory.has_marker:
@@ -103,6 +100,15 @@ class RemoveUnchanged:
         except (OSError, TidegateError) as error:
             return not_removed(directory, error)
         return None
+
+
+def changed_product(folder: OpenFolder, products: Iterable[ListedDirectory]) -> NotRemoved | None:
+    """The first product of the vacuum that changed since the plan; then nothing may go."""
+    for product in products:
+        found = folder.files_below(product.name)
+        if found is None or listed_files(found) != product.files:
+            return NotRemoved(f"{product.name}, a product of the vacuum, changed since the plan")
+    return None
 
 
 def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> NotRemoved:

@@ -28,7 +28,7 @@ def check_reachable(settings: Settings, *topics: str) -> None:
 
     Args:
         settings: The deployment.
-        topics: The suffixes of the needed topics, e.g. commands.
+        topics: The suffixes of the needed topics, e.g. tasks.
 
     Raises:
         ConfigError: a topic does not exist, or the broker refuses the login.

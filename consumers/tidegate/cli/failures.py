@@ -14,13 +14,7 @@ from tidegate.errors.validation import validation_message
 
 _EXTRAS: Final = {
     "services": (
-        "fsspec",
-        "prometheus_client",
-        "py4j",
-        "pyspark",
-        "rich",
-        "structlog",
-        "venv_pack",
+        *("fsspec", "prometheus_client", "py4j", "pyspark", "rich", "structlog", "venv_pack"),
     ),
     "s3": ("boto3", "obstore"),
     "connect": ("grpc", "pandas", "pyarrow"),
@@ -35,7 +29,7 @@ _EXTRAS: Final = {
 """By extra the modules that it installs; a test compares them with the package's own list."""
 
 
-class Failure(NamedTuple):
+class _Failure(NamedTuple):
     """The exit code of an expected error, and its lines."""
 
     code: ExitCode
@@ -48,21 +42,21 @@ class Failure(NamedTuple):
         return self.code
 
 
-def explained(error: Exception) -> Failure | None:
+def explained(error: Exception) -> _Failure | None:
     """An expected error in lines; None for a defect."""
     match error:
         case ConfigError() | InvalidEventError():
-            return Failure(ExitCode.WRONG, tuple(getattr(error, "lines", (str(error),))))
+            return _Failure(ExitCode.WRONG, tuple(getattr(error, "lines", (str(error),))))
         case ValidationError():
             line = f"invalid {error.title}: {validation_message(error)}"
-            return Failure(ExitCode.WRONG, (line,))
+            return _Failure(ExitCode.WRONG, (line,))
         case TidegateError():
-            return Failure(ExitCode.FAILED, (str(error),))
+            return _Failure(ExitCode.FAILED, (str(error),))
         case KafkaException():
-            return Failure(ExitCode.FAILED, (f"Kafka: {error.args[0].str()}",))
+            return _Failure(ExitCode.FAILED, (f"Kafka: {error.args[0].str()}",))
         case ModuleNotFoundError():
             missing = missing_extra(error)
-            return None if missing is None else Failure(ExitCode.WRONG, (missing,))
+            return None if missing is None else _Failure(ExitCode.WRONG, (missing,))
         case _:
             return None
 

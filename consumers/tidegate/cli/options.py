@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import fields
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 from pydantic import ValidationError
@@ -18,13 +20,19 @@ from pydantic import ValidationError
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import validation_message
 from tidegate.events import Event, table_identity
+from tidegate.events.durations import parse_duration
 from tidegate.events.limits import MAX_WIDE_BYTES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from tidegate.service.settings import Settings
+
 E = TypeVar("E", bound=Event)
 G = TypeVar("G", bound="DataclassInstance")
+_YEAR: Final = re.compile(r"[0-9]{4}-")
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""The earliest time: negative ones have another meaning in Kafka (-1 ms is the end of a topic)."""
 
 ConfigFile = Annotated[
     Path | None,
@@ -53,10 +61,34 @@ RequestedBy = Annotated[
     str | None, typer.Option(help="Your name, for the audit trail; default: the login name.")
 ]
 Reason = Annotated[str, typer.Option(help="Why, for the audit trail.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")]
-LogFormatName = Annotated[
-    str, typer.Option(help="auto (human on a terminal, else json), human or json.")
-]
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Options of a command that runs and logs until it is stopped."""
+
+    config: ConfigFile = None
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False
+    log_format: Annotated[
+        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
+    ] = "auto"
+
+    def settings(self) -> Settings:
+        """Configure the log, and read the settings.
+
+        Raises:
+            typer.BadParameter: there is no such format.
+            ConfigError: the settings are invalid.
+        """
+        from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
+        from tidegate.service.settings import Settings  # noqa: PLC0415 - heavy
+
+        if self.log_format not in set(LogFormat):
+            choices = ", ".join(LogFormat)
+            raise typer.BadParameter(f"choose from {choices}", param_hint="--log-format")
+        level = logging.DEBUG if self.verbose else logging.INFO
+        configure_logging(level, LogFormat(self.log_format))
+        return Settings.load(self.config)
 
 
 def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -126,22 +158,49 @@ def since_of(text: str | None) -> datetime | None:
     """
     if text is None:
         return None
-    from tidegate.ops.moments import moment_or_ago  # noqa: PLC0415 - heavy
-
     return moment_or_ago(text, datetime.now(UTC))
 
 
-def configure_log(log_format: str, *, verbose: bool) -> None:
-    """Configure the log of a command that runs until it is stopped.
+def moment_or_ago(text: str, now: datetime) -> datetime:
+    """A time, or a duration before now; one before 1970 becomes the beginning of 1970.
 
     Raises:
-        typer.BadParameter: there is no such format.
+        ConfigError: it is neither.
     """
-    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
+    if _YEAR.match(text.strip()):
+        return moment(text)
+    span = duration(text)
+    return _BEGINNING if span > now - _BEGINNING else now - span
 
-    if log_format not in set(LogFormat):
-        raise typer.BadParameter(f"choose from {', '.join(LogFormat)}", param_hint="--log-format")
-    configure_logging(logging.DEBUG if verbose else logging.INFO, LogFormat(log_format))
+
+def duration(text: str) -> timedelta:
+    """Read a duration such as 1h30m, 2d or 90s.
+
+    Raises:
+        ConfigError: it is not one, or not positive.
+    """
+    try:
+        read = parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is {error}") from error
+    if read <= timedelta():
+        raise ConfigError(f"the duration {text} is not positive")
+    return read
+
+
+def moment(text: str) -> datetime:
+    """Read an ISO 8601 time; one before 1970 becomes the beginning of 1970.
+
+    Raises:
+        ConfigError: it is not a time, or has no time zone and is ambiguous.
+    """
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is not a time: write 2026-11-21T07:00:00Z") from error
+    if read.tzinfo is None:
+        raise ConfigError(f"{text} has no time zone: write 2026-11-21T07:00:00Z or +01:00")
+    return max(read, _BEGINNING)
 
 
 def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
@@ -153,7 +212,10 @@ def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
     for name in names:
         if name.lower() == text.strip().lower():
             return name
-    raise ConfigError(f"unknown {what} {text}; known: {', '.join(names)}")
+    lowered = {name.lower(): name for name in names}
+    near = get_close_matches(text.strip().lower(), lowered, n=1)
+    hint = f"did you mean {lowered[near[0]]}?" if near else f"known: {', '.join(names)}"
+    raise ConfigError(f"unknown {what} {text}; {hint}")
 
 
 def read_text(file: Path, limit: int) -> str:

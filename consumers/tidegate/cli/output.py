@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -56,7 +58,16 @@ def write_error(line: str) -> None:
 
 def write_json(value: object, indent: int | None = None) -> None:
     """Print JSON; it is ASCII, with every other character escaped."""
-    typer.echo(json.dumps(value, indent=indent))
+    typer.echo(json.dumps(value, indent=indent, default=plain))
+
+
+def plain(value: Any) -> object:  # noqa: ANN401 - json.dumps passes what it does not know
+    """A time, an event or a dataclass as JSON has it; times have milliseconds."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return value.model_dump(mode="json")
 
 
 def write_json_lines(items: Iterable[object]) -> None:

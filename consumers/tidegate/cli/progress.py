@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from tidegate.cli.output import error_console, is_terminal, write_error
 from tidegate.monitoring.visible import visible
@@ -80,25 +80,17 @@ def say_until(what: str, wait: Callable[[float], bool]) -> None:
         pause = took
 
 
-class Share(NamedTuple):
-    """How much of some work is done, and of what."""
-
-    done: int
-    total: int
-    of: str
-
-
-def share_of(event: Event | None) -> Share | None:
-    """How far the work is that an outcome is about; None for what does not say."""
+def share_of(event: Event | None) -> tuple[int, int, str] | None:
+    """How far the work is that an outcome is about: done, total, of what; None if it is unknown."""
     from tidegate.events import CleaningProgressed, RestoreProgressed, RestoreStarted  # noqa: PLC0415
 
     match event:
         case RestoreStarted():
-            return Share(0, event.files, "files")
+            return (0, event.files, "files")
         case RestoreProgressed():
-            return Share(event.files_done, event.files_total, "files")
+            return (event.files_done, event.files_total, "files")
         case CleaningProgressed():
-            return Share(event.directories_done, event.directories_total, "directories")
+            return (event.directories_done, event.directories_total, "directories")
         case _:
             return None
 
@@ -126,8 +118,9 @@ class OutcomeBar(AbstractContextManager["OutcomeBar"]):
         if event is None or share is None or not self._wanted or not self._is_terminal():
             return False
         drawing, task = self._bar(event.table)
-        drawing.update(task, completed=share.done, total=share.total, of=share.of)
-        return share.done > 0  # the first one says more than a bar can
+        done, total, of = share
+        drawing.update(task, completed=done, total=total, of=of)
+        return done > 0  # the first one says more than a bar can
 
     def remove(self) -> None:
         """Remove the bar, so that a line can be printed where it was."""

@@ -11,12 +11,14 @@ import typer
 
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.options import RequestedBy, person
+from tidegate.cli.options import RequestedBy, duration, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar
+from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.verdict import Verdict
+from tidegate.hudi.instant_time import is_instant
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings
@@ -25,6 +27,10 @@ RequestId = Annotated[
     str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
 ]
 SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
+SignWith = Annotated[
+    Path | None,
+    typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+]
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 """The events whose outcome can be waited for."""
@@ -46,11 +52,7 @@ class Sending:
         typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
     ] = False
     timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
-    sign_with: Annotated[
-        Path | None,
-        typer.Option(help="Your private key, which signs it; default: security.sign_with."),
-    ] = None
-
+    sign_with: SignWith = None
     new: Annotated[
         bool, typer.Option("--new", help="Accept a table that no event has named yet.")
     ] = False
@@ -72,8 +74,6 @@ class Sending:
         Raises:
             ConfigError: it is not a duration.
         """
-        from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-
         return duration(self.timeout).total_seconds()
 
 
@@ -124,7 +124,7 @@ def _report(
     answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
 ) -> ExitCode:
     """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
-    from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
+    from tidegate.ops.summary import sentence  # noqa: PLC0415 - heavy
 
     last, line = Answered(Verdict.UNANSWERED), "no outcome came"
     for last in answers:
@@ -150,7 +150,7 @@ def _report(
     return OF_VERDICT[last.verdict]
 
 
-class ReachablePublisher(Publisher):
+class _ReachablePublisher(Publisher):
     """A publisher that first checks that the broker and the topics exist.
 
     An invalid event is reported before that. A producer alone would wait half a minute for a broker
@@ -169,10 +169,31 @@ class ReachablePublisher(Publisher):
             sign_with=sign_with or settings.security.sign_with,
         )
         self._settings, self._new = settings, new
+        self.notes_new = False
+        """Whether a line is written where no event names the table: it may be misspelt."""
 
     def located(self, table: str, location: str | None) -> str:
         """The location of a table: the one given, else the one that events name."""
         return located(self._settings, table, location)
+
+    @staticmethod
+    def check_completed(location: str, instant: str) -> TidegateError | None:
+        """Compare an instant with the table's timeline; return why that can't be read from here.
+
+        Raises:
+            InvalidEventError: the timeline has no completed write of this instant.
+        """
+        from tidegate.publisher.timelines import check_completed  # noqa: PLC0415 - heavy
+
+        if not is_instant(instant):
+            return None  # the event's own check has a better message
+        try:
+            check_completed(location, instant)
+        except InvalidEventError:
+            raise
+        except TidegateError as error:
+            return error
+        return None
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
@@ -187,18 +208,26 @@ class ReachablePublisher(Publisher):
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
         requested = {event.table for event in events if isinstance(event, Request)}
         if requested and not self._new:
-            from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
-
-            for table in sorted(requested):
-                EventLog.of(self._settings).check_named(table, "--new accepts a new table")
+            self._check_named(requested, "--new accepts a new table")
+        if self.notes_new:
+            try:
+                self._check_named({event.table for event in events}, "it counts as a new table")
+            except ConfigError as unknown:  # a writer need not have the right to read
+                write_error(f"note: {unknown}")
         return super().publish(*events)
+
+    def _check_named(self, tables: Iterable[str], otherwise: str) -> None:
+        from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+        for table in sorted(tables):
+            EventLog.of(self._settings).check_named(table, otherwise)
 
 
 def publisher_of(
     config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
-) -> ReachablePublisher:
+) -> _ReachablePublisher:
     """A publisher for the deployment that the settings name."""
-    return ReachablePublisher(Settings.load(config), source, sign_with, new=new)
+    return _ReachablePublisher(Settings.load(config), source, sign_with, new=new)
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import UserDict
 from importlib import import_module
+from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
+
+from tidegate.cli.exit_codes import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +21,7 @@ _LONG: Final = 1000
 """Longer than the first sentence of any command."""
 
 
-class Entry(NamedTuple):
+class _Entry(NamedTuple):
     """A command, or a group of commands, of the first level."""
 
     module: str
@@ -25,51 +29,51 @@ class Entry(NamedTuple):
     help: str
 
 
-SECTIONS: Final[Mapping[str, Mapping[str, Entry]]] = {
+SECTIONS: Final[Mapping[str, Mapping[str, _Entry]]] = {
     "Look": {
-        "status": Entry("look.status", "What needs a person, services, and what waits."),
-        "explain": Entry("look.explain", "The history of a table or event, and next steps."),
-        "outcomes": Entry("look.events", "What was done or refused, why, and for whom."),
-        "events": Entry("look.events", "Follow the events of a topic, decoded."),
-        "waiting": Entry("look.waiting", "Vacuums that wait, and for which readers."),
-        "doctor": Entry("look.doctor", "Check a deployment, with advice for every fault."),
+        "status": _Entry("look.status", "What needs a person, services, and what waits."),
+        "explain": _Entry("look.explain", "The history of a table or event, and next steps."),
+        "outcomes": _Entry("look.events", "What was done or refused, why, and for whom."),
+        "events": _Entry("look.events", "Follow the events of a topic, decoded."),
+        "waiting": _Entry("look.waiting", "Vacuums that wait, and for which readers."),
+        "doctor": _Entry("look.doctor", "Check a deployment, with advice for every fault."),
     },
     "Restore": {
-        "savepoints": Entry(
+        "savepoints": _Entry(
             "restore.savepoints", "List a table's savepoints; remove unowned ones."
         ),
-        "plan": Entry("restore.plan", "What would be done to a table. Changes nothing."),
-        "publish": Entry("restore.publish", "Request a restore or savepoint; report commits."),
-        "simulate": Entry("restore.simulate", "Savepoints that a policy would have made."),
+        "plan": _Entry("restore.plan", "What would be done to a table. Changes nothing."),
+        "publish": _Entry("restore.publish", "Request a restore or savepoint; report commits."),
+        "simulate": _Entry("restore.simulate", "Savepoints that a policy would have made."),
     },
     "Clean": {
-        "hold": Entry("clean.hold", "Pause and resume the cleaning of a table."),
-        "undo": Entry("clean.undo", "Put back what a cleaning moved into quarantine."),
+        "hold": _Entry("clean.hold", "Pause and resume the cleaning of a table."),
+        "undo": _Entry("clean.undo", "Put back what a cleaning moved into quarantine."),
     },
     "Repair": {
-        "dead-letters": Entry("repair.dead_letters", "Failed messages: list, redrive, discard."),
-        "replay": Entry("repair.replay", "Let a service read again, or publish again."),
-        "skip": Entry("repair.skip", "Move a stopped service past one record."),
+        "dead-letters": _Entry("repair.dead_letters", "Failed messages: list, redrive, discard."),
+        "replay": _Entry("repair.replay", "Let a service read again, or publish again."),
+        "skip": _Entry("repair.skip", "Move a stopped service past one record."),
     },
     "Set up": {
-        "config": Entry("setup.config", "Make, check, show and compare settings."),
-        "topics": Entry("setup.topics", "Create, check and describe topics; access rights."),
-        "keys": Entry("setup.keys", "Make the keys that sign requests."),
-        "run": Entry("setup.services", "Run services until they are stopped."),
-        "bridge": Entry("setup.bridge", "Publish for writers that cannot do it."),
-        "monitor": Entry("setup.services", "Export the metrics of the deployment."),
-        "broker": Entry("setup.services", "Run a local Kafka broker, without Docker."),
-        "spark-archive": Entry(
+        "config": _Entry("setup.config", "Make, check, show and compare settings."),
+        "topics": _Entry("setup.topics", "Create, check and describe topics; access rights."),
+        "keys": _Entry("setup.keys", "Make keys that sign events and requests."),
+        "run": _Entry("setup.services", "Run services until they are stopped."),
+        "bridge": _Entry("setup.bridge", "Publish for writers that cannot do it."),
+        "monitor": _Entry("setup.services", "Export the metrics of the deployment."),
+        "broker": _Entry("setup.services", "Run a local Kafka broker, without Docker."),
+        "spark-archive": _Entry(
             "setup.spark_archive", "Pack a store's client for Spark's executors."
         ),
-        "demo": Entry("setup.services", "Run the complete story on real parts."),
-        "schemas": Entry("setup.schemas", "Avro schemas of the events, and examples."),
-        "asyncapi": Entry("setup.schemas", "Print the AsyncAPI document."),
+        "demo": _Entry("setup.services", "Run the complete story on real parts."),
+        "schemas": _Entry("setup.schemas", "Avro schemas of the events, and examples."),
+        "asyncapi": _Entry("setup.schemas", "Print the AsyncAPI document."),
     },
 }
 
 
-class LazyCommands(UserDict[str, Any]):
+class _LazyCommands(UserDict[str, Any]):
     """Commands by name; the first access to one imports its module."""
 
     def __init__(self) -> None:
@@ -84,28 +88,44 @@ class LazyCommands(UserDict[str, Any]):
             KeyError: there is none of this name.
         """
         found = super().__getitem__(name)
-        if isinstance(found, Entry):
+        if isinstance(found, _Entry):
             found = self.data[name] = _imported(name, found)
         return found
 
 
-def _imported(name: str, entry: Entry) -> Any:  # noqa: ANN401 - typer's own click
-    from tidegate.cli.examples import add_examples  # noqa: PLC0415 - not for the list of commands
+def _imported(name: str, entry: _Entry) -> Any:  # noqa: ANN401 - typer's own click
     from tidegate.cli.progress import add_progress  # noqa: PLC0415
 
     module = import_module(f"tidegate.cli.{entry.module}")
     command = getattr(module, name.replace("-", "_"))
     root = typer.Typer(rich_markup_mode=None)
     if isinstance(command, typer.Typer):
-        root.add_typer(command, name=name, cls=CommandGroup)
+        root.add_typer(command, name=name, cls=_CommandGroup)
     else:
         root.command(name)(command)
-    add_examples(root)
+    _show_examples_last(root)
     add_progress(root)
     return typer.main.get_group(root).commands[name]
 
 
-class CommandGroup(TyperGroup):
+def _show_examples_last(app: typer.Typer) -> None:
+    """Move the examples in the docstring of every command to the end of its help."""
+    for command in app.registered_commands:
+        text, _, found = (inspect.getdoc(command.callback) or "").partition("\n\nExamples:\n")
+        command.help = text
+        if found:
+            # a line that is indented more goes on with the one before it
+            lines = indent(dedent(found).replace("\n    ", " "), "  ")
+            parts = [f"\b\nExamples:\n{lines}"]  # \b: typer leaves the lines as they are
+            if "--wait" in found.split():  # it exits by the outcome
+                parts.append(table())
+            command.epilog = "\n\n".join(parts)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _show_examples_last(group.typer_instance)
+
+
+class _CommandGroup(TyperGroup):
     """A group that lists its commands with their complete first sentences."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - click's
@@ -125,7 +145,7 @@ class CommandTree(TyperGroup):
     def __init__(self, **attrs: Any) -> None:  # noqa: ANN401 - typer's
         """Know the commands' names."""
         super().__init__(**attrs)
-        self.commands = LazyCommands()
+        self.commands = _LazyCommands()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - click's
         """Write the list of commands."""

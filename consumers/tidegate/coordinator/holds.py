@@ -1,4 +1,4 @@
-"""Holds of people on tables, and cleanings that met one: nothing of a held table is cleaned."""
+"""Holds of people on tables, and cleanings that were not confirmed: they are released again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ DEFERRED: Final = Kind(
     has_body=True,
     indexes=("deferred_due on deferred (due) where due is not null",),
 )
-RETRY_MS: Final = 5_000
-"""After so long a deferred cleaning of a table that is not held is released again: this service may
-not have read the hold's removal when the cleaner had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +88,8 @@ def removal_of(
 
 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
-    """Remember a cleaning that met a hold, or that the second source did not confirm."""
-    retry_ms = event.retry_after_ms or RETRY_MS
-    due = None if is_held(rows, event.table) else milliseconds(at) + retry_ms
+    """Remember a cleaning that the second source did not confirm."""
+    due = None if is_held(rows, event.table) else milliseconds(at) + event.retry_after_ms
     body = dumps(event.model_dump(mode="json"))
     rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
 

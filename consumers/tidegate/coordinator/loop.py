@@ -29,7 +29,7 @@ from typing import Final
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
-from tidegate.coordinator.requests import FOR_WORKERS, Requests
+from tidegate.coordinator.requests import ABOUT_REQUESTS, Requests
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject, Subjects, moment
 from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks
@@ -72,7 +72,7 @@ from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 2.0
@@ -95,7 +95,7 @@ READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
 
 
-_MAY_ISSUE: Final = MAY_FREE.union(FOR_WORKERS)
+_MAY_ISSUE: Final = MAY_FREE.union(ABOUT_REQUESTS)
 
 
 class CoordinatorLoop:
@@ -128,9 +128,11 @@ class CoordinatorLoop:
             ConfigError: a topic does not exist, or the topics differ in their number of
                 partitions: a table's events and its rows would be on different partitions.
         """
-        subject = Subjects(subject, Requests())
+        wire = wire or Wire()
+        self._people = Requests(wire)
+        subject = Subjects(subject, self._people)
         self._subject, self._bus, self._prefix = subject, bus, prefix
-        self._retries, self._wire, self._sign = retries, wire or Wire(), sign
+        self._retries, self._wire, self._sign = retries, wire, sign
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
@@ -145,7 +147,7 @@ class CoordinatorLoop:
         signed = SIGNED if self._authorization.checks_signatures else ()
         others = set(subject.consumes) - self._requests
         self._signed_kinds = {kind for kind in others if issubclass(kind, signed)}
-        self._tasks = Tasks(self._wire.serialize, prefix)
+        self._tasks = Tasks(self._wire.serialize, self._sign, prefix)
         self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
@@ -200,7 +202,7 @@ class CoordinatorLoop:
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         owned = [self._owned[number] for number in self._owned]
-        under_way = [m for it in owned for m in Tasks.under_way(it.store)]
+        under_way = [m for it in owned for m in Tasks.unended(it.store)]
         self._publish_unsent(owned, under_way)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         first = self._catch_up.first(starts)
@@ -300,9 +302,8 @@ class CoordinatorLoop:
         if kind in self._requests and isinstance(event, Command):
             effects = self._authorized(owned, event, record, at)
         elif isinstance(event, TaskEnded):
-            if (carried := Tasks.ended(event, store)) is not None:
-                Requests.ended(event.table, carried, store)
-            effects, again = Effects(), Tasks.again(event, store)
+            effects = self._people.ended(event, store, at)
+            again = Tasks.again(event, store)
         else:
             effects = self._subject.handle(event, store, at)
         messages = self._messages(effects, store, at) + again
@@ -325,17 +326,18 @@ class CoordinatorLoop:
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, NAME, at)
             return Effects(outcomes=[refused_as.to(event)])
-        if isinstance(event, FOR_WORKERS):
+        signer = signed_by.name if signed_by else None
+        if isinstance(event, ABOUT_REQUESTS):
             message = Message(record.partition.topic, record.key, record.value, record.headers)
             # a task may carry two: a restore and its approval
             more = _TASK_BYTES + _size(message)
             self._require_accepted(message._replace(topic=self._task_topic), more)
             original = original_of(message, at)
-            effects = Requests.requested(event, original, owned.store, at)
+            effects = self._people.requested(event, original, owned.store, at, signer)
         else:
             effects = self._subject.handle(event, owned.store, at)
         effects.outcomes = [
-            outcome.to(event, signed_by.name if signed_by else None)
+            outcome.to(event, signer)
             if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
             else outcome
             for outcome in effects.outcomes

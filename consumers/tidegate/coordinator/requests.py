@@ -1,8 +1,9 @@
-"""What people request: each request is used once, and a restore may need an approval.
+"""Requests: what people ask for is used once, and queued for the worker that it is for.
 
-A request that a worker carries out is queued as it was published, so that the worker can verify its
-signature itself. A restore whose worker says that it needs an approval waits here until another
-person approves it; then it is queued again, with the approval among its task's grounds.
+A request reaches its worker as it was published, so that the worker can verify its signature
+itself. A restore whose worker says that it needs an approval waits here until another person
+approves it; then it is queued again, with the approval among its task's grounds. A request that has
+not begun can be withdrawn, a restore also rejected by an approver.
 """
 
 from __future__ import annotations
@@ -16,25 +17,40 @@ from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds, moment
-from tidegate.coordinator.tasks import ANY, Queued, Tasks, as_json
+from tidegate.coordinator.tasks import (
+    ANY,
+    Queued,
+    TaskOver,
+    Tasks,
+    TaskStopped,
+    as_json,
+    of_json,
+)
 from tidegate.errors import PermanentError
 from tidegate.events import (
     CleaningUndoRequested,
     Command,
     Event,
     OriginalMessage,
+    RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
-    RestoreRejected,
+    RestoreCompleted,
+    RestoreDeclined,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
     TaskEnded,
+    Withdrawal,
+    WithdrawalRequested,
 )
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.outcomes import Answer
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import REQUEST_TOPIC
+from tidegate.events.wire import Wire
 
 USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))
 """A request that was used."""
@@ -45,8 +61,8 @@ AWAITING: Final = Kind(
     has_body=True,
     indexes=("awaiting_until on awaiting (until)",),
 )
-"""A restore that needs an approval: what its task carried, what its end repeats, and until when it
-waits; `until` is NULL once it was approved."""
+"""A restore that needs an approval: what its task carried, and until when it waits; `until` is NULL
+once it was approved."""
 USED_FOR: Final = (REQUEST_TOPIC.retention or timedelta(0)) + timedelta(days=1)
 """A request's id is remembered for longer than its topic keeps it; an older one is refused."""
 FOR_WORKERS: Final = (
@@ -56,24 +72,31 @@ FOR_WORKERS: Final = (
     SavepointRemovalRequested,
     SavepointRequested,
 )
+ABOUT_REQUESTS: Final = (*FOR_WORKERS, RestoreDeclined, WithdrawalRequested)
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
 _AT_ONCE: Final = 100
 _AWAITING: Final = "select until, body from awaiting where tbl = ? and id = ?"
+_WAITS: Final = f"select id, body from queued indexed by queued_next where tbl = ? and lane = {ANY}"  # noqa: S608
 
 
 class Requests:
-    """A subject (see `tidegate.coordinator.subject`): requests for work, and approvals.
+    """A subject (see `tidegate.coordinator.subject`): requests for work, approvals, withdrawals.
 
     The loop calls `requested` for requests, with their messages, and `ended` for ends of tasks.
     """
 
     consumes: tuple[type[Event], ...] = (
-        *FOR_WORKERS,
+        *ABOUT_REQUESTS,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
+        RestoreCompleted,
         TaskEnded,
     )
     kinds: Sequence[Kind] = (*tasks.KINDS, USED, AWAITING)
+
+    def __init__(self, wire: Wire) -> None:
+        """Take how events are encoded."""
+        self._wire = wire
 
     @staticmethod
     def is_used(request: Command, rows: Store, at: datetime) -> bool:
@@ -100,17 +123,29 @@ class Requests:
             rows.drop("used", *old)
         return False
 
-    @staticmethod
     def requested(
-        request: Command, original: OriginalMessage, rows: Store, at: datetime
+        self,
+        request: Command,
+        original: OriginalMessage,
+        rows: Store,
+        at: datetime,
+        signed_by: str | None = None,
     ) -> Effects:
-        """Queue a request, or what it approves."""
-        if not isinstance(request, RestoreApproved):
-            Tasks.queue(request, original, rows)
-            return Effects()
+        """Queue a request, what it approves; or end the request that it withdraws."""
+        if isinstance(request, RestoreApproved):
+            return self._approved(request, original, rows, at)
+        if isinstance(request, Withdrawal):
+            return self._withdrawn(request, signed_by, rows, at)
+        Tasks.queue(request, original, rows, signed_by)
+        return Effects()
+
+    @staticmethod
+    def _approved(
+        request: RestoreApproved, original: OriginalMessage, rows: Store, at: datetime
+    ) -> Effects:
         table, number = request.table, hashed(request.request)
-        until, body = rows.one(_AWAITING, table, number) or (None, "[null]")
-        waits = loads(body)[0]
+        until, body = rows.one(_AWAITING, table, number) or (None, "[null, 0]")
+        waits, _ = loads(body)
         why: tuple[Reason, str] | None = None
         is_known = rows.one("select 1 from used where tbl = ? and id = ?", table, number)
         if not is_known or (waits and waits["location"] != request.location):
@@ -132,43 +167,158 @@ class Requests:
         Tasks.put(table, ANY, approved, rows)
         return Effects()
 
+    def _withdrawn(
+        self, event: Withdrawal, signed_by: str | None, rows: Store, at: datetime
+    ) -> Effects:
+        """End a request that waits; stop it, if its task is under way."""
+        table, number = event.table, hashed(event.request)
+        found = self._waiting(table, event.request, rows)
+        is_late = rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None
+        under_way = Tasks.under_way(table, rows)
+        if under_way is not None and under_way.command == event.request:
+            found = under_way
+        if found is None and is_late:
+            return self._refused(event, Reason.TOO_LATE, "it has ended", at)
+        if (
+            found is None
+            or found.location != event.location
+            or (isinstance(event, RestoreDeclined) and not self._is_restore(found))
+        ):
+            text = "it was not requested for this table and location"
+            return self._refused(event, Reason.NO_SUCH_REQUEST, text, at)
+        if found is under_way:
+            body = dumps([type(event).__name__, event.model_dump(mode="json"), signed_by])
+            rows.put("stopping", table, number, body=body)
+            return Effects()
+        for sequence, body in rows.all(_WAITS, table):
+            if Queued(**loads(body)).command == event.request:
+                rows.drop("queued", table, sequence)
+        rows.drop("awaiting", table, number)
+        declined = isinstance(event, RestoreDeclined)
+        reason = Reason.DECLINED if declined else Reason.WITHDRAWN
+        by, verb = signed_by or event.requested_by, "rejected" if declined else "withdrew"
+        ended = self._end(table, found, reason, f"{by} {verb} it: {event.reason}", at)
+        withdrawn = RequestWithdrawn.about(
+            event, request=event.request, source=SOURCE, occurred_at=at
+        )
+        return Effects(outcomes=[ended, withdrawn])
+
     @staticmethod
-    def handle(event: Event, rows: Store, at: datetime) -> Effects:
-        """Let a restore wait for an approval, or for another one."""
+    def _waiting(table: str, request: str, rows: Store) -> Queued | None:
+        """A request that is queued, or waits for an approval."""
+        for _, body in rows.all(_WAITS, table):
+            if (queued := Queued(**loads(body))).command == request:
+                return queued
+        until, body = rows.one(_AWAITING, table, hashed(request)) or (None, "")
+        return None if until is None else Queued(**loads(body)[0])
+
+    @staticmethod
+    def _is_restore(queued: Queued) -> bool:
+        return of_json(queued.original).kind == RestoreRequested.__name__
+
+    @staticmethod
+    def _refused(event: Withdrawal, reason: Reason, text: str, at: datetime) -> Effects:
+        message = f"the request {event.request} can't be ended: {text}"
+        return Effects(outcomes=[refusal(event, reason, message, SOURCE, at)])
+
+    def _end(
+        self, table: str, queued: Queued, reason: Reason, message: str, at: datetime
+    ) -> Answer:
+        """The outcome of a request that ends before its worker has begun."""
+        original = of_json(queued.original)
+        command = self._wire.deserialize(table.encode(), original.value, original.pairs)
+        if not isinstance(command, Command):  # only commands are queued
+            raise PermanentError(f"{queued.command} is a {type(command).__name__}")
+        return refusal(command, reason, message, SOURCE, at).to(command, queued.signed_by)
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        """Let a restore wait for an approval, or for another one; end those that are moot."""
         carried = Tasks.carried(event, rows)
         if carried is None:
             return Effects()
         table, number = event.table, hashed(carried.command)
+        if isinstance(event, RestoreCompleted):
+            return self._moot(table, event.caused_by, rows, at)
         if isinstance(event, RestoreAwaitingApproval):
             until = milliseconds(event.expires_at or event.occurred_at)
-            repeated = {"location", "savepoint", "requested_by", "why", "signed_by"}
-            end = event.model_dump(mode="json", include=repeated)
-            body = dumps([carried._asdict(), end, until])
-            rows.put("awaiting", table, number, (until,), body)
+            waits = carried._replace(signed_by=event.signed_by)
+            rows.put("awaiting", table, number, (until,), dumps([waits._asdict(), until]))
             rows.put("used", table, number, (milliseconds(at),))  # the coordinator's own, too
         elif (found := rows.one(_AWAITING, table, number)) is not None:  # an approval was refused
-            rows.put("awaiting", table, number, (loads(found[1])[2],), found[1])
+            rows.put("awaiting", table, number, (loads(found[1])[1],), found[1])
         return Effects()
 
-    @staticmethod
-    def ended(table: str, carried: Queued, rows: Store) -> None:
-        """A task has ended: an approved restore that does not wait again is over."""
-        number = hashed(carried.command)
-        until, _ = rows.one(_AWAITING, table, number) or (None, None)
-        if carried.approval and until is None:
-            rows.drop("awaiting", table, number)
+    def _moot(self, table: str, done: str | None, rows: Store, at: datetime) -> Effects:
+        """Another restore is complete: the plan that was to be approved is void."""
+        effects = Effects()
+        waiting = rows.all(
+            "select id, body from awaiting where tbl = ? and until is not null", table
+        )
+        for number, body in waiting:
+            queued = Queued(**loads(body)[0])
+            if queued.command != done:
+                rows.drop("awaiting", table, number)
+                text = f"the restore {done} of the table is complete: review a new plan, then ask"
+                ended = self._end(table, queued, Reason.PLAN_CHANGED, f"{text} again", at)
+                effects.outcomes.append(ended)
+        return effects
+
+    def ended(self, event: TaskEnded, rows: Store, at: datetime) -> Effects:
+        """A task has ended, or was stopped."""
+        found, table = Tasks.ended(event, rows), event.table
+        if found is None:
+            return Effects()
+        carried = found.carried
+        number, effects = hashed(carried.command), Effects()
+        if isinstance(found, TaskStopped):
+            effects.outcomes.append(found.outcome)
+        # an approved restore that does not wait again is over
+        elif not found.is_failed and carried.approval:
+            until, _ = rows.one(_AWAITING, table, number) or (None, None)
+            if until is None:
+                rows.drop("awaiting", table, number)
+        stopping = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
+        if stopping is not None:
+            rows.drop("stopping", table, number)
+            effects.add(self._settled(found, *loads(stopping[0]), rows=rows, at=at))
+        return effects
+
+    def _settled(  # noqa: PLR0913 - a row
+        self,
+        found: TaskOver | TaskStopped,
+        kind: str,
+        fields: dict[str, object],
+        signed_by: str | None,
+        *,
+        rows: Store,
+        at: datetime,
+    ) -> Effects:
+        """The answer to a withdrawal whose task has ended or was stopped."""
+        event = EVENT_TYPES[kind].model_validate(fields)
+        if not isinstance(event, Withdrawal):
+            raise PermanentError(f"a {kind} is not a withdrawal")
+        if isinstance(found, TaskStopped) and found.has_begun:
+            text = "it has begun to change the table, and goes on"
+            effects = self._refused(event, Reason.TOO_LATE, text, at)
+        else:
+            effects = self._withdrawn(event, signed_by, rows, at)
+        effects.outcomes = [
+            outcome.to(event, signed_by)
+            if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
+            else outcome
+            for outcome in effects.outcomes
+        ]
+        return effects
 
     def restored(self, rows: Store) -> None:
         """Nothing is derived."""
 
-    @staticmethod
-    def next_due(rows: Store) -> int | None:
+    def next_due(self, rows: Store) -> int | None:
         """When the first restore has waited too long."""
         due: int | None = rows.one("select min(until) from awaiting indexed by awaiting_until")[0]
         return due
 
-    @staticmethod
-    def due(rows: Store, at: datetime) -> Effects:
+    def due(self, rows: Store, at: datetime) -> Effects:
         """End the restores that were not approved in time."""
         effects = Effects()
         for table, number, body in rows.all(
@@ -177,15 +327,7 @@ class Requests:
             *(milliseconds(at), _AT_ONCE),
         ):
             rows.drop("awaiting", table, number)
-            queued, end, _ = loads(body)
-            rejected = RestoreRejected(
-                table=table,
-                caused_by=queued["command"],
-                occurred_at=at,
-                source=SOURCE,
-                reason=Reason.APPROVAL_EXPIRED,
-                message="no second person approved the restore in time: request it again",
-                **end,
-            )
-            effects.outcomes.append(rejected)
+            message = "no second person approved the restore in time: request it again"
+            queued = Queued(**loads(body)[0])
+            effects.outcomes.append(self._end(table, queued, Reason.APPROVAL_EXPIRED, message, at))
         return effects

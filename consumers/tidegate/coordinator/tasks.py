@@ -3,18 +3,20 @@
 A command is queued behind the task of its table that is under way. Its task gets the table's next
 number; the TaskEnded of that task frees the next. A row of the task lasts until then, and its
 message is published again at each assignment: repeats are free, because the number is on the table.
-While a person holds a table no cleaning of it is issued, and the hold is confirmed once none is
-under way.
+
+A task under way is stopped by a task with a later number, which runs beside it. While a person
+holds a table no cleaning of it is issued, one that is under way is stopped, and the hold is
+confirmed once none is. A stopped command is queued again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.alarms import SOURCE
-from tidegate.coordinator.holds import HOLD, is_held
+from tidegate.coordinator.holds import HOLD, hashed, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import milliseconds, moment
 from tidegate.events import (
@@ -30,7 +32,10 @@ from tidegate.events import (
     QuarantineRemoved,
     RestoreApprovalRejected,
     RestoreAwaitingApproval,
+    RestoreCompleted,
     SavepointsCheckRequested,
+    Stopped,
+    StopRequested,
     TaskEnd,
     TaskEnded,
     TaskIssued,
@@ -38,11 +43,13 @@ from tidegate.events import (
 from tidegate.events.holds import HoldRequest
 from tidegate.events.message import Message
 from tidegate.events.topics import TASK_TOPIC
+from tidegate.events.wire import original_of
+from tidegate.signatures.tokens import Sign
 
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""
-TASK: Final = Kind("task", ("cleans",), key="number", has_body=True)
-"""A task under way: its id, its message, and what it carries."""
+TASK: Final = Kind("task", ("lane",), key="number", has_body=True)
+"""A task under way: its id, its message, and what it carries; of a stop, what it stops."""
 QUEUED: Final = Kind(
     "queued",
     ("lane",),
@@ -52,12 +59,14 @@ QUEUED: Final = Kind(
 )
 """A command that waits for its turn. The lanes: CLEANINGS wait while the table is held; of CHECKS
 one at most is queued."""
-ANY, CLEANINGS, CHECKS = range(3)
-FAILED: Final = Kind("failed", ("cleans",), key="number", has_body=True)
+ANY, CLEANINGS, CHECKS, STOPS = range(4)
+FAILED: Final = Kind("failed", ("lane",), key="number", has_body=True)
 """A task that is among the dead letters: it is issued again once that is redriven."""
 UNCONFIRMED: Final = Kind("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is under way."""
-KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, HOLD)
+STOPPING: Final = Kind("stopping", key="id", has_body=True)
+"""A command whose task is stopped because a person withdrew it: the withdrawal."""
+KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
 OF_TASKS: Final = frozenset(
     {
         CleaningDeferred,
@@ -66,6 +75,7 @@ OF_TASKS: Final = frozenset(
         QuarantineRemoved,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
+        RestoreCompleted,
     }
 )
 """Outcomes that count only while the task that they are of is under way."""
@@ -76,9 +86,11 @@ _NEXT: Final = (
     "select id, lane, body from queued indexed by queued_next where tbl = ? and lane = ?"
     " order by id limit 1"
 )
+_UNDER_WAY: Final = f"select number, lane, body from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
+_STOP: Final = f"select number, body from task where tbl = ? and lane = {STOPS}"  # noqa: S608
 _ENDED: Final = {
-    "task": "select cleans, body from task where tbl = ? and number = ?",
-    "failed": "select cleans, body from failed where tbl = ? and number = ?",
+    "task": "select lane, body from task where tbl = ? and number = ?",
+    "failed": "select lane, body from failed where tbl = ? and number = ?",
 }
 Serialize = Callable[[Event, str], Message]
 
@@ -95,11 +107,36 @@ class Queued(NamedTuple):
     """The id of the approval under which it is carried out."""
     grounds: Sequence[dict[str, Any]] = ()
     """The messages, besides the command's, that the task rests on: its approval."""
+    partition: str | None = None
+    signed_by: str | None = None
+    """The verified name of the requester."""
 
     @classmethod
-    def of(cls, command: Command, original: OriginalMessage) -> Queued:
+    def of(
+        cls, command: Command, original: OriginalMessage, signed_by: str | None = None
+    ) -> Queued:
         """A command with its message."""
-        return cls(command.event_id, command.location, as_json(original))
+        place = command.event_id, command.location
+        partition: str | None = getattr(command, "partition", None)
+        return cls(*place, as_json(original), partition=partition, signed_by=signed_by)
+
+
+class TaskOver(NamedTuple):
+    """The end of a task that was under way."""
+
+    carried: Queued
+    is_failed: bool = False
+    """It is among the dead letters: a redrive brings it back."""
+
+
+class TaskStopped(NamedTuple):
+    """The end of a task that was stopped. Its command is queued again."""
+
+    outcome: TaskEnded
+    """To be published."""
+    carried: Queued
+    has_begun: bool
+    """Whether it may have changed the table."""
 
 
 def as_json(message: OriginalMessage) -> dict[str, Any]:
@@ -110,17 +147,19 @@ def as_json(message: OriginalMessage) -> dict[str, Any]:
 class Tasks:
     """Queues commands, and issues them as tasks. The caller owns the transaction of the rows."""
 
-    def __init__(self, serialize: Serialize, prefix: str) -> None:
-        """Take what makes a message of an event on a topic."""
-        self._serialize, self._topic = serialize, TASK_TOPIC.name(prefix)
+    def __init__(self, serialize: Serialize, sign: Sign, prefix: str) -> None:
+        """Take what makes a message of an event on a topic, and what signs it."""
+        self._serialize, self._sign, self._topic = serialize, sign, TASK_TOPIC.name(prefix)
 
     @staticmethod
-    def queue(command: Command, original: OriginalMessage, rows: Store) -> None:
+    def queue(
+        command: Command, original: OriginalMessage, rows: Store, signed_by: str | None = None
+    ) -> None:
         """Queue a command, which `issue` issues once its turn has come."""
         table, lane, number = command.table, _lane(command), None
         if lane == CHECKS:  # the newest replaces one that waits
             [number, *_] = rows.one(_NEXT, table, lane) or (None,)
-        Tasks.put(table, lane, Queued.of(command, original), rows, number)
+        Tasks.put(table, lane, Queued.of(command, original, signed_by), rows, number)
 
     @staticmethod
     def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
@@ -129,11 +168,11 @@ class Tasks:
         rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
 
     @staticmethod
-    def ended(event: TaskEnded, rows: Store) -> Queued | None:
-        """Apply the end of a task that is under way.
+    def ended(event: TaskEnded, rows: Store) -> TaskOver | TaskStopped | None:
+        """Apply the end of a task under way, or of a stop.
 
         Returns:
-            What it carried, if that is over; None: it is issued again, or is not under way.
+            None if it is issued again, is not under way, or is a stop that changes nothing.
         """
         table, number = event.table, event.number
         redriven = event.end is TaskEnd.REDRIVEN
@@ -141,19 +180,48 @@ class Tasks:
         found = rows.one(_ENDED[kind], table, number)
         if found is None or loads(found[1])[0] != event.caused_by:
             return None
+        lane, (_, _, carried) = found[0], loads(found[1])
+        if lane == STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
+            return Tasks._stopped(event, carried, rows)
         rows.drop(kind, table, number)
-        cleans, (_, _, queued) = found[0], loads(found[1])
         if event.end is TaskEnd.NUMBER_TAKEN:
             [last] = rows.one("select last from number where tbl = ?", table)
             rows.put("number", table, None, (max(last, event.highest or 0),))
-        carried = Queued(**queued)
+            if lane == STOPS:
+                return None
+        if kind == "task" and (stop := rows.one(_STOP, table)) is not None:
+            rows.drop("task", table, stop[0])  # it comes too late
+        queued = Queued(**carried)
         if redriven or event.end is TaskEnd.NUMBER_TAKEN:
-            Tasks.put(table, CLEANINGS if cleans else ANY, carried, rows)
+            Tasks.put(table, lane, queued, rows)
             return None
         if event.end is TaskEnd.DEAD_LETTERED:
-            rows.put("failed", table, number, (cleans,), found[1])
-            return None
-        return carried
+            rows.put("failed", table, number, (lane,), found[1])
+        return TaskOver(queued, event.end is TaskEnd.DEAD_LETTERED)
+
+    @staticmethod
+    def _stopped(event: TaskEnded, number: int, rows: Store) -> TaskStopped | None:
+        """Queue what the task with this number carries again, if it was stopped."""
+        table = event.table
+        if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
+            return None  # it can't be stopped, or is done: its own end comes, and drops the stop
+        lane, body = rows.one(_ENDED["task"], table, number)
+        rows.drop("task", table, number)
+        rows.drop("task", table, event.number)
+        task, _, carried = loads(body)
+        queued = Queued(**carried)
+        Tasks.put(table, lane, queued, rows, -number)  # in front: it may be half way
+        outcome = TaskEnded(
+            table=table,
+            location=queued.location,
+            occurred_at=event.occurred_at,
+            source=SOURCE,
+            caused_by=task,
+            number=number,
+            end=TaskEnd.SUPERSEDED,
+            message=f"task {event.number} stopped it",
+        )
+        return TaskStopped(outcome, queued, event.stopped is Stopped.BEGUN)
 
     @staticmethod
     def again(event: TaskEnded, rows: Store) -> list[Message]:
@@ -165,17 +233,17 @@ class Tasks:
         return [load_message(message)] if event_id == event.caused_by else []
 
     def issue(self, table: str, rows: Store, at: datetime) -> list[Message]:
-        """The messages to publish now: the next task, and what its predecessor kept unsaid."""
-        cleans = rows.one("select cleans from task where tbl = ?", table)
-        if cleans is not None and cleans[0]:
-            return []
+        """The messages to publish now: the next task or a stop, and what its end confirms."""
+        found = rows.one(_UNDER_WAY, table)
+        if found is not None:
+            number, lane, body = found
+            messages = [] if lane == CLEANINGS else self._confirmations(table, rows)
+            return messages + self._stop(table, number, lane, body, rows, at)
         messages = self._confirmations(table, rows)
-        if cleans is not None:
-            return messages
         lanes = (ANY, CHECKS) if is_held(rows, table) else (ANY, CLEANINGS, CHECKS)
         candidates = [rows.one(_NEXT, table, lane) for lane in lanes]
-        found = min((row for row in candidates if row is not None), default=None)
-        return messages if found is None else [*messages, self._task(table, found, rows, at)]
+        first = min((row for row in candidates if row is not None), default=None)
+        return messages if first is None else [*messages, self._task(table, first, rows, at)]
 
     @staticmethod
     def carried(outcome: Event, rows: Store) -> Queued | None:
@@ -184,25 +252,29 @@ class Tasks:
         An outcome is of the task of the command that caused it; that of an approval is of the
         command that was approved.
         """
-        for (body,) in rows.all("select body from task where tbl = ?", outcome.table):
-            queued = Queued(**loads(body)[2])
-            if outcome.caused_by in {queued.command, queued.approval}:
-                return queued
-        return None
+        queued = Tasks.under_way(outcome.table, rows)
+        is_its = queued is not None and outcome.caused_by in {queued.command, queued.approval}
+        return queued if is_its else None
+
+    @staticmethod
+    def under_way(table: str, rows: Store) -> Queued | None:
+        """What the task of a table carries that is under way."""
+        found = rows.one(_UNDER_WAY, table)
+        return None if found is None else Queued(**loads(found[2])[2])
 
     @staticmethod
     def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
         """Whether a cleaning is under way; then `issue` publishes these outcomes behind its end."""
-        found = rows.one("select cleans from task where tbl = ?", table)
-        if found is None or not found[0]:
+        found = rows.one(_UNDER_WAY, table)
+        if found is None or found[1] != CLEANINGS:
             return False
         for outcome in outcomes:
             rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
         return True
 
     @staticmethod
-    def under_way(rows: Store) -> list[Message]:
-        """The messages of all tasks under way."""
+    def unended(rows: Store) -> list[Message]:
+        """The messages of all tasks under way, and of stops."""
         bodies = rows.all("select body from task order by tbl, number")
         return [load_message(loads(body)[1]) for (body,) in bodies]
 
@@ -216,8 +288,49 @@ class Tasks:
     def _task(self, table: str, found: tuple[int, int, str], rows: Store, at: datetime) -> Message:
         sequence, lane, body = found
         rows.drop("queued", table, sequence)
+        queued = Queued(**loads(body))
+        return self._issued(table, lane, queued, queued._asdict(), rows, at)
+
+    def _stop(  # noqa: PLR0913, PLR0917 - a row
+        self, table: str, number: int, lane: int, body: str, rows: Store, at: datetime
+    ) -> list[Message]:
+        """The stop of a task, if it is wanted and not under way."""
+        task, _, carried = loads(body)
+        queued = Queued(**carried)
+        is_held_up = lane == CLEANINGS and is_held(rows, table)
+        withdrawn = "select 1 from stopping where tbl = ? and id = ?"
+        if not is_held_up and rows.one(withdrawn, table, hashed(queued.command)) is None:
+            return []
+        if rows.one(_STOP, table) is not None:
+            return []
+        command = StopRequested(
+            table=table,
+            location=queued.location,
+            occurred_at=moment(milliseconds(at)),
+            source=SOURCE,
+            caused_by=task,
+            stops=number,
+            command=queued.command,
+            kind=of_json(queued.original).kind,
+            partition=queued.partition,
+        )
+        message = self._sign(command, self._serialize(command, self._topic))
+        # as the signature says
+        stop = Queued.of(command, original_of(message, max(at, datetime.now(UTC))))
+        return [self._issued(table, STOPS, stop, number, rows, at)]
+
+    def _issued(  # noqa: PLR0913, PLR0917 - a row
+        self,
+        table: str,
+        lane: int,
+        queued: Queued,
+        row: int | dict[str, Any],
+        rows: Store,
+        at: datetime,
+    ) -> Message:
+        """The message of a new task."""
         last = rows.one("select last from number where tbl = ?", table)
-        number, queued = 1 + (last[0] if last else 0), Queued(**loads(body))
+        number = 1 + (last[0] if last else 0)
         task = TaskIssued(
             table=table,
             location=queued.location,
@@ -225,17 +338,17 @@ class Tasks:
             source=SOURCE,
             caused_by=queued.command,
             number=number,
-            command=_message(queued.original),
-            grounds=tuple(map(_message, queued.grounds)),
+            command=of_json(queued.original),
+            grounds=tuple(map(of_json, queued.grounds)),
         )
         message = self._serialize(task, self._topic)
         rows.put("number", table, None, (number,))
-        row = dumps([task.event_id, dump_message(message), queued._asdict()])
-        rows.put("task", table, number, (int(lane == CLEANINGS),), row)
+        rows.put("task", table, number, (lane,), dumps([task.event_id, dump_message(message), row]))
         return message
 
 
-def _message(stored: dict[str, Any]) -> OriginalMessage:
+def of_json(stored: dict[str, Any]) -> OriginalMessage:
+    """The message of such JSON."""
     return OriginalMessage.model_validate_json(dumps(stored))
 
 

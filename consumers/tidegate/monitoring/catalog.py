@@ -6,19 +6,13 @@ series is bounded by the deployment, never by what is published.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from tidegate.events import Outcome
 from tidegate.events.reasons import Reason
 
-
-class Kind(StrEnum):
-    """The kinds of Prometheus metrics that are used."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
+Kind = Literal["counter", "gauge", "histogram"]
+"""The kinds of Prometheus metrics that are used."""
 
 
 class Metric(NamedTuple):
@@ -27,7 +21,7 @@ class Metric(NamedTuple):
     name: str
     kind: Kind
     help: str
-    labels: tuple[str, ...] = ("service",)
+    labels: tuple[str, ...]
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram's classic buckets."""
 
@@ -46,112 +40,97 @@ def reason_of(outcome: Outcome) -> str:
     return str(reason) if reason in _REASONS else "other"
 
 
+def _metric(series: str, text: str, buckets: tuple[float, ...] = ()) -> Metric:
+    """A metric by its name and labels, as Prometheus writes them: `name{label,label}`."""
+    name, _, labels = series.removesuffix("}").partition("{")
+    kind: Kind = "counter" if name.endswith("_total") else "gauge"
+    kind = "histogram" if buckets else kind
+    return Metric(name, kind, text, tuple(filter(None, labels.split(","))), buckets)
+
+
 _QUICK: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600, 3600)
 _SLOW: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
 
-BUILD_INFO: Final = Metric("tidegate_build_info", Kind.GAUGE, "1; the version.", ("version",))
-RECORDS: Final = Metric(
-    "tidegate_records_consumed_total",
-    Kind.COUNTER,
+BUILD_INFO: Final = _metric("tidegate_build_info{version}", "1; the version.")
+RECORDS: Final = _metric(
+    "tidegate_records_consumed_total{service,topic}",
     "Records read from a topic; after a rebalance some are read again.",
-    ("service", "topic"),
 )
-PUBLISHED: Final = Metric(
-    "tidegate_messages_published_total",
-    Kind.COUNTER,
+PUBLISHED: Final = _metric(
+    "tidegate_messages_published_total{service,kind}",
     "Commands and outcomes that the broker has confirmed, by kind of event.",
-    ("service", "kind"),
 )
-OUTCOMES: Final = Metric(
-    "tidegate_outcomes_total",
-    Kind.COUNTER,
+OUTCOMES: Final = _metric(
+    "tidegate_outcomes_total{service,kind,reason}",
     "Outcomes of executed commands, by kind and, for refusals, reason.",
-    ("service", "kind", "reason"),
 )
-LATENCY: Final = Metric(
-    "tidegate_event_to_action_seconds",
-    Kind.HISTOGRAM,
+LATENCY: Final = _metric(
+    "tidegate_event_to_action_seconds{service,kind}",
     "From the broker's time of the event or command to the broker's confirmation of what followed.",
-    ("service", "kind"),
     _QUICK,
 )
-COMMAND_SECONDS: Final = Metric(
-    "tidegate_command_duration_seconds",
-    Kind.HISTOGRAM,
+COMMAND_SECONDS: Final = _metric(
+    "tidegate_command_duration_seconds{service,kind,result}",
     "How long one attempt at a command took, by kind of command and whether it succeeded.",
-    ("service", "kind", "result"),
     _SLOW,
 )
-RUNNING: Final = Metric(
-    "tidegate_commands_running", Kind.GAUGE, "Commands that are being executed now."
+RUNNING: Final = _metric(
+    "tidegate_commands_running{service}", "Commands that are being executed now."
 )
-OLDEST_RUNNING: Final = Metric(
-    "tidegate_oldest_running_command_seconds",
-    Kind.GAUGE,
+OLDEST_RUNNING: Final = _metric(
+    "tidegate_oldest_running_command_seconds{service}",
     "How long the command that has run longest has been running; 0 where none runs.",
 )
-RETRIES: Final = Metric(
-    "tidegate_failed_attempts_total",
-    Kind.COUNTER,
+RETRIES: Final = _metric(
+    "tidegate_failed_attempts_total{service,error}",
     "Failed attempts at commands, by class of error; most are tried again.",
-    ("service", "error"),
 )
-DIRECTORIES: Final = Metric(
-    "tidegate_directories_removed_total", Kind.COUNTER, "Obsolete directories removed."
+DIRECTORIES: Final = _metric(
+    "tidegate_directories_removed_total{service}", "Obsolete directories removed."
 )
-BYTES: Final = Metric(
-    "tidegate_removed_bytes_total", Kind.COUNTER, "Bytes of the files removed by cleaning."
+BYTES: Final = _metric(
+    "tidegate_removed_bytes_total{service}", "Bytes of the files removed by cleaning."
 )
-QUARANTINED: Final = Metric(
-    "tidegate_directories_quarantined_total",
-    Kind.COUNTER,
+QUARANTINED: Final = _metric(
+    "tidegate_directories_quarantined_total{service}",
     "Obsolete directories moved into quarantine; they count as removed once they are.",
 )
-QUARANTINED_BYTES: Final = Metric(
-    "tidegate_quarantined_bytes_total", Kind.COUNTER, "Bytes of the files moved into quarantine."
+QUARANTINED_BYTES: Final = _metric(
+    "tidegate_quarantined_bytes_total{service}", "Bytes of the files moved into quarantine."
 )
-PUT_BACK: Final = Metric(
-    "tidegate_directories_put_back_total",
-    Kind.COUNTER,
+PUT_BACK: Final = _metric(
+    "tidegate_directories_put_back_total{service}",
     "Directories put back out of quarantine by an undo.",
 )
-FILES: Final = Metric(
-    "tidegate_restore_files_removed_total", Kind.COUNTER, "Files removed by restores."
+FILES: Final = _metric(
+    "tidegate_restore_files_removed_total{service}", "Files removed by restores."
 )
-DEAD_LETTERS: Final = Metric(
-    "tidegate_dead_letters_total",
-    Kind.COUNTER,
+DEAD_LETTERS: Final = _metric(
+    "tidegate_dead_letters_total{service,fault}",
     "Messages put aside as dead letters, by what they failed on: message, location or service.",
-    ("service", "fault"),
 )
-REBALANCES: Final = Metric(
-    "tidegate_rebalances_total",
-    Kind.COUNTER,
+REBALANCES: Final = _metric(
+    "tidegate_rebalances_total{service,event}",
     "Changes of the partitions owned: assigned, revoked or lost.",
-    ("service", "event"),
 )
-ASSIGNED: Final = Metric(
-    "tidegate_assigned_partitions", Kind.GAUGE, "Partitions that this process owns."
+ASSIGNED: Final = _metric(
+    "tidegate_assigned_partitions{service}", "Partitions that this process owns."
 )
-RESTORE_SECONDS: Final = Metric(
-    "tidegate_state_restore_seconds",
-    Kind.HISTOGRAM,
+RESTORE_SECONDS: Final = _metric(
+    "tidegate_state_restore_seconds{service}",
     "How long acquiring the changelog and reading the state back took, at an assignment.",
-    buckets=_QUICK,
+    _QUICK,
 )
-RESTORED: Final = Metric(
-    "tidegate_state_restored_records_total",
-    Kind.COUNTER,
+RESTORED: Final = _metric(
+    "tidegate_state_restored_records_total{service}",
     "Records read from changelogs to restore the coordinator's rows.",
 )
-WRITTEN: Final = Metric(
-    "tidegate_changelog_written_bytes_total",
-    Kind.COUNTER,
+WRITTEN: Final = _metric(
+    "tidegate_changelog_written_bytes_total{service}",
     "Bytes of keys and values written to changelogs.",
 )
-LAST_POLL: Final = Metric(
-    "tidegate_last_poll_timestamp_seconds",
-    Kind.GAUGE,
+LAST_POLL: Final = _metric(
+    "tidegate_last_poll_timestamp_seconds{service}",
     "When the service polled last, in seconds since the epoch; an idle one polls too.",
 )
 
@@ -163,44 +142,36 @@ PROCESS_METRICS: Final = (
 )
 """What a process of `tidegate run` exports, beside prometheus-client's `process_*`, `python_*`."""
 
-BRIDGE_ACTIVE: Final = Metric(
-    "tidegate_bridge_active", Kind.GAUGE, "1: this bridge watches the Metastore; 0: it stands by."
+BRIDGE_ACTIVE: Final = _metric(
+    "tidegate_bridge_active{service}", "1: this bridge watches the Metastore; 0: it stands by."
 )
-BRIDGE_CALLS: Final = Metric(
-    "tidegate_metastore_calls_total",
-    Kind.COUNTER,
+BRIDGE_CALLS: Final = _metric(
+    "tidegate_metastore_calls_total{service,call}",
     "Calls of the Metastore, by name; those that failed too.",
-    ("service", "call"),
 )
-BRIDGE_POLL: Final = Metric(
-    "tidegate_metastore_poll_seconds",
-    Kind.HISTOGRAM,
+BRIDGE_POLL: Final = _metric(
+    "tidegate_metastore_poll_seconds{service}",
     "Duration of a poll of the Metastore, including publication.",
-    buckets=_QUICK,
+    _QUICK,
 )
-BRIDGE_LAST_POLL: Final = Metric(
-    "tidegate_metastore_last_poll_timestamp_seconds",
-    Kind.GAUGE,
+BRIDGE_LAST_POLL: Final = _metric(
+    "tidegate_metastore_last_poll_timestamp_seconds{service}",
     "When the last poll of the Metastore succeeded, in seconds since the epoch.",
 )
-BRIDGE_HOLDS: Final = Metric(
-    "tidegate_metastore_waiting_holds",
-    Kind.GAUGE,
+BRIDGE_HOLDS: Final = _metric(
+    "tidegate_metastore_waiting_holds{service}",
     "Locks and transactions that are waited for, each counted for each table.",
 )
-BRIDGE_VACUUMS: Final = Metric(
-    "tidegate_metastore_unmarked_compactions",
-    Kind.GAUGE,
+BRIDGE_VACUUMS: Final = _metric(
+    "tidegate_metastore_unmarked_compactions{service}",
     "Published compactions that are not marked as cleaned in the Metastore's queue yet.",
 )
-BRIDGE_MARKED: Final = Metric(
-    "tidegate_metastore_marked_cleaned_total",
-    Kind.COUNTER,
+BRIDGE_MARKED: Final = _metric(
+    "tidegate_metastore_marked_cleaned_total{service}",
     "Compactions that were marked as cleaned in the Metastore's queue.",
 )
-BRIDGE_REFUSED: Final = Metric(
-    "tidegate_metastore_refused_total",
-    Kind.COUNTER,
+BRIDGE_REFUSED: Final = _metric(
+    "tidegate_metastore_refused_total{service}",
     "Tables, compactions and events that the bridge can't handle; its log says why, once each.",
 )
 BRIDGE_METRICS: Final = (
@@ -209,124 +180,85 @@ BRIDGE_METRICS: Final = (
 )
 """What `tidegate bridge metastore` exports besides."""
 
-LAG: Final = Metric(
-    "kafka_consumergroup_lag",
-    Kind.GAUGE,
+LAG: Final = _metric(
+    "kafka_consumergroup_lag{consumergroup,topic,partition}",
     "Records between a group's committed offset and the end of what can be read of the partition.",
-    ("consumergroup", "topic", "partition"),
 )
-CURRENT: Final = Metric(
-    "kafka_consumergroup_current_offset",
-    Kind.GAUGE,
+CURRENT: Final = _metric(
+    "kafka_consumergroup_current_offset{consumergroup,topic,partition}",
     "A group's committed offset.",
-    ("consumergroup", "topic", "partition"),
 )
-MEMBERS: Final = Metric(
-    "kafka_consumergroup_members",
-    Kind.GAUGE,
+MEMBERS: Final = _metric(
+    "kafka_consumergroup_members{consumergroup}",
     "Members of a service's group; 0 where the service does not run.",
-    ("consumergroup",),
 )
-END: Final = Metric(
-    "kafka_topic_partition_current_offset",
-    Kind.GAUGE,
+END: Final = _metric(
+    "kafka_topic_partition_current_offset{topic,partition}",
     "The end offset of what can be read of a partition.",
-    ("topic", "partition"),
 )
-HIDDEN: Final = Metric(
-    "tidegate_hidden_offsets",
-    Kind.GAUGE,
+HIDDEN: Final = _metric(
+    "tidegate_hidden_offsets{topic,partition}",
     "Offsets behind the end of what can be read: an open transaction hides them.",
-    ("topic", "partition"),
 )
-SEEN: Final = Metric(
-    "tidegate_outcomes_seen_total",
-    Kind.COUNTER,
+SEEN: Final = _metric(
+    "tidegate_outcomes_seen_total{kind,reason}",
     "Outcomes appended since the monitor started, of all services and people.",
-    ("kind", "reason"),
 )
-NEW_DEAD_LETTERS: Final = Metric(
-    "tidegate_dead_letters_seen_total",
-    Kind.COUNTER,
+NEW_DEAD_LETTERS: Final = _metric(
+    "tidegate_dead_letters_seen_total{fault}",
     "Messages put aside as dead letters since the monitor started, by what they failed on:"
     " message, location, service; unknown where another tool wrote the dead letter.",
-    ("fault",),
 )
-WAITING: Final = Metric(
-    "tidegate_waiting_vacuums",
-    Kind.GAUGE,
+WAITING: Final = _metric(
+    "tidegate_waiting_vacuums{tables}",
     "Vacuums that wait for readers, by the first pattern of [monitoring] tables that matches.",
-    ("tables",),
 )
-OVERDUE: Final = Metric(
-    "tidegate_overdue_vacuums",
-    Kind.GAUGE,
+OVERDUE: Final = _metric(
+    "tidegate_overdue_vacuums{tables}",
     "Vacuums that wait longer than the limit of [[alarms]], by the patterns of [monitoring].",
-    ("tables",),
 )
-OLDEST_WAITING: Final = Metric(
-    "tidegate_oldest_waiting_vacuum_timestamp_seconds",
-    Kind.GAUGE,
+OLDEST_WAITING: Final = _metric(
+    "tidegate_oldest_waiting_vacuum_timestamp_seconds{tables}",
     "When the vacuum that has waited longest was published, in seconds since the epoch.",
-    ("tables",),
 )
-WAITING_HOLDS: Final = Metric(
-    "tidegate_waiting_holds",
-    Kind.GAUGE,
-    "Outstanding locks and transactions of waiting vacuums.",
-    ("tables", "kind"),
+WAITING_HOLDS: Final = _metric(
+    "tidegate_waiting_holds{tables,kind}", "Outstanding locks and transactions of waiting vacuums."
 )
-IN_QUARANTINE: Final = Metric(
-    "tidegate_quarantine_directories",
-    Kind.GAUGE,
+IN_QUARANTINE: Final = _metric(
+    "tidegate_quarantine_directories{tables}",
     "Directories in quarantine that are not removed yet, by the patterns of [monitoring].",
-    ("tables",),
 )
-IN_QUARANTINE_BYTES: Final = Metric(
-    "tidegate_quarantine_bytes",
-    Kind.GAUGE,
+IN_QUARANTINE_BYTES: Final = _metric(
+    "tidegate_quarantine_bytes{tables}",
     "Bytes of the files in quarantine, by the patterns of [monitoring].",
-    ("tables",),
 )
-HELD: Final = Metric(
-    "tidegate_held_tables",
-    Kind.GAUGE,
+HELD: Final = _metric(
+    "tidegate_held_tables{tables}",
     "Tables whose cleaning is on hold, by the patterns of [monitoring].",
-    ("tables",),
 )
-OPEN_DEAD_LETTERS: Final = Metric(
-    "tidegate_open_dead_letters",
-    Kind.GAUGE,
+OPEN_DEAD_LETTERS: Final = _metric(
+    "tidegate_open_dead_letters{fault}",
     "Dead letters that are neither redriven nor discarded, by what their messages failed on.",
-    ("fault",),
 )
-PENDING_APPROVALS: Final = Metric(
-    "tidegate_pending_approvals", Kind.GAUGE, "Restores that wait for a second person.", ()
+PENDING_APPROVALS: Final = _metric(
+    "tidegate_pending_approvals", "Restores that wait for a second person."
 )
-UNFINISHED_RESTORES: Final = Metric(
-    "tidegate_unfinished_restores",
-    Kind.GAUGE,
+UNFINISHED_RESTORES: Final = _metric(
+    "tidegate_unfinished_restores{state}",
     "Tables whose restore began and did not complete; state is running or failed.",
-    ("state",),
 )
-PINNED: Final = Metric(
-    "tidegate_savepoint_pinned_bytes",
-    Kind.GAUGE,
-    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], as"
-    " last measured (once a day) for each table.",
-    ("tables",),
+PINNED: Final = _metric(
+    "tidegate_savepoint_pinned_bytes{tables}",
+    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring],"
+    " as last measured (once a day) for each table.",
 )
-PINNED_SINCE: Final = Metric(
-    "tidegate_oldest_savepoint_timestamp_seconds",
-    Kind.GAUGE,
+PINNED_SINCE: Final = _metric(
+    "tidegate_oldest_savepoint_timestamp_seconds{tables}",
     "When the oldest savepoint of those tables was made, in seconds since the epoch.",
-    ("tables",),
 )
-MONITOR_LAST_POLL: Final = Metric(
+MONITOR_LAST_POLL: Final = _metric(
     "tidegate_monitor_last_poll_timestamp_seconds",
-    Kind.GAUGE,
     "When the monitor last polled the complete deployment, in seconds since the epoch.",
-    (),
 )
 
 DEPLOYMENT_METRICS: Final = (

@@ -5,21 +5,87 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
 from tidegate.errors import ConfigError
-from tidegate.monitoring.health import HealthChecks
 from tidegate.runtime.http_server import BoundedHandler, BoundedServer
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
 
     from prometheus_client import CollectorRegistry
+
+
+POLL_LIMIT_SECONDS: Final = 300.0
+"""A member that has not polled for so long is put out of its group (max.poll.interval.ms)."""
+
+
+class Health(NamedTuple):
+    """What /livez and /readyz ask: each returns the problems."""
+
+    not_live: Callable[[], list[str]]
+    """Why the process should be restarted; empty if it should not."""
+    not_ready: Callable[[], list[str]]
+    """Why it does not do its work now; empty if it does."""
+
+
+class ServiceHealth:
+    """One service of this process; written by its loop, read by anybody."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start as one that has just polled and owns nothing yet."""
+        self._clock = clock
+        self._polled = clock()
+        self._joined = threading.Event()
+
+    def polled(self) -> None:
+        """Its loop asked for records."""
+        self._polled = self._clock()
+
+    def joined(self) -> None:
+        """The group has given it its partitions, or none, and their state is restored."""
+        self._joined.set()
+
+    def left(self) -> None:
+        """It owns nothing until the group gives it partitions again."""
+        self._joined.clear()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is a member of its group, with its state restored."""
+        return self._joined.is_set()
+
+    @property
+    def seconds_since_poll(self) -> float:
+        """How long ago it polled."""
+        return self._clock() - self._polled
+
+
+def health_of(services: Mapping[str, ServiceHealth]) -> Health:
+    """The health of a process: of all its services, by name.
+
+    A broker that is down is not a reason to restart it: the services wait for it.
+    """
+
+    def not_live() -> list[str]:
+        return [
+            f"{name}: has not polled for {service.seconds_since_poll:.0f} s"
+            for name, service in services.items()
+            if service.seconds_since_poll > POLL_LIMIT_SECONDS
+        ]
+
+    def not_ready() -> list[str]:
+        waiting = [name for name, service in services.items() if not service.is_ready]
+        return [f"{name}: has no partitions from its group yet" for name in waiting]
+
+    return Health(not_live, not_ready)
+
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +106,7 @@ def serve(
     host: str,
     port: int,
     registry: CollectorRegistry,
-    health: HealthChecks,
+    health: Health,
     settings: Mapping[str, object] | None = None,
 ) -> Generator[int]:
     """Serve while the block runs; returns the port, which the system chooses for port 0.
@@ -72,7 +138,7 @@ def serve(
 
 
 def _application(
-    registry: CollectorRegistry, health: HealthChecks, settings: str
+    registry: CollectorRegistry, health: Health, settings: str
 ) -> Callable[[dict[str, Any], StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
     checks = {"/livez": health.not_live, "/readyz": health.not_ready}

@@ -17,7 +17,7 @@ from prometheus_client import (
 )
 
 from tidegate.monitoring import catalog
-from tidegate.monitoring.catalog import Kind, Metric
+from tidegate.monitoring.catalog import Metric
 
 F = TypeVar("F", Counter, Gauge, Histogram)
 
@@ -40,9 +40,9 @@ class Metrics:
 
     def _register(self, metric: Metric) -> None:
         name, text, labels = metric.name, metric.help, metric.labels
-        if metric.kind is Kind.COUNTER:
+        if metric.kind == "counter":
             self._counters[metric] = Counter(name, text, labels, registry=self.registry)
-        elif metric.kind is Kind.GAUGE:
+        elif metric.kind == "gauge":
             self._gauges[metric] = Gauge(name, text, labels, registry=self.registry)
         else:
             buckets = metric.buckets

@@ -1,4 +1,4 @@
-"""A bus that is measured while a service uses it, so that loops know nothing of metrics."""
+"""A bus, subjects and executors that are measured while a service uses them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Effects, Subject
+from tidegate.events import (
+    CleaningMode,
+    CleaningUndone,
+    Command,
+    DirectoriesCleaned,
+    Event,
+    Outcome,
+    QuarantineRemoved,
+    RestoreCompleted,
+)
 from tidegate.events.message import TYPE_PREFIX, answered_id
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.monitoring import catalog
-from tidegate.monitoring.health import ServiceHealth
+from tidegate.monitoring.endpoint import ServiceHealth
 from tidegate.monitoring.metrics import Metrics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
@@ -25,39 +38,43 @@ from tidegate.runtime.bus import (
     Subscription,
 )
 from tidegate.runtime.input.dead_letters import counted
+from tidegate.runtime.protocols import Executor, Published
+from tidegate.tables.claim import AlreadyDone, Claim, Task
+from tidegate.tables.task_numbers import NO_CLAIM, Overtaken, Unclaimed
 
-if TYPE_CHECKING:  # OpenTelemetry is an extra
+if TYPE_CHECKING:
     from tidegate.monitoring.tracing import Traces
 
+
+T = TypeVar("T")
 _REMEMBERED: Final = 10_000
-"""Messages whose cause's time is remembered until they are published."""
+"""Messages of which something is remembered until they are published."""
 
 
-class Causes:
-    """When the broker appended what a message follows from; bounded, the oldest go first."""
+class Remembered(Generic[T]):
+    """Facts about messages by their ids; bounded, the oldest go first. Safe to share."""
 
     def __init__(self) -> None:
         """Remember nothing yet."""
-        self._causes: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._found: OrderedDict[str, T] = OrderedDict()
         self._lock = threading.Lock()
 
-    def remember(self, event_id: str, appended: float, kind: str = "") -> None:
-        """Remember for a message of a kind the time of its cause, in seconds since the epoch."""
+    def put(self, event_id: str, value: T) -> None:
+        """Remember it."""
         with self._lock:
-            self._causes[event_id] = (appended, kind)
-            if len(self._causes) > _REMEMBERED:
-                self._causes.popitem(last=False)
+            self._found[event_id] = value
+            if len(self._found) > _REMEMBERED:
+                self._found.popitem(last=False)
 
-    def take(self, event_id: str) -> tuple[float, str] | None:
-        """Give the time and the kind, once."""
+    def get(self, event_id: str) -> T | None:
+        """Look it up."""
         with self._lock:
-            return self._causes.pop(event_id, None)
+            return self._found.get(event_id)
 
-    def of(self, event_id: str) -> float | None:
-        """Give the time, and keep it."""
+    def pop(self, event_id: str) -> T | None:
+        """Look it up, once."""
         with self._lock:
-            found = self._causes.get(event_id)
-        return found and found[0]
+            return self._found.pop(event_id, None)
 
 
 class ObservedService:
@@ -75,7 +92,8 @@ class ObservedService:
         """Take the service's name, where to count, whether it executes commands, and its spans."""
         self.name, self.metrics, self.health, self.executes = name, metrics, health, executes
         self.traces = traces
-        self.causes = Causes()
+        self.causes = Remembered[tuple[float, str]]()
+        """When the broker appended what a message follows from, in seconds; the message's kind."""
         self.owned: set[Partition] = set()
         self.running: dict[int, float] = {}
         """When each running command began, by the thread that runs it; monotonic seconds."""
@@ -87,9 +105,8 @@ class ObservedService:
         """Remember when the broker appended commands."""
         for record in records:
             if command_id := answered_id(dict(record.headers)):
-                self.causes.remember(
-                    command_id.decode(errors="replace"), record.timestamp_ms / 1000
-                )
+                cause = record.timestamp_ms / 1000, ""
+                self.causes.put(command_id.decode(errors="replace"), cause)
 
     def oldest_running(self) -> float:
         """How long the oldest running command has been running, in seconds."""
@@ -107,7 +124,7 @@ class ObservedService:
             headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
             self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
-            cause = self.causes.take(answered_id(headers).decode())
+            cause = self.causes.pop(answered_id(headers).decode())
             if cause is not None:
                 appended, kind = cause
                 self.metrics.observe(catalog.LATENCY, now - appended, self.name, kind)
@@ -225,3 +242,111 @@ class _Bus(_Delegate):
 def observed_bus(bus: Bus, service: ObservedService) -> Bus:
     """A bus that is measured while one service uses it; several may share the bus."""
     return cast("Bus", _Bus(bus, service))
+
+
+_DONE: Final = "succeeded"
+_FAILED: Final = "failed"
+
+
+def measured_subject(subject: Subject, service: ObservedService) -> Subject:
+    """Measure how long after its event each command and outcome of a subject is published."""
+    return _Subject(subject, service)
+
+
+def measured_executor(executor: Executor, service: ObservedService) -> Executor:
+    """Measure the attempts of an executor and count its outcomes."""
+    return cast("Executor", _Executor(executor, service))
+
+
+class _Subject:
+    def __init__(self, subject: Subject, service: ObservedService) -> None:
+        self._subject, self._causes, self._traces = subject, service.causes, service.traces
+        self.consumes, self.kinds = subject.consumes, subject.kinds
+        self.restored, self.next_due = subject.restored, subject.next_due
+        self.due = subject.due  # no event: no latency to measure
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        if self._traces is None:
+            return self._handle(event, rows, at)
+        with self._traces.processing("decides", event) as span:
+            effects = self._handle(event, rows, at)
+            for message in (*effects.commands, *effects.outcomes):
+                self._traces.follows(message.event_id, span)
+        return effects
+
+    def _handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        effects = self._subject.handle(event, rows, at)
+        for message in (*effects.commands, *effects.outcomes):
+            self._causes.put(message.event_id, (at.timestamp(), type(message).__name__))
+        return effects
+
+
+class _Executor:
+    def __init__(self, executor: Executor, service: ObservedService) -> None:
+        self._executor, self._service = executor, service
+        self.name, self.consumes = executor.name, executor.consumes
+
+    def claim(self, command: Command, task: Task) -> Claim:
+        return self._executor.claim(command, task)
+
+    def execute(
+        self,
+        command: Command,
+        claim: Unclaimed = NO_CLAIM,
+        grounds: Sequence[Published] = (),
+    ) -> Iterator[Outcome]:
+        service, kind, result = self._service, type(command).__name__, _FAILED
+        began, thread = time.monotonic(), threading.get_ident()
+        service.running[thread] = began
+        try:
+            yield from self._traced(command, self._executor.execute(command, claim, grounds))
+            result = _DONE
+        except (Overtaken, AlreadyDone):  # a result, not a failed attempt
+            result = _DONE
+            raise
+        except Exception as error:
+            service.metrics.add(catalog.RETRIES, 1, self.name, type(error).__name__)
+            raise
+        finally:
+            service.running.pop(thread, None)
+            taken = time.monotonic() - began
+            service.metrics.observe(catalog.COMMAND_SECONDS, taken, self.name, kind, result)
+
+    def _traced(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        traces, counted = self._service.traces, self._counted(command, outcomes)
+        if traces is None:
+            yield from counted
+            return
+        with traces.processing("executes", command) as span:
+            for outcome in counted:
+                traces.follows(outcome.event_id, span)
+                yield outcome
+
+    def _counted(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        service, cause = self._service, self._service.causes.get(command.event_id)
+        for outcome in outcomes:
+            kind = type(outcome).__name__
+            if cause is not None:
+                service.causes.put(outcome.event_id, (cause[0], kind))
+            yield outcome  # counted once it is published
+            labels = (self.name, kind, catalog.reason_of(outcome))
+            if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
+                service.metrics.add(catalog.OUTCOMES, 1, *labels)
+            self._count(outcome)
+
+    def _count(self, outcome: Outcome) -> None:
+        """Count what was done to tables."""
+        add = self._service.metrics.add
+        match outcome:
+            case DirectoriesCleaned(mode=CleaningMode.QUARANTINE):
+                add(catalog.QUARANTINED, len(outcome.directories), self.name)
+                add(catalog.QUARANTINED_BYTES, outcome.bytes, self.name)
+            case DirectoriesCleaned() | QuarantineRemoved():
+                add(catalog.DIRECTORIES, len(outcome.directories), self.name)
+                add(catalog.BYTES, outcome.bytes, self.name)
+            case CleaningUndone():
+                add(catalog.PUT_BACK, len(outcome.directories), self.name)
+            case RestoreCompleted():
+                add(catalog.FILES, outcome.files_deleted, self.name)
+            case _:
+                pass

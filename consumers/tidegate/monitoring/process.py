@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
 from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
-from tidegate.monitoring.endpoint import serve
-from tidegate.monitoring.health import Health, ServiceHealth
+from tidegate.monitoring.endpoint import ServiceHealth, health_of, serve
 from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import ObservedService
 
@@ -61,6 +60,6 @@ class ProcessMonitoring:
         Raises:
             ConfigError: the address can't be used.
         """
-        health = Health(self._services)
+        health = health_of(self._services)
         with serve(host, port, self.metrics.registry, health, settings) as chosen:
             yield chosen

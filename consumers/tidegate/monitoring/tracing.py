@@ -6,8 +6,6 @@ OpenTelemetry's own instrumentations of Kafka clients write and look for it.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -18,6 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 from tidegate.errors import FormatError
 from tidegate.events import Event
 from tidegate.events.message import answered_id
+from tidegate.monitoring.observed import Remembered
 from tidegate.publisher import Message
 from tidegate.publisher.tracing import with_context
 from tidegate.runtime.bus import Record
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-_REMEMBERED: Final = 10_000
-"""Messages whose context is remembered until they are processed or published."""
 _HEADERS: Final = ("traceparent", "tracestate")
 
 
@@ -37,8 +34,8 @@ class Traces:
     def __init__(self, tracer: Tracer, service: str) -> None:
         """Take where spans go, and the name of the service."""
         self._tracer, self._service = tracer, service
-        self._contexts: OrderedDict[str, Context] = OrderedDict()
-        self._lock = threading.Lock()
+        self._contexts: Remembered[Context] = Remembered()
+        """The contexts of messages, until they are processed or published."""
 
     def received(self, records: Sequence[Record]) -> None:
         """Remember the contexts of messages that carry one."""
@@ -50,14 +47,14 @@ class Traces:
             if "traceparent" in headers and "ce_id" in headers:
                 carrier = {n: headers[n].decode("latin-1") for n in _HEADERS if n in headers}
                 event_id = answered_id(headers).decode("latin-1")
-                self._remember(event_id, propagate.extract(carrier))
+                self._contexts.put(event_id, propagate.extract(carrier))
 
     @contextmanager
     def processing(self, doing: str, event: Event) -> Generator[Span]:
         """A span about one event, below the one that published it; a fault is recorded in it."""
         span = self._tracer.start_span(
             f"{self._service} {doing}",
-            context=self._context_of(event.event_id),
+            context=self._contexts.get(event.event_id),
             kind=SpanKind.CONSUMER,
             attributes={
                 "messaging.system": "kafka",
@@ -78,27 +75,17 @@ class Traces:
 
     def follows(self, event_id: str, span: Span) -> None:
         """A message that will be published follows from a span."""
-        self._remember(event_id, set_span_in_context(span))
+        self._contexts.put(event_id, set_span_in_context(span))
 
     def injected(self, messages: Sequence[Message]) -> list[Message]:
         """The messages, with the contexts that they follow from."""
         return [self._with_context(message) for message in messages]
 
     def _with_context(self, message: Message) -> Message:
-        context = self._context_of(answered_id(dict(message.headers)).decode())
+        context = self._contexts.get(answered_id(dict(message.headers)).decode())
         if context is None:
             return message
         return with_context(message, context)
-
-    def _remember(self, event_id: str, context: Context) -> None:
-        with self._lock:
-            self._contexts[event_id] = context
-            if len(self._contexts) > _REMEMBERED:
-                self._contexts.popitem(last=False)
-
-    def _context_of(self, event_id: str) -> Context | None:
-        with self._lock:
-            return self._contexts.get(event_id)
 
 
 def exporting_tracer() -> Tracer:

@@ -5,25 +5,25 @@ It is read without fencing the coordinator, which is not disturbed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.holds import hold_on, holds
-from tidegate.coordinator.quarantines import quarantines
+from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
-from tidegate.errors import StopService
+from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events import OutstandingReader
+from tidegate.events import OutstandingReader, derived_id, table_identity
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import ChangelogRecord, Partition
@@ -55,79 +55,24 @@ class PendingVacuum:
     held_by: str | None = None
     """Who holds the table, and why; None: the table is not held."""
 
-    @property
-    def age(self) -> tuple[datetime, str]:
-        """The sort key: the time, then the id."""
-        return self.since, self.event_id
-
-    def as_json(self) -> dict[str, Any]:
-        """All fields, for scripts."""
-        # not dataclasses.asdict: it copies every hold
-        return {field_.name: getattr(self, field_.name) for field_ in fields(self)} | {
-            "since": _iso(self.since),
-            "outstanding": [reader.model_dump() for reader in self.outstanding],
-            "overdue_since": self.overdue_since and _iso(self.overdue_since),
-        }
-
-
-def _iso(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredVacuum:
-    """A vacuum that waits, and the rows in which its readers are looked up when asked for."""
-
-    waiting: WaitingVacuum
-    rows: Store = field(repr=False)
-
-    @property
-    def table(self) -> str:
-        """The table's identity."""
-        return self.waiting.table
-
-    @property
-    def since(self) -> datetime:
-        """Since when it waits: the broker's time."""
-        return moment(self.waiting.since)
-
-    @property
-    def age(self) -> tuple[datetime, str]:
-        """What it is sorted by."""
-        return self.since, self.waiting.event_id
-
-    @property
-    def overdue_since(self) -> datetime | None:
-        """When it was reported as overdue."""
-        return overdue_since(self.rows, self.waiting)
-
-    def pending(self) -> PendingVacuum:
-        """It, and what it waits for."""
-        waiting, made, hold = self.waiting, self.waiting.vacuum, hold_on(self.rows, self.table)
-        return PendingVacuum(
-            table=self.table,
+    @classmethod
+    def of(cls, waiting: WaitingVacuum, rows: Store) -> PendingVacuum:
+        """A vacuum that waits, with its outstanding readers looked up."""
+        made, hold = waiting.vacuum, hold_on(rows, waiting.table)
+        return cls(
+            table=waiting.table,
             location=made.location,
             partition=made.partition,
             event_id=waiting.event_id,
-            since=self.since,
+            since=moment(waiting.since),
             kind=str(made.kind),
             directories=made.directories,
             holds=waiting.count,
-            outstanding=tuple(waiting.outstanding_readers(self.rows)),
-            overdue_since=self.overdue_since,
+            outstanding=tuple(waiting.outstanding_readers(rows)),
+            overdue_since=overdue_since(rows, waiting),
             metastore=waiting.metastore,
             held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
         )
-
-    def count_outstanding(self) -> tuple[int, int]:
-        """How many locks, and how many transactions without a known lock, have not ended."""
-        locks, transactions = self.waiting.outstanding(self.rows)
-        return len(locks), len(transactions)
-
-
-def stored_vacuums(rows: Store) -> Iterator[StoredVacuum]:
-    """The vacuums that wait, of every table, in no particular order."""
-    return (StoredVacuum(vacuum, rows) for vacuum in waiting_rows(rows))
 
 
 @dataclass(slots=True)
@@ -135,7 +80,7 @@ class OldestVacuums:
     """Up to `limit` waiting vacuums, oldest first, and the number of all; only these in memory."""
 
     limit: int
-    wanted: Callable[[StoredVacuum], bool] = lambda _: True
+    wanted: Callable[[WaitingVacuum], bool] = lambda _: True
     vacuums: Sequence[PendingVacuum] = field(default=(), init=False)
     count: int = field(default=0, init=False)
 
@@ -145,12 +90,12 @@ class OldestVacuums:
         Raises:
             StopService: a record can't be read.
         """
-        wanted = (vacuum for vacuum in stored_vacuums(store) if self._counted(vacuum))
-        # reduce this store first: a StoredVacuum keeps the store's records in memory
-        own = [vacuum.pending() for vacuum in nsmallest(self.limit, wanted, key=attrgetter("age"))]
-        self.vacuums = nsmallest(self.limit, [*self.vacuums, *own], key=attrgetter("age"))
+        wanted = (vacuum for vacuum in waiting_rows(store) if self._counted(vacuum))
+        by_age = attrgetter("since", "event_id")
+        own = [PendingVacuum.of(vacuum, store) for vacuum in nsmallest(self.limit, wanted, by_age)]
+        self.vacuums = nsmallest(self.limit, [*self.vacuums, *own], by_age)
 
-    def _counted(self, vacuum: StoredVacuum) -> bool:
+    def _counted(self, vacuum: WaitingVacuum) -> bool:
         is_wanted = self.wanted(vacuum)
         self.count += is_wanted
         return is_wanted
@@ -168,7 +113,7 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[Pe
     Arguments and errors are those of `gate_stores`.
     """
     for store in gate_stores(settings, table):
-        yield from (vacuum.pending() for vacuum in stored_vacuums(store))
+        yield from (PendingVacuum.of(vacuum, store) for vacuum in waiting_rows(store))
 
 
 def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]:
@@ -236,10 +181,6 @@ class HeldTable:
         since = f"{self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return f"{self.table}  held by {self.requested_by} since {since}: {self.reason}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Everything about it, for scripts."""
-        return asdict(self) | {"since": self.since.isoformat(timespec="milliseconds")}
-
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedDirectories:
@@ -259,10 +200,6 @@ class QuarantinedDirectories:
         count = "1 directory" if self.directories == 1 else f"{self.directories} directories"
         return f"{self.table}{where}  {count} in quarantine until {until}, of {self.cleaning}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Everything about it, for scripts."""
-        return asdict(self) | {"until": self.until.isoformat(timespec="milliseconds")}
-
 
 def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirectories]:
     """The holds and the quarantines of every table, in no particular order."""
@@ -279,3 +216,59 @@ def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirect
                 found.bytes,
                 moment(found.due),
             )
+
+
+def find_cleaning(settings: Settings, subject: str) -> Quarantine:
+    """The newest cleaning of a table that can be undone, or the cleaning with an id.
+
+    Args:
+        settings: The deployment.
+        subject: A table; or the id of the vacuum, the cleaning or its start. The first characters
+            of a cleaning's or a start's id suffice, if they are unique.
+
+    Raises:
+        ConfigError: there is no such cleaning, or several ids begin with the subject.
+        TransientError: no broker answers.
+    """
+    try:
+        table = table_identity(subject)
+    except FormatError:
+        table = None
+    rows = (row for store in gate_stores(settings, table) for row in quarantines(store))
+    there = [row for row in rows if not row.undone]
+    return by_id(there, subject) if table is None else newest_of(there, table)
+
+
+def newest_of(there: Iterable[Quarantine], table: str) -> Quarantine:
+    """The newest of a table's quarantines.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    own = [row for row in there if row.table == table]
+    if not own:
+        raise ConfigError(f"{table} has nothing in quarantine, as far as the coordinator has read")
+    # once a removal is requested, `due` is the time of the next request
+    return max(own, key=lambda row: (not row.requested, row.due))
+
+
+def by_id(there: Iterable[Quarantine], event_id: str) -> Quarantine:
+    """The cleaning that an id belongs to.
+
+    Raises:
+        ConfigError: there is no such cleaning, or several ids begin with this one.
+    """
+    from_vacuum = derived_id("CleaningReleased", event_id)
+    found = [
+        row
+        for row in there
+        if row.cleaning == from_vacuum
+        or row.cleaning.startswith(event_id)
+        or row.started.startswith(event_id)
+    ]
+    if not found:
+        raise ConfigError(f"no quarantined cleaning has the id {event_id}")
+    if len(found) > 1:
+        ids = ", ".join(row.cleaning for row in found)
+        raise ConfigError(f"several ids begin with {event_id}: {ids}")
+    return found[0]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tidegate.restores.approval import ApprovalRule, ApprovalRules
-from tidegate.restores.context import RestoreContext
+from tidegate.restores.context import LivenessSettings, RestoreContext
 from tidegate.restores.executor import Restorer
 from tidegate.restores.hudi_engine import EngineRule, HudiEngine
-from tidegate.restores.liveness import LivenessSettings
 from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
 from tidegate.restores.preparation import plan_restore
 

@@ -2,6 +2,9 @@
 
 Hudi itself makes most of these checks when it reaches the instant in question. By then the later
 commits are gone, the restore stays pending, and the table refuses every writer.
+
+Some writes to a merge-on-read table are refused by name, because neither Hudi's rules nor the files
+determine how to undo them.
 """
 
 from __future__ import annotations
@@ -25,14 +28,13 @@ from tidegate.hudi import (
     parse_data_file,
 )
 from tidegate.hudi_reader import HudiTable, PartitionFiles
-from tidegate.restores import merge_on_read
 from tidegate.restores.plan import Step
 from tidegate.tables.refusal import Refused
 
-_CAN_ROLL_BACK: Final = {
-    False: frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING}),
-    True: merge_on_read.CAN_ROLL_BACK,
-}
+_CAN_ROLL_BACK: Final = frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING})
+_OF_LOGS: Final = frozenset({Action.DELTA_COMMIT, Action.COMPACTION, Action.LOG_COMPACTION})
+"""Actions that only a merge-on-read table has."""
+_COMPACTS: Final = "COMPACT"
 _PENDING: Final = (InstantState.REQUESTED, InstantState.INFLIGHT)
 _SHOWN: Final = 3
 
@@ -70,11 +72,11 @@ def check_timeline(
     """
     timeline, properties = table.timeline, table.properties
     _check_later_savepoints(timeline, savepoint, later)
-    known = _CAN_ROLL_BACK[properties.is_merge_on_read]
+    known = _CAN_ROLL_BACK | (_OF_LOGS if properties.is_merge_on_read else frozenset())
     unknown = {Action.LOG_COMPACTION} if by_hudi else set[Action]()
     _check_actions(later, known - unknown, merge_on_read=properties.is_merge_on_read)
-    if properties.is_merge_on_read and not by_hudi:
-        merge_on_read.check_later(properties.layout, savepoint, later)
+    if properties.is_merge_on_read and not by_hudi and properties.layout is Layout.ONE:
+        _check_logs_of_layout_1(savepoint, later)
     _check_pending_services(timeline, savepoint)
     _check_savepoint_becomes_last(timeline, savepoint, later)
 
@@ -298,3 +300,69 @@ def _is_of_a_later_write(table: HudiTable, name: str, rolled_back: AbstractSet[s
 def _stays_inside(path: str) -> bool:
     parts = path.split("/")
     return parts[0] != ".hoodie" and not {"", ".", ".."} & set(parts)
+
+
+def _check_logs_of_layout_1(savepoint: Instant, later: Iterable[Instant]) -> None:
+    """Check that no log compaction is inflight, and no delta commit began before the savepoint."""
+    for instant in later:
+        shown = f"{instant.timestamp}.{instant.action}"
+        if instant.action is Action.LOG_COMPACTION and instant.state is InstantState.INFLIGHT:
+            raise Refused(
+                Reason.UNSUPPORTED_INSTANT,
+                f"{shown} is inflight: in this table version, its log files look like any others;"
+                " complete it, or roll it back with Hudi first",
+            )
+        is_older = instant.timestamp < savepoint.timestamp
+        is_completed = instant.state is InstantState.COMPLETED
+        if instant.action is Action.DELTA_COMMIT and is_older and is_completed:
+            # only a modification time shows this, and a copy of the table may have lost it
+            raise Refused(
+                Reason.UNSUPPORTED_INSTANT,
+                f"{shown} began before the savepoint's commit, and its file was modified after it:"
+                " in this table version, later writes can't be distinguished from those built upon"
+                " it",
+            )
+
+
+def overlapping_commits(timeline: Timeline, savepoint: Instant) -> tuple[Instant, ...]:
+    """Commits that began before the savepoint's and completed after it; they stay, as in Hudi."""
+    bound = savepoint.completion or ""
+    return tuple(
+        i
+        for i in timeline.completed_writes
+        if i.action is Action.COMMIT
+        and i.timestamp < savepoint.timestamp
+        and (i.completion or "") > bound
+    )
+
+
+def check_overlapping(commits: Mapping[str, CommitMetadata]) -> None:
+    """Check that the remaining commits are compactions, which add no rows.
+
+    Raises:
+        Refused: a commit is a write (a bulk insert), whose rows the savepoint does not have.
+    """
+    for timestamp, commit in commits.items():
+        if commit.operation != _COMPACTS:
+            raise Refused(
+                Reason.UNSUPPORTED_INSTANT,
+                f"commit {timestamp} ({commit.operation}) began before the savepoint's commit and"
+                " completed after it: a restore would leave its rows",
+            )
+
+
+def check_named_after_writers(commits: Mapping[str, CommitMetadata]) -> None:
+    """Check, in layout 2, that log files are named after the commits that wrote them.
+
+    Raises:
+        Refused: a log file is not, because it was written before the table's upgrade.
+    """
+    for timestamp, commit in commits.items():
+        for stat in commit.writes:
+            file = parse_data_file(stat.path.rpartition("/")[2])
+            if isinstance(file, LogFile) and file.instant != timestamp:
+                raise Refused(
+                    Reason.UNSUPPORTED_INSTANT,
+                    f"commit {timestamp} wrote {stat.path}, which is named as in table version 6:"
+                    " a restore can't go back to before the table's upgrade",
+                )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from tidegate.errors import ConfinementError, FormatError, PermanentError
@@ -30,19 +29,19 @@ from tidegate.hudi import Instant, InstantInfo, RestoreMetadata, RollbackMetadat
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.approval import ApprovalRule, ApprovalRules, check_approval, check_plan
 from tidegate.restores.checks import check_seen
-from tidegate.restores.context import RestoreContext
+from tidegate.restores.context import LivenessSettings, RestoreContext
 from tidegate.restores.hudi_engine import HudiEngine
-from tidegate.restores.liveness import LivenessSettings, check_writers
-from tidegate.restores.plan import PlannedRestore
+from tidegate.restores.liveness import check_writers
+from tidegate.restores.plan import PlannedRestore, Step
 from tidegate.restores.preparation import prepare
-from tidegate.restores.progress import Progress
-from tidegate.restores.repeats import outcome_store, previous_outcome
+from tidegate.restores.repeats import RestoreClaim, previous_restore
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.runtime.protocols import Published
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import claim_table, open_table, refusing_unreadable
+from tidegate.tables.progress import PAUSE
 from tidegate.tables.refusal import Refused, readable
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
@@ -106,7 +105,7 @@ class Restorer:
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the table."""
-        return claim_table(self.context.warehouse, command.location, task)
+        return claim_table(self.context.warehouse, command.location, task, RestoreClaim)
 
     def execute(
         self,
@@ -154,7 +153,8 @@ class Restorer:
                     with removing_left_locks(self.context, command.location):
                         yield from self._restore(command, claim, needs)
         except Refused as refused:
-            yield self.rejected(command, refused)
+            fields = {"reason": refused.reason, "message": refused.message}
+            yield RestoreRejected.about(command, **self._fields(command), **fields)
 
     def _restore(
         self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
@@ -165,17 +165,16 @@ class Restorer:
             self.context.warehouse, command.location, command.table, any_kind=by_hudi
         )
         if not command.plan_only:
-            completed = partial(self._completed, command)
-            outcome = previous_outcome(self.context, table, command, completed)
-            if outcome is not None:
-                yield RestoreCompleted.model_validate(outcome.model_dump() | {"already_done": True})
+            done = previous_restore(self.context, table, command, by_hudi=by_hudi)
+            if done is not None:
+                yield self._completed(command, done, already_done=True)
                 return
         plan = prepare(table, command.savepoint, self.context, by_hudi=by_hudi)
         if command.plan_only:
-            yield RestorePlanned.about(command, **self._plan_fields(plan))
+            yield RestorePlanned.about(command, **self._plan_fields(command, plan))
         elif command.expected_plan is None and command.seen_up_to is None:
             message = _NOT_CONFIRMED.format(plan_id=plan.plan_id)
-            yield RestorePlanned.about(command, **self._plan_fields(plan), message=message)
+            yield RestorePlanned.about(command, **self._plan_fields(command, plan), message=message)
         else:
             _check_confirmation(command, table, plan)
             rule, approval = needs.rule, needs.approval
@@ -187,7 +186,7 @@ class Restorer:
                 )
             if rule is not None and approval is None:
                 within = needs.request.at + rule.within
-                fields = self._plan_fields(plan) | {"expires_at": within}
+                fields = self._plan_fields(command, plan) | {"expires_at": within}
                 yield RestoreAwaitingApproval.about(command, **fields)
                 return
             if approval is not None:
@@ -206,15 +205,11 @@ class Restorer:
     def _approval_rejected(
         self, approval: Command, request: RestoreRequested, refused: Refused
     ) -> RestoreApprovalRejected:
-        rejected = RestoreApprovalRejected.about(
-            approval,
-            source=self.name,
-            occurred_at=self.context.clock(),
-            request=request.event_id,
-            reason=refused.reason,
-            message=refused.message,
-        )
-        return rejected.to(approval)
+        fields = {"reason": refused.reason, "message": refused.message}
+        at = self.context.clock()
+        return RestoreApprovalRejected.about(
+            approval, source=self.name, occurred_at=at, request=request.event_id, **fields
+        ).to(approval)
 
     def _carry_out(
         self, command: RestoreRequested, claim: Unclaimed, table: HudiTable, plan: PlannedRestore
@@ -225,7 +220,7 @@ class Restorer:
         run = RestoreRun.begin(context, table, plan, command.event_id)
         yield RestoreStarted.about(
             command,
-            **self._plan_fields(plan),
+            **self._plan_fields(command, plan),
             restore_instant=run.instant.timestamp,
             resumed=plan.resumes is not None,
         )
@@ -245,9 +240,11 @@ class Restorer:
                 metadata = run.roll_back_by_hudi()
             else:
                 metadata = yield from self._roll_back(command, run, began)
-            completed = self._completed(command, metadata, plan.metadata_table)
-            claim.check()
-            outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
+            # the plan counts the files that an earlier attempt removed, too
+            files = metadata.total if plan.by_hudi else plan.files
+            completed = self._completed(
+                command, metadata, files_deleted=files, metadata_table=plan.metadata_table
+            )
             if not plan.by_hudi:
                 run.finish(metadata)
         except (FormatError, ConfinementError) as error:
@@ -262,16 +259,26 @@ class Restorer:
             run.check_savepoints()
             rollbacks += run.roll_back(steps)
             if progress.rolled_back(steps, self.context.clock()):
-                yield self._progressed(command, run.instant, progress)
+                yield RestoreProgressed.about(
+                    command,
+                    **self._fields(command, progress.reported_at),
+                    restore_instant=run.instant.timestamp,
+                    instants_done=progress.instants,
+                    instants_total=len(run.plan.steps),
+                    files_done=progress.files,
+                    files_total=progress.total_files,
+                )
         run.check_end()
         took_ms = int((self.context.clock() - began).total_seconds() * 1000)
         return RestoreMetadata(run.instant.timestamp, max(0, took_ms), tuple(rollbacks))
 
-    def _plan_fields(self, plan: PlannedRestore) -> dict[str, Any]:
-        return {
-            "source": self.name,
-            "occurred_at": self.context.clock(),
-            "savepoint": plan.savepoint,
+    def _fields(self, command: RestoreRequested, at: datetime | None = None) -> dict[str, Any]:
+        """The fields of every outcome."""
+        at = at or self.context.clock()
+        return {"source": self.name, "occurred_at": at, "savepoint": command.savepoint}
+
+    def _plan_fields(self, command: RestoreRequested, plan: PlannedRestore) -> dict[str, Any]:
+        return self._fields(command) | {
             "plan_id": plan.plan_id,
             "instants": _refs(plan.targets),
             "files": plan.files,
@@ -279,56 +286,20 @@ class Restorer:
             "metadata_table": plan.metadata_table,
         }
 
-    def _progressed(
-        self, command: RestoreRequested, instant: Instant, progress: Progress
-    ) -> RestoreProgressed:
-        return RestoreProgressed.about(
-            command,
-            source=self.name,
-            occurred_at=progress.reported_at,
-            savepoint=command.savepoint,
-            restore_instant=instant.timestamp,
-            instants_done=progress.instants,
-            instants_total=progress.total_instants,
-            files_done=progress.files,
-            files_total=progress.total_files,
-        )
-
     def _completed(
-        self, command: RestoreRequested, done: RestoreMetadata, metadata_table: str | None = None
+        self, command: RestoreRequested, done: RestoreMetadata, **more: object
     ) -> RestoreCompleted:
-        return RestoreCompleted.about(
-            command,
-            source=self.name,
-            occurred_at=self.context.clock(),
-            savepoint=command.savepoint,
-            restore_instant=done.started,
-            instants=_refs(done.instants),
-            files_deleted=done.total,
-            duration_ms=done.took_ms,
-            metadata_table=metadata_table,
-        )
+        fields = self._fields(command) | {
+            "restore_instant": done.started,
+            "instants": _refs(done.instants),
+            "files_deleted": done.total,
+            "duration_ms": done.took_ms,
+        }
+        return RestoreCompleted.about(command, **fields | more)
 
     def _failed(self, command: RestoreRequested, instant: Instant, message: str) -> RestoreFailed:
-        return RestoreFailed.about(
-            command,
-            source=self.name,
-            occurred_at=self.context.clock(),
-            savepoint=command.savepoint,
-            restore_instant=instant.timestamp,
-            message=readable(message),
-        )
-
-    def rejected(self, command: RestoreRequested, refused: Refused) -> RestoreRejected:
-        """The outcome of a refusal."""
-        return RestoreRejected.about(
-            command,
-            source=self.name,
-            occurred_at=self.context.clock(),
-            savepoint=command.savepoint,
-            reason=refused.reason,
-            message=refused.message,
-        )
+        fields = {"restore_instant": instant.timestamp, "message": readable(message)}
+        return RestoreFailed.about(command, **self._fields(command), **fields)
 
 
 def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: PlannedRestore) -> None:
@@ -348,3 +319,30 @@ def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: Plann
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:
     return tuple(InstantRef(instant=i.timestamp, action=i.action) for i in instants)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Call `rolled_back` after each pass; it returns whether to publish the progress."""
+
+    plan: PlannedRestore
+    reported_at: datetime
+    instants: int = 0
+    files: int = 0
+    total_files: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the files to remove; for a resumed restore, the remaining ones."""
+        self.total_files = sum(len(step.files) for step in self.plan.steps)
+
+    def rolled_back(self, steps: Sequence[Step], now: datetime) -> bool:
+        """Count a pass; return True if the last report was a while ago and passes remain.
+
+        The last pass is never reported, because the restore's outcome follows.
+        """
+        self.instants += len(steps)
+        self.files += sum(len(step.files) for step in steps)
+        if self.instants == len(self.plan.steps) or now - self.reported_at < PAUSE:
+            return False
+        self.reported_at = now
+        return True

@@ -14,52 +14,22 @@ shows in new files on the timeline, and in new or growing markers and data files
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, InstantState, Layout, LogFile, parse_data_file
 from tidegate.hudi_reader import HudiTable, list_partitions
+from tidegate.restores.context import STORAGE_LOCKS, LivenessSettings, RestoreContext
 from tidegate.restores.plan import MARKERS
 from tidegate.restores.table_lock import is_ours
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
 
-if TYPE_CHECKING:
-    from tidegate.restores.context import RestoreContext
-
 _HEARTBEATS: Final = ".hoodie/.heartbeat"
-_STORAGE_LOCKS: Final = ".hoodie/.locks"
 _OURS: Final = frozenset({Action.SAVEPOINT, Action.RESTORE, Action.ROLLBACK})
 """Actions that Tidegate's own processes may carry out at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class LivenessSettings:
-    """How to distinguish a live writer from the files of a dead one.
-
-    Attributes:
-        heartbeat_expiry: A heartbeat file that was not touched for longer belongs to a dead writer.
-            Hudi's writers touch theirs every minute and stop writing after three minutes without.
-        lock_files: Lock files of Hudi's FileSystemBasedLockProvider, relative to the table.
-        lock_expiry: A lock file older than this belongs to a dead writer; None (as in Hudi): locks
-            never expire.
-        hold_lock: Whether to hold the first of `lock_files` while a restore runs.
-        watch: How long pending writes are watched for changes; zero: not at all.
-    """
-
-    heartbeat_expiry: timedelta = timedelta(minutes=5)
-    lock_files: tuple[str, ...] = (".hoodie/lock",)
-    lock_expiry: timedelta | None = None
-    hold_lock: bool = False
-    watch: timedelta = timedelta(seconds=5)
-
-    @property
-    def checked_locks(self) -> list[str]:
-        """The locks that are checked, relative to the table; other locks go unnoticed."""
-        return [*self.lock_files, f"{_STORAGE_LOCKS}/*.json"]
 
 
 def check_writers(
@@ -85,7 +55,7 @@ def check_writers(
                 continue
             if _is_held(lock, now, settings.lock_expiry):
                 raise Refused(Reason.WRITER_ALIVE, f"the lock {name} is held")
-    for lock in _files(storage, join(location, _STORAGE_LOCKS)):
+    for lock in _files(storage, join(location, STORAGE_LOCKS)):
         if lock.name.endswith(".json") and not _is_released(storage, lock, now):
             raise Refused(Reason.WRITER_ALIVE, f"the lock {lock.name} is held")
 

@@ -16,7 +16,7 @@ from tidegate.hudi.properties import METADATA_PARTITIONS, without
 from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.restores.plan import METADATA_TABLE, PlannedRestore
 from tidegate.storage import NotFound, join
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.claim import HUDI
 from tidegate.tables.warehouse import Warehouse
 
 _DROPPED: Final = (
@@ -127,4 +127,4 @@ class MetadataTableRemoval:
 
     @property
     def _aside(self) -> str:
-        return join(self.location, FOLDER, f"restorer/metadata-{self.restore}")
+        return join(self.location, HUDI, f"restorer/metadata-{self.restore}")

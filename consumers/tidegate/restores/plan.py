@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field, TypeAdapter
 
 from tidegate.bounded_json import parse_json
 from tidegate.hudi import (
@@ -19,6 +21,7 @@ from tidegate.hudi import (
     Instant,
     InstantInfo,
     InstantState,
+    Layout,
     RestorePlanFile,
     WriteStat,
     instant_of_data_file,
@@ -87,15 +90,21 @@ class Step:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StepSummary:
+_Text = Annotated[str, Field(strict=True)]
+_Count = Annotated[int, Field(strict=True, ge=0)]
+
+
+class StepSummary(NamedTuple):
     """A step in brief; `digest` is a hash over the paths of its files."""
 
-    timestamp: str
-    action: str
-    files: int
-    bytes: int
-    digest: str
+    timestamp: _Text
+    action: _Text
+    files: _Count
+    bytes: _Count
+    digest: _Text
+
+
+_SUMMARIES: Final = TypeAdapter(list[StepSummary])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,7 @@ def plan_of(savepoint: str, steps: tuple[Step, ...]) -> PlannedRestore:
 
 def summarise(plan: PlannedRestore) -> str:
     """The steps of a plan as text, for a later attempt, whose `resume` reads it."""
-    return json.dumps([astuple(step.summary) for step in plan.steps])
+    return json.dumps([step.summary for step in plan.steps])
 
 
 def resume(
@@ -204,7 +213,7 @@ def _as_begun(step: Step, known: InstantInfo | None) -> Step:
 
 
 def _plan_id(savepoint: str, summaries: Iterable[StepSummary]) -> str:
-    content = json.dumps([savepoint, [astuple(summary) for summary in summaries]])
+    content = json.dumps([savepoint, list(summaries)])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -222,30 +231,12 @@ def _covers(
     return True
 
 
-def _read_summaries(text: str) -> tuple[StepSummary, ...]:
+def _read_summaries(text: str) -> Sequence[StepSummary]:
     """Parse the text of `summarise`; empty if it is invalid, as in restores that Hudi began."""
     try:
-        return tuple(_read_summary(*step) for step in parse_json(text, "steps", _LARGEST))
-    except (ValueError, TypeError, RecursionError):
+        return _SUMMARIES.validate_python(parse_json(text, "steps", _LARGEST))
+    except (ValueError, RecursionError):
         return ()
-
-
-def _read_summary(
-    timestamp: object, action: object, files: object, size: object, digest: object
-) -> StepSummary:
-    return StepSummary(_text(timestamp), _text(action), _count(files), _count(size), _text(digest))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(value)
-    return value
 
 
 def files_by_instant(
@@ -285,7 +276,7 @@ def plan_step(
 
 def _by_metadata(timestamp: str, writes: Iterable[WriteStat]) -> Iterable[PlannedFile]:
     for stat in writes:
-        if _is_of(stat.path.rpartition("/")[2], timestamp):
+        if instant_of_data_file(stat.path.rpartition("/")[2]) == timestamp:
             yield PlannedFile(stat.partition, stat.path, 0)
 
 
@@ -294,5 +285,46 @@ def path_of(partition: str, name: str) -> str:
     return f"{partition}/{name}" if partition else name
 
 
-def _is_of(name: str, timestamp: str) -> bool:
-    return instant_of_data_file(name) == timestamp
+FILES_PER_PASS: Final = 50_000
+"""A pass gets no further instant beyond this number of files: progress is published in between."""
+_JOIN: Final = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT})
+
+
+def passes(
+    steps: Sequence[Step], files: Mapping[str, Sequence[Instant]], layout: Layout
+) -> Iterator[tuple[Step, ...]]:
+    """Divide the steps of a plan into passes over their files, in their order.
+
+    A pass first unpublishes its instants, newest first. Then it removes all their data files in one
+    parallel job, and last their pending files. A crash in between leaves several inflight writes,
+    whose files both Tidegate and Hudi find by listing. Hudi then continues with the newest, and
+    refuses an instant while a later one is on the timeline.
+
+    Hudi identifies an instant by time and action. So compactions and clusterings, whose action
+    changes when they are unpublished, get a pass of their own. So do instants that need rollback
+    blocks, because blocks are numbered in sequence.
+
+    Args:
+        steps: The steps.
+        files: The timeline's files of every write, by timestamp.
+        layout: The timeline's layout.
+    """
+    group, count = list[Step](), 0
+    for step in steps:
+        descends = bool(group) and step.target.timestamp < group[-1].target.timestamp
+        fits = count + len(step.files) <= FILES_PER_PASS
+        joins = descends and fits and all(_may_join(s, files, layout) for s in (group[-1], step))
+        if group and not joins:
+            yield tuple(group)
+            group, count = [], 0
+        group.append(step)
+        count += len(step.files)
+    if group:
+        yield tuple(group)
+
+
+def _may_join(step: Step, files: Mapping[str, Sequence[Instant]], layout: Layout) -> bool:
+    actions = {file.action for file in files.get(step.target.timestamp, ())}
+    is_appended = layout is Layout.ONE and Action.DELTA_COMMIT in actions
+    keeps_its_action = len(actions) <= 1 and actions <= _JOIN
+    return keeps_its_action and not is_appended and not step.blocks

@@ -24,18 +24,16 @@ from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.restores.checks import (
     check_committed,
     check_files,
+    check_named_after_writers,
     check_not_built_upon,
+    check_overlapping,
     check_timeline,
     find_savepoint,
-)
-from tidegate.restores.context import RestoreContext
-from tidegate.restores.liveness import LivenessSettings, check_writers, watch_writers
-from tidegate.restores.log_blocks import with_blocks
-from tidegate.restores.merge_on_read import (
-    check_named_after_writers,
-    check_overlapping,
     overlapping_commits,
 )
+from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.liveness import check_writers, watch_writers
+from tidegate.restores.log_blocks import with_blocks
 from tidegate.restores.metadata_table import with_metadata_table
 from tidegate.restores.plan import (
     MARKERS,
@@ -84,16 +82,13 @@ def plan_restore(
     """
     try:
         table = open_table(warehouse, location, any_kind=by_hudi)
-        return prepare(table, savepoint, _context(warehouse, settings), by_hudi=by_hudi)
+        clock = partial(datetime.now, UTC)
+        context = RestoreContext(warehouse, ThreadMap(), clock, settings or LivenessSettings())
+        return prepare(table, savepoint, context, by_hudi=by_hudi)
     except FormatError as error:
         raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error
     except NotFound as error:
         raise TransientError(f"{error} was removed while the restore was being planned") from error
-
-
-def _context(warehouse: Warehouse, settings: LivenessSettings | None) -> RestoreContext:
-    clock = partial(datetime.now, UTC)
-    return RestoreContext(warehouse, ThreadMap(), clock, settings or LivenessSettings())
 
 
 def prepare(
@@ -238,12 +233,12 @@ def _steps(
     }
     listed = files_by_instant({i.timestamp for i in instants}, partitions)
     steps = tuple(plan_step(i, commits.get(i), listed.get(i.timestamp, ())) for i in instants)
-    if table.properties.is_merge_on_read and not by_hudi:
-        if table.properties.layout is Layout.ONE:
-            writes = {i: commits.get(i) for i in instants}
-            steps = with_blocks(table, steps, writes, partitions, parallel_map)
-        else:
-            check_named_after_writers({i.timestamp: read for i, read in commits.items()})
+    is_of_logs = table.properties.is_merge_on_read
+    if is_of_logs and table.properties.layout is not Layout.ONE:
+        check_named_after_writers({i.timestamp: read for i, read in commits.items()})
+    elif is_of_logs and not by_hudi:
+        writes = {i: commits.get(i) for i in instants}
+        steps = with_blocks(table, steps, writes, partitions, parallel_map)
     check_files(table, kept, steps, partitions)
     return steps
 

@@ -1,89 +1,121 @@
-"""Recognise a request that was carried out: no request ever restores a table twice.
+"""Recognise a request that has begun, and a completed restore; end one that is complete.
+
+No request ever restores a table twice.
 
 A task may be repeated after its restore: the worker died before it recorded the task's outcome, or
-a coordinator has lost its rows. Carried out again, it would destroy later writes. So the table
-itself records the request of every restore, and its outcome.
+a coordinator has lost its rows. Carried out again, it would destroy later writes. So a record on
+the table names the instant at which the restore of a request began. It stays there. The outcome
+follows from the timeline: Hudi never archives a restore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeGuard
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
 
-from tidegate.errors import FormatError
-from tidegate.events import Outcome, RestoreCompleted, RestoreRequested
+from tidegate.bounded_json import MAX_SMALL
+from tidegate.errors import FormatError, TransientError
+from tidegate.events import RestoreRequested, derived_id
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, InstantState, RestoreMetadata
+from tidegate.hudi import (
+    Action,
+    Instant,
+    InstantState,
+    RestoreMetadata,
+    RestorePlanFile,
+    RollbackPlan,
+    is_instant,
+)
 from tidegate.hudi_reader import HudiTable
+from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.finished import finished_restore, savepoint_of, trim
-from tidegate.tables.hudi import OutcomeStore, TimelineWriter
+from tidegate.restores.metadata_table import MetadataTableRemoval
+from tidegate.storage import NotFound, join
+from tidegate.tables.claim import HUDI, Claim
+from tidegate.tables.hudi import TimelineWriter, open_table
 from tidegate.tables.refusal import Refused
-from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
-_FOLDER: Final = "restorer"
-
-
-def outcome_store(warehouse: Warehouse, location: str) -> OutcomeStore:
-    """The outcomes of all restores of a table, without expiry, because restores are rare."""
-    return OutcomeStore(warehouse, location, _FOLDER)
+_FOLDER: Final = f"{HUDI}/restorer"
 
 
-def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:
-    """Whether an outcome reports that this request is complete, as far as its fields show."""
-    return isinstance(outcome, RestoreCompleted) and concerns(outcome, command)
+def started_at(warehouse: Warehouse, location: str, request_id: str) -> str | None:
+    """The instant of the restore that began for a request; None: the request has not begun.
 
+    Args:
+        warehouse: The files that may be read.
+        location: The table's base path.
+        request_id: The id of the RestoreRequested.
 
-def concerns(outcome: Outcome, command: RestoreRequested) -> bool:
-    """Whether an outcome has the table, location, savepoint and cause of a request.
-
-    Other producers may publish outcomes, too, so the cause alone proves nothing.
+    Raises:
+        ConfinementError: the location is outside the roots, or the record is reached by a link.
+        FormatError: the record is damaged.
     """
-    theirs = (outcome.table, outcome.location, getattr(outcome, "savepoint", None))
-    ours = (command.table, command.location, command.savepoint)
-    return theirs == ours and outcome.caused_by == command.event_id
+    path = _path_of(warehouse, location, request_id)
+    try:
+        instant = warehouse.read(path, MAX_SMALL).decode("latin-1")
+    except NotFound:
+        return None
+    if not is_instant(instant):
+        raise FormatError(f"{path} does not contain an instant")
+    return instant
 
 
-def previous_outcome(
-    context: RestoreContext,
-    table: HudiTable,
-    command: RestoreRequested,
-    completed: Callable[[RestoreMetadata], RestoreCompleted],
-) -> RestoreCompleted | None:
-    """The outcome of a request that was carried out before; None: carry it out, or resume it.
+class RestoreClaim(Claim):
+    """The claim of a restorer's task."""
+
+    def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - any task of the request
+        """Whether a restore for the request was put on the timeline, by any of its tasks.
+
+        A pending restore counts, too: the request is recorded after the restore is on the timeline.
+        """
+        location = self.folder.removesuffix(f"/{HUDI}")
+        try:
+            table = open_table(self.warehouse, location, self.task.table, any_kind=True)
+            begun = started_at(self.warehouse, location, command)
+        except FormatError as error:  # it can't be known now
+            raise TransientError(str(error)) from error
+        return begun is not None or bool(table.timeline.pending_restores)
+
+
+def record_start(warehouse: Warehouse, location: str, request_id: str, instant: str) -> None:
+    """Record the instant at which the restore of a request is on the timeline."""
+    with suppress(AlreadyExists):
+        warehouse.create(_path_of(warehouse, location, request_id), instant.encode())
+
+
+def _path_of(warehouse: Warehouse, location: str, request_id: str) -> str:
+    # a request's id may be any text, so its hash is the file name
+    name = f"{derived_id('answer', request_id)}.begun"
+    return warehouse.roots.check(join(location, _FOLDER, name))
+
+
+def previous_restore(
+    context: RestoreContext, table: HudiTable, command: RestoreRequested, *, by_hudi: bool
+) -> RestoreMetadata | None:
+    """The restore of a request that was carried out before; None: carry it out, or resume it.
 
     Raises:
         Refused: the restore began but is no longer on the timeline; or Hudi completed it, and a
             write that had begun earlier stayed.
-        FormatError: the outcome stored for this request belongs to another one.
+        FormatError: the record of the request's restore, or a file of the timeline, is damaged.
     """
-    store = outcome_store(context.warehouse, table.location)
-    outcome = store.outcome_of(command.event_id)
-    if outcome is not None and not completes(outcome, command):
-        raise FormatError(
-            f"the outcome stored in {store.path_of(command.event_id)} belongs to another request,"
-            " so it is damaged or forged: remove the file"
-        )
-    begun = outcome.restore_instant if outcome else store.started_at(command.event_id)
-    if begun in {pending.timestamp for pending in table.timeline.pending_restores}:
+    begun = started_at(context.warehouse, table.location, command.event_id)
+    if begun is None:
+        done = finished_restore(table, command.savepoint)
+        if done is None:
+            return None
+        record_start(context.warehouse, table.location, command.event_id, done.started)
+    elif begun in {pending.timestamp for pending in table.timeline.pending_restores}:
         return None
-    done = (
-        _completed_at(table, begun, command.savepoint)
-        if begun
-        else finished_restore(table, command.savepoint)
-    )
-    if done is not None and begun and outcome is None:
-        _check_end(table, command.savepoint, done)
-    if done is not None:
-        trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
-        outcome = outcome or completed(done)
-        store.put(command.event_id, outcome)
-    if outcome is None and begun is not None:
-        raise Refused(
-            Reason.RESTORE_ABANDONED,
-            f"restore {begun}, which began for this request, is no longer on the timeline",
-        )
-    return outcome
+    else:
+        done = _completed_at(table, begun, command.savepoint)
+        if by_hudi:  # Tidegate's own restores are checked before they complete
+            _check_end(table, command.savepoint, done)
+    trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
+    return done
 
 
 def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
@@ -97,8 +129,87 @@ def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
             )
 
 
-def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMetadata | None:
+def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMetadata:
     for restore in table.timeline.of_action(Action.RESTORE, InstantState.COMPLETED):
         if restore.timestamp == instant and savepoint_of(table, restore) == savepoint:
             return RestoreMetadata.decode(table.read(restore))
+    raise Refused(
+        Reason.RESTORE_ABANDONED,
+        f"restore {instant}, which began for this request, is no longer on the timeline",
+    )
+
+
+def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None:
+    """The last completed restore to this savepoint, if nothing was written since.
+
+    Raises:
+        FormatError: a file of the restore can't be read.
+        NotFound: a file of the restore was removed meanwhile.
+    """
+    timeline = table.timeline
+    commit = timeline.completed_write(savepoint)
+    if commit is None or savepoint not in timeline.savepoints or timeline.pending_restores:
+        return None
+    if table.writes_after(commit) or timeline.last_completed_write() != commit:
+        return None
+    for restore in reversed(timeline.of_action(Action.RESTORE, InstantState.COMPLETED)):
+        if savepoint_of(table, restore) == savepoint:
+            return RestoreMetadata.decode(table.read(restore))
     return None
+
+
+def savepoint_of(table: HudiTable, restore: Instant) -> str | None:
+    """The savepoint of a restore on the timeline.
+
+    Raises:
+        FormatError: the restore's plan can't be read.
+        NotFound: the plan was removed meanwhile.
+    """
+    requested = replace(restore, state=InstantState.REQUESTED, completion=None)
+    return RestorePlanFile.decode(table.read(requested)).savepoint
+
+
+def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> None:
+    """Remove the rollbacks and abandoned savepoints after the savepoint of a completed restore.
+
+    These are the restore's own rollbacks, older ones, and abandoned inflight savepoints. If they
+    stayed, Hudi would find rollbacks of instants that are not on a timeline. Rollbacks that a
+    writer made after the restore stay.
+    """
+    now = writer.table.reloaded()
+    own = {target.timestamp for target in metadata.instants}
+    gone = {
+        rollback.timestamp
+        for rollback in now.timeline.of_action(Action.ROLLBACK)
+        if savepoint < rollback.timestamp
+        and (rollback.timestamp < metadata.started or _is_of(own, plan_of_rollback(now, rollback)))
+    }
+    files = [f for f in now.files if f.action is Action.ROLLBACK and f.timestamp in gone]
+    files += [
+        f
+        for f in now.timeline.of_action(Action.SAVEPOINT)
+        if f.timestamp > savepoint and is_abandoned_savepoint(now.timeline, f)
+    ]
+    # the requested file last: after a crash it still shows the instant of this rollback
+    writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
+    MetadataTableRemoval(writer.warehouse, now.location, metadata.started).discard_remains()
+
+
+def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
+    """The plan of a rollback on the timeline; None if it has no plan.
+
+    A rollback has no plan if two processes ran the same restore, and the slower one continued a
+    rollback that the faster one had already removed.
+
+    Raises:
+        FormatError: the plan can't be read.
+    """
+    requested = replace(rollback, state=InstantState.REQUESTED, completion=None)
+    try:
+        return RollbackPlan.decode(table.read(requested))
+    except NotFound:
+        return None
+
+
+def _is_of(targets: AbstractSet[str], plan: RollbackPlan | None) -> bool:
+    return plan is None or plan.target.timestamp in targets

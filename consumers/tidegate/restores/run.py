@@ -29,9 +29,7 @@ from tidegate.hudi.rollback_block import MAX_SIZE
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.finished import trim
 from tidegate.restores.metadata_table import MetadataTableRemoval
-from tidegate.restores.passes import passes
 from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
@@ -39,10 +37,10 @@ from tidegate.restores.plan import (
     PlannedFile,
     PlannedRestore,
     Step,
+    passes,
     summarise,
 )
-from tidegate.restores.removal_record import RemovalRecord
-from tidegate.restores.repeats import outcome_store
+from tidegate.restores.repeats import record_start, trim
 from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
@@ -85,9 +83,8 @@ class RestoreRun:
             context.claim.check()
             cls._claim(writer, requested, content)
         context.claim.check()
-        store = outcome_store(context.warehouse, table.location)
-        for command in {plan.begun_for or command_id, command_id}:
-            store.record_start(command, timestamp)
+        for request in {plan.begun_for or command_id, command_id}:
+            record_start(context.warehouse, table.location, request, timestamp)
         inflight = replace(requested, state=InstantState.INFLIGHT)
         is_ours = writer.begin(inflight)
         if plan.resumes is not None and requested not in writer.table.reloaded().files:
@@ -144,7 +141,6 @@ class RestoreRun:
         data = self._by_folder(file for step in steps for file in step.files)
         claim = self.context.claim
         claim.check()
-        removed = [self._record.of_step(step) for step in steps]
         for step in steps:
             self._append_blocks(step)
         self._writer.remove(
@@ -172,10 +168,10 @@ class RestoreRun:
                 started,
                 took_ms,
                 step.target,
-                self._by_partition(gone),
+                self._by_partition(step.files),
                 tuple((b.partition, join(self.table.location, b.path)) for b in step.blocks),
             )
-            for step, gone in zip(steps, removed, strict=True)
+            for step in steps
         ]
 
     def _files_of(self, step: Step) -> list[Instant]:
@@ -242,10 +238,6 @@ class RestoreRun:
                 found[file.timestamp].append(file)
         return found
 
-    @property
-    def _record(self) -> RemovalRecord:
-        return RemovalRecord(self.context.warehouse, self.table.location, self.instant.timestamp)
-
     def check_savepoints(self) -> Timeline:
         """Check, before each pass, that no commit to roll back has a new savepoint.
 
@@ -311,7 +303,7 @@ class RestoreRun:
         return {write.timestamp for write in timeline.writes} - planned
 
     def finish(self, metadata: RestoreMetadata) -> None:
-        """Complete the restore and remove its rollbacks. Its outcome must be stored first."""
+        """Complete the restore and remove its rollbacks."""
         self.context.claim.check()
         self._writer.complete(self.instant, metadata.encode())
         trim(self._writer, self.plan.savepoint, metadata)

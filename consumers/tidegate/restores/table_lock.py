@@ -16,18 +16,16 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError
 from tidegate.events.reasons import Reason
 from tidegate.hudi_reader import NoSuchTable, load_table
+from tidegate.restores.context import RestoreContext
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import AlreadyExists
-
-if TYPE_CHECKING:
-    from tidegate.restores.context import RestoreContext
 
 _OWNER: Final = "tidegate restore"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
-from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     Command,
@@ -34,14 +32,12 @@ from tidegate.savepoints.full_listing import list_savepoint
 from tidegate.savepoints.further_requests import is_wish, record_further_request
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.lookup import clean_bound
-from tidegate.savepoints.pins import made_at, newest_files, pinned_by_all, read_savepoints
+from tidegate.savepoints.pins import made_at, pinned_by, read_savepoints, superseded_files
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
-from tidegate.savepoints.removal import SavepointRemover
-from tidegate.savepoints.removal_plan import Ended
-from tidegate.savepoints.repeats import Repeats, was_removed
-from tidegate.savepoints.retention import Check, Due
+from tidegate.savepoints.removal import Ended, SavepointRemover, removals_begun
+from tidegate.savepoints.retention import Check, Due, Removal, Savepoint
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
-from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
+from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import TimelineWriter, claim_table, open_table, refusing_unreadable
@@ -65,8 +61,8 @@ class SavepointWriter:
 
     Writes only the savepoint's own two files of the table: first inflight, then completed. If an
     interrupted attempt left an inflight file, it is completed. If the savepoint exists already,
-    the outcome reports `already_there`. A repeated request gets its first outcome again, so a
-    savepoint that was removed meanwhile does not come back.
+    the outcome reports `already_there`. A task that is repeated, because its worker died, means the
+    same commit, and finds what it made by the savepoint's mark.
     """
 
     name: ClassVar[str] = "savepoint-writer"
@@ -119,7 +115,11 @@ class SavepointWriter:
         elif isinstance(command, SavepointRequested):
             yield self._answer(command, claim)
         elif isinstance(command, SavepointsCheckRequested):
-            yield from self._check_or_refuse(command, claim)
+            try:
+                with refusing_unreadable():
+                    yield from self._check(command, claim)
+            except Refused as refused:
+                yield self._rejected(command, refused)
         else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
 
@@ -130,15 +130,6 @@ class SavepointWriter:
         except Refused as refused:
             return self._rejected(command, refused)
 
-    def _check_or_refuse(
-        self, command: SavepointsCheckRequested, claim: Unclaimed
-    ) -> Iterator[Outcome]:
-        try:
-            with refusing_unreadable():
-                yield from self._check(command, claim)
-        except Refused as refused:
-            yield self._rejected(command, refused)
-
     def _check(self, command: SavepointsCheckRequested, claim: Unclaimed) -> Iterator[Outcome]:
         """Make the savepoints that are due, remove those that may go, and report. Idempotent."""
         began = self.clock()
@@ -148,10 +139,13 @@ class SavepointWriter:
         table = open_table(self.warehouse, command.location, command.table)
         held = dict.fromkeys(command.wanted)
         refused, made, removed = set[str](), set[str](), set[str]()
-        for outcome in self._resumed(command, table, claim):
-            if isinstance(outcome, SavepointRemoved):
-                removed.add(outcome.instant)
-            yield outcome
+        there = self._views.of(table, rule, held).made_at(command.occurred_at)
+        at_first = frozenset(claim.planned(" ".join(sorted(there))).split())
+        # an earlier attempt may have died before it published what it removed
+        begun = removals_begun(self.warehouse, table, command.event_id) - table.timeline.savepoints
+        why = "an earlier attempt began its removal"
+        resumed = [(Removal(instant, why), None) for instant in sorted(begun)]
+        yield from self._remove(command, claim, resumed, removed)
         table = table.reloaded()
         for _ in range(_AT_ONCE):
             view = self._views.of(table, rule, held)
@@ -164,47 +158,41 @@ class SavepointWriter:
             yield _caused(outcome, command)
             table = table.reloaded()
         view = self._views.of(table, rule, held)
-        for created in self._made_before(command, view, made):
-            made.add(created.instant)
-            yield _caused(created, command)
+        before = view.made_at(command.occurred_at) - at_first - made
+        for saved in [saved for saved in view.savepoints if saved.instant in before]:
+            made.add(saved.instant)
+            yield _caused(self._answer(_requested(command, rule, saved), claim), command)
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
             yield _withheld(command, rule, found.withheld[-1].instant, self.name, now)
-        for instant, why in _going(found, table, claim).items():
-            if instant in removed:
-                continue
-            mark = view.mark_of(instant)
-            ended = Ended(mark.policy, mark.lifetime) if mark else Ended(None, None)
-            outcome = self._remover(ended, claim).answer(_removal(command, instant, why))
-            if isinstance(outcome, SavepointRemoved):
-                removed.add(instant)
-            yield _caused(outcome, command)
+        if not table.timeline.pending_restores:
+            going = [(it, view.mark_of(it.instant)) for it in found.removable[:_AT_ONCE]]
+            yield from self._remove(command, claim, going, removed)
         yield self._checked(command, table.reloaded(), (found, refused), (made, removed), began)
 
-    def _resumed(
-        self, command: SavepointsCheckRequested, table: HudiTable, claim: Unclaimed
+    def _remove(
+        self,
+        command: SavepointsCheckRequested,
+        claim: Unclaimed,
+        going: Iterable[tuple[Removal, Savepoint | None]],
+        removed: set[str],
     ) -> Iterator[Outcome]:
-        """Finish the removals in which an earlier attempt of this check died."""
-        remover = self._remover(Ended(None, None), claim)
-        for pending in table.timeline.of_action(Action.SAVEPOINT, InstantState.INFLIGHT):
-            request = _removal(command, pending.timestamp, "an earlier attempt began its removal")
-            if remover.has_begun(table, request):
-                yield _caused(remover.answer(request), command)
-
-    def _made_before(
-        self, command: SavepointsCheckRequested, view: TimelineView, made: AbstractSet[str]
-    ) -> list[SavepointCreated]:
-        """The outcomes of an earlier attempt of this check, which may have died unpublished."""
-        requests = (
-            _requested(command, None, Due(saved.instant, ()))
-            for saved in view.savepoints
-            if saved.since == command.occurred_at and saved.instant not in made
-        )
-        found = (Repeats.of(self.warehouse, it.location, it).outcome() for it in requests)
-        return [created for created in found if created is not None]
-
-    def _remover(self, ended: Ended, claim: Unclaimed) -> SavepointRemover:
-        return SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
+        """Remove savepoints, each with its mark; a repeated check makes the same requests."""
+        for removal, mark in going:
+            request = SavepointRemovalRequested.about(
+                command,
+                source=self.name,
+                occurred_at=command.occurred_at,
+                instant=removal.instant,
+                requested_by=self.name,
+                reason=removal.why,
+            )
+            ended = Ended(mark.policy, mark.lifetime) if mark else Ended(None, None)
+            remover = SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
+            outcome = remover.answer(request)
+            if isinstance(outcome, SavepointRemoved):
+                removed.add(removal.instant)
+            yield _caused(outcome, command)
 
     def _checked(
         self,
@@ -239,8 +227,11 @@ class SavepointWriter:
 
     def _measured(self, table: HudiTable) -> dict[str, object]:
         """The files that savepoints pin. Costs a listing and a read of every savepoint."""
-        pinned = pinned_by_all(table, newest_files(table, self.parallel_map))
-        times = [made_at(metadata) for _, metadata in read_savepoints(table)]
+        listed = superseded_files(table, self.parallel_map)
+        pinned, times = dict[tuple[str, str], int](), list[datetime]()
+        for _, metadata in read_savepoints(table):
+            pinned |= pinned_by(metadata, listed)
+            times.append(made_at(metadata))
         return {
             "pinned_files": len(pinned),
             "pinned_bytes": sum(pinned.values()),
@@ -250,11 +241,7 @@ class SavepointWriter:
     def _savepoint(self, command: SavepointRequested, task: Unclaimed) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
-        repeats = Repeats.of(self.warehouse, table.location, command)
-        previous = repeats.outcome()
-        if previous and was_removed(table.timeline, previous):
-            return previous
-        chosen = self._commit(table, command, previous)
+        chosen = choose_commit(table.timeline, command.instant).timestamp
         if command.instant is None:  # a repeat of the task means the same commit
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
@@ -271,14 +258,13 @@ class SavepointWriter:
             instant=commit,
             partitions=len(metadata.files),
             files=count,
-            already_there=existing is not None,
+            already_there=existing is not None and not _is_made_by(command, existing),
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
             bytes=plan.bytes if plan else None,
             derived_from=plan.derived_from if plan else None,
             listed_because=plan.listed_because if plan else None,
             **({} if is_claimed else _marked(metadata, command)),
         )
-        repeats.put(created, ended)
         if plan is not None:
             task.check()
             self._complete(table, plan, metadata)
@@ -294,13 +280,6 @@ class SavepointWriter:
         if self._existing(table.reloaded(), commit) is None:
             raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
         return command.policy is None and command.lifetime_seconds is None
-
-    @staticmethod
-    def _commit(
-        table: HudiTable, command: SavepointRequested, previous: SavepointCreated | None
-    ) -> str:
-        wanted = previous.instant if previous else command.instant
-        return choose_commit(table.timeline, wanted).timestamp
 
     def _begin(
         self, table: HudiTable, commit: str, command: SavepointRequested, task: Unclaimed
@@ -379,9 +358,9 @@ class SavepointWriter:
 
 
 def _requested(
-    command: SavepointsCheckRequested, rule: PolicyRule | None, due: Due
+    command: SavepointsCheckRequested, rule: PolicyRule | None, due: Due | Savepoint
 ) -> SavepointRequested:
-    """The request of a savepoint that is due."""
+    """The request of a savepoint that is due; a repeated check makes the same one."""
     policy = rule.name if rule else None
     return SavepointRequested.about(
         command,
@@ -394,34 +373,9 @@ def _requested(
     )
 
 
-def _going(found: Check, table: HudiTable, claim: Unclaimed) -> Mapping[str, str]:
-    """The savepoints that this check removes, and why.
-
-    A repeat names those that an earlier attempt removed, too, so that their outcomes are published.
-    Of the others it removes only what may still go.
-
-    Raises:
-        FormatError: the plan of the earlier attempt can't be read.
-    """
-    may = {} if table.timeline.pending_restores else {r.instant: r.why for r in found.removable}
-    plan = claim.planned(json.dumps(dict(list(may.items())[:_AT_ONCE])))
-    planned: dict[str, str] = parse_json(plan, "the plan of the check", MAX_SMALL)
-    there = table.timeline.savepoints
-    return {at: why for at, why in planned.items() if at in may or at not in there}
-
-
-def _removal(
-    command: SavepointsCheckRequested, instant: str, why: str
-) -> SavepointRemovalRequested:
-    """The request of a removal by a check; a repeated check makes the same one."""
-    return SavepointRemovalRequested.about(
-        command,
-        source=SavepointWriter.name,
-        occurred_at=command.occurred_at,
-        instant=instant,
-        requested_by=SavepointWriter.name,
-        reason=why,
-    )
+def _is_made_by(command: SavepointRequested, there: SavepointMetadata) -> bool:
+    """Whether an earlier attempt of this request made a savepoint, as far as its mark shows."""
+    return command.mark is not None and SavepointMark.parse(there.comment)[0] == command.mark
 
 
 def _caused(outcome: Outcome, command: SavepointsCheckRequested) -> Outcome:

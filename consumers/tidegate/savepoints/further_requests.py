@@ -8,22 +8,22 @@ request is recorded next to the timeline, one file per request. A check keeps wh
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError, TransientError
-from tidegate.events import SavepointMark, SavepointRequested
+from tidegate.events import SavepointMark, SavepointRequested, derived_id
 from tidegate.hudi import SavepointMetadata
 from tidegate.hudi.instant_time import CLOCK_TOLERANCE
 from tidegate.savepoints.retention import end_of
 from tidegate.storage import NotFound, Storage, join
-from tidegate.tables.hudi import OutcomeStore
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.claim import HUDI
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
-_FOLDER: Final = "further-requests"
+_FOLDER: Final = f"{HUDI}/further-requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ def record_further_request(
         "until": until and until.isoformat(),
         "tiers": list(command.tiers),
     }
-    path = OutcomeStore(warehouse, location, join(_FOLDER, instant)).path_of(command.event_id)
-    try:
+    # a request's id may be any text, so its hash is the file name
+    name = f"{derived_id('answer', command.event_id)}.json"
+    with suppress(AlreadyExists):
+        path = warehouse.roots.check(join(_folder(location, instant), name))
         warehouse.create(path, json.dumps(content).encode())
-    except AlreadyExists:
-        return
 
 
 def further_requests_on(storage: Storage, location: str, instant: str) -> list[FurtherRequest]:
@@ -101,7 +101,7 @@ def all_further_requests(storage: Storage, location: str) -> dict[str, list[Furt
     Raises: as `further_requests_on`.
     """
     try:
-        folders = storage.list(join(location, FOLDER, _FOLDER))
+        folders = storage.list(join(location, _FOLDER))
     except NotFound:
         return {}
     return {folder.name: further_requests_on(storage, location, folder.name) for folder in folders}
@@ -117,7 +117,7 @@ def forget_further_requests(warehouse: Warehouse, location: str, instant: str) -
 
 
 def _folder(location: str, instant: str) -> str:
-    return join(location, FOLDER, _FOLDER, instant)
+    return join(location, _FOLDER, instant)
 
 
 def _read(storage: Storage, path: str) -> FurtherRequest:

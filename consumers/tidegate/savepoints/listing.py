@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, InstantState, SavepointMetadata
-from tidegate.savepoints.pins import made_at, newest_files
+from tidegate.savepoints.pins import made_at, pinned_by, superseded_files
 from tidegate.savepoints.retention import Savepoint, kept_until
 from tidegate.savepoints.rules import PolicyRule
 from tidegate.savepoints.timeline_view import savepoint_of
@@ -62,7 +62,7 @@ def savepoints_of(
         NotFound: a savepoint was removed meanwhile.
     """
     table = open_table(warehouse, location)
-    listed = newest_files(table, listing) if listing else None
+    listed = superseded_files(table, listing) if listing else None
     for instant in table.timeline.of_action(Action.SAVEPOINT):
         state = instant.state.name.lower()
         if instant.state is not InstantState.COMPLETED:
@@ -70,7 +70,7 @@ def savepoints_of(
             continue
         saved = SavepointMetadata.decode(table.read(instant))
         mark, comment = SavepointMark.parse(saved.comment)
-        pinned = listed.pinned(saved.files) if listed else None
+        pinned = None if listed is None else pinned_by(saved, listed)
         yield ListedSavepoint(
             instant.timestamp,
             state,

@@ -7,8 +7,7 @@ listing of the table. Savepoints share files, so together they pin less than the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, latest_slices
@@ -16,21 +15,17 @@ from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_m
 from tidegate.savepoints.lookup import read_replaced
 from tidegate.storage import NotFound, ParallelMap
 
-
-@dataclass(frozen=True, slots=True)
-class ListedFiles:
-    """A listing of the table's superseded files."""
-
-    superseded: Mapping[tuple[str, str], int]
-    """Size in bytes, by partition and name, of every file that is not in the newest commit."""
-
-    def pinned(self, files: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], int]:
-        """The given files (by partition) that only savepoints keep, with their sizes in bytes."""
-        named = ((path, name) for path, names in files.items() for name in names)
-        return {file: self.superseded[file] for file in named if file in self.superseded}
+Superseded = Mapping[tuple[str, str], int]
+"""Size in bytes, by partition and name, of the files that are not in the newest commit."""
 
 
-def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
+def pinned_by(metadata: SavepointMetadata, superseded: Superseded) -> dict[tuple[str, str], int]:
+    """The files of a savepoint that only savepoints keep, with their sizes in bytes."""
+    named = ((path, name) for path, names in metadata.files.items() for name in names)
+    return {file: superseded[file] for file in named if file in superseded}
+
+
+def superseded_files(table: HudiTable, parallel_map: ParallelMap) -> Superseded:
     """List the table and find the files that are not in its newest commit.
 
     Raises:
@@ -49,19 +44,7 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
         superseded |= {
             (partition.path, n): s for n, s in partition.sizes.items() if n not in current
         }
-    return ListedFiles(superseded)
-
-
-def pinned_by_all(table: HudiTable, listed: ListedFiles) -> dict[tuple[str, str], int]:
-    """The files that only savepoints keep, of all makers together, with their sizes in bytes.
-
-    Raises:
-        FormatError: a savepoint's file can't be read.
-    """
-    pinned = dict[tuple[str, str], int]()
-    for _, metadata in read_savepoints(table):
-        pinned |= listed.pinned(metadata.files)
-    return pinned
+    return superseded
 
 
 def read_savepoints(table: HudiTable) -> Iterator[tuple[Instant, SavepointMetadata]]:

@@ -1,16 +1,19 @@
 """Remove a savepoint from the timeline, in the order of Hudi's delete_savepoint.
 
 The completed file is removed first; then the savepoint is pending and protects no file. The
-inflight file is removed last. In between, a copy of the completed file stays next to the timeline,
-so that the removal can be undone if a restore begins meanwhile. Every step can be repeated.
+inflight file is removed last. Every step can be repeated.
+
+A copy of the completed file stays next to the timeline until another task removes a savepoint. It
+undoes the removal if a restore begins meanwhile. And it is the smallest record from which a repeat
+of the task, whose worker died, can report what is gone: the timeline shows nothing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.errors import FormatError, TransientError
@@ -20,44 +23,30 @@ from tidegate.events import (
     SavepointRemovalRejected,
     SavepointRemovalRequested,
     SavepointRemoved,
+    derived_id,
 )
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.further_requests import forget_further_requests
-from tidegate.savepoints.pins import made_at
-from tidegate.savepoints.removal_plan import (
-    Ended,
-    RemovalPlan,
-    check_claims,
-    check_no_restore,
-    plan_removal,
-    savepoint_on,
-)
-from tidegate.storage import NotFound, Storage, join
-from tidegate.tables.hudi import (
-    OutcomeStore,
-    TimelineWriter,
-    open_table,
-    refusing_unreadable,
-    remove_before,
-)
-from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.savepoints.further_requests import forget_further_requests, holder_of
+from tidegate.savepoints.pins import made_at, pinned_by, read_savepoints, superseded_files
+from tidegate.storage import NotFound, ParallelMap, Storage, join
+from tidegate.tables.claim import HUDI
+from tidegate.tables.hudi import TimelineWriter, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
-_FOLDER: Final = "savepoint-removal"
-_BY_PEOPLE: Final = "savepoints-removed"
-_REMEMBERED: Final = timedelta(days=90)
-"""Commands stay on their topic for 30 days, so older ones can't be consumed again."""
+_FOLDER: Final = f"{HUDI}/savepoint-removal"
+_BY_PEOPLE: Final = f"{HUDI}/savepoints-removed"
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRemover:
     """Carries out SavepointRemovalRequested; returns SavepointRemoved or SavepointRemovalRejected.
 
-    A repeated request gets its first outcome again: a new savepoint that was made on the same
-    commit meanwhile stays.
+    A repeated request reports what its first attempt removed: a new savepoint that was made on the
+    same commit meanwhile stays.
     """
 
     warehouse: Warehouse
@@ -78,39 +67,39 @@ class SavepointRemover:
             with refusing_unreadable():
                 return self._remove(command)
         except Refused as refused:
-            return self._rejected(command, refused)
-
-    def has_begun(self, table: HudiTable, command: SavepointRemovalRequested) -> bool:
-        """Whether an earlier attempt died in between: the savepoint is pending, its copy there."""
-        store = _store(self.warehouse, table, command)
-        return (
-            _Backup(self.warehouse, store.path_of(command.event_id, "savepoint")).read() is not None
-        )
+            return SavepointRemovalRejected.about(
+                command,
+                source=self.source,
+                occurred_at=self.clock(),
+                instant=command.instant,
+                reason=refused.reason,
+                message=refused.message,
+            )
 
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
-        store = _store(self.warehouse, table, command)
-        previous = store.outcome_of(command.event_id)
-        backup = _Backup(self.warehouse, store.path_of(command.event_id, "savepoint"))
-        if isinstance(previous, SavepointRemoved):
-            self.warehouse.remove_files([backup.path])
-            return previous
-        found = savepoint_on(table.timeline, command.instant)
-        content, was_there = backup.read(), found is not None
-        if found is not None:
+        task = command.event_id if self.ended is None else str(command.caused_by)
+        backup = _Backup(self.warehouse, _folder_of(self.warehouse, table, task), command.instant)
+        found, content = savepoint_on(table.timeline, command.instant), backup.read()
+        was_there = found is not None or content is not None
+        if found is not None and not _is_another(table, found, content):
             content = self._carry_out(command, table, found, backup)
-        removed = self._removed(command, table.reloaded(), content, began)
-        if not was_there and content is None:
-            return removed.model_validate(removed.model_dump() | {"already_gone": True})
-        forget_further_requests(self.warehouse, table.location, command.instant)
-        if self.ended is None:
-            record_removed(self.warehouse, table, command.instant)
-        store.put(command.event_id, removed)
-        self.warehouse.remove_files([backup.path])
-        oldest = (self.clock() - _REMEMBERED).astimezone(UTC).date()
-        remove_before(self.warehouse, table.location, _FOLDER, oldest)
-        return removed
+        if was_there:
+            forget_further_requests(self.warehouse, table.location, command.instant)
+            if self.ended is None:
+                record_removed(self.warehouse, table, command.instant)
+        ended = self.clock()
+        return SavepointRemoved.about(
+            command,
+            source=self.source,
+            occurred_at=ended,
+            instant=command.instant,
+            savepoints_left=len(table.reloaded().timeline.savepoints),
+            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            already_gone=not was_there,
+            **({} if content is None else _described(content[1])),
+        )
 
     def _carry_out(
         self,
@@ -123,110 +112,98 @@ class SavepointRemover:
         writer = TimelineWriter(self.warehouse, table, self.clock)
         kept = backup.read()
         self.claim.check()
-        if found.state is not InstantState.COMPLETED and kept is not None:
-            plan = RemovalPlan(found)  # an earlier attempt of this request removed the file
-        else:
-            plan = plan_removal(table, found, self.ended, self.clock())
-            kept = self._unpublish(writer, plan, backup)
+        if kept is None or found.state is InstantState.COMPLETED:
+            content = _checked_content(table, found, self.ended, self.clock())
+            kept = self._unpublish(writer, found, content, backup)
         try:
             check_no_restore(table.reloaded().timeline)
             if self.ended is not None:
                 check_claims(table, command.instant, self.clock())
         except (Refused, FormatError, TransientError):
             # a restore began, or a person's request for the savepoint found it there
-            self._take_back(writer, kept)
+            if kept is not None:
+                writer.begin(_completed(table, kept[0]), kept[1])
             raise
         self.claim.check()
-        writer.remove([plan.inflight])
+        writer.remove([_inflight(found)])
         if savepoint_on(table.reloaded().timeline, command.instant) is not None:
             raise TransientError(f"savepoint {command.instant} was written again meanwhile")
         return kept
 
     def _unpublish(
-        self, writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
+        self, writer: TimelineWriter, savepoint: Instant, content: bytes | None, backup: _Backup
     ) -> tuple[str, bytes] | None:
-        """Turn a completed savepoint into a pending one."""
-        if plan.content is None:
+        """Turn a completed savepoint into a pending one; `content` is None if it is pending."""
+        if content is None:
             return None
-        path = writer.table.path_of(plan.instant)
-        kept = path.rpartition("/")[2], plan.content
+        kept = writer.table.path_of(savepoint).rpartition("/")[2], content
         backup.write(*kept)
-        writer.begin(plan.inflight)
+        writer.begin(_inflight(savepoint))
         with suppress(NotFound):  # another attempt removed it: only the inflight file is left
-            if writer.table.read(plan.instant) != plan.content:
+            if writer.table.read(savepoint) != content:
                 # in layout 1 a new savepoint of the same commit has the same file name
-                raise TransientError(f"savepoint {plan.instant.timestamp} was made anew meanwhile")
+                raise TransientError(f"savepoint {savepoint.timestamp} was made anew meanwhile")
         self.claim.check()
-        writer.remove([plan.instant])
+        writer.remove([savepoint])
         return kept
-
-    def _take_back(self, writer: TimelineWriter, kept: tuple[str, bytes] | None) -> None:
-        if kept is not None:
-            name, content = kept
-            completed = _completed(writer.table, name)
-            writer.begin(completed, content)
-
-    def _removed(
-        self,
-        command: SavepointRemovalRequested,
-        table: HudiTable,
-        content: tuple[str, bytes] | None,
-        began: datetime,
-    ) -> SavepointRemoved:
-        ended = self.clock()
-        return SavepointRemoved.about(
-            command,
-            source=self.source,
-            occurred_at=ended,
-            instant=command.instant,
-            savepoints_left=len(table.timeline.savepoints),
-            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
-            **({} if content is None else _described(content[1])),
-        )
-
-    def _rejected(
-        self, command: SavepointRemovalRequested, refused: Refused
-    ) -> SavepointRemovalRejected:
-        return SavepointRemovalRejected.about(
-            command,
-            source=self.source,
-            occurred_at=self.clock(),
-            instant=command.instant,
-            reason=refused.reason,
-            message=refused.message,
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Backup:
-    """A copy of the completed file of a savepoint during its removal: name and content."""
+    """A copy of the completed file of a savepoint, for its removal: name and content."""
 
     warehouse: Warehouse
-    path: str
+    folder: str
+    """One for all removals of a task."""
+    instant: str
 
     def read(self) -> tuple[str, bytes] | None:
         try:
-            name, _, content = self.warehouse.read(self.path).partition(b"\n")
+            name, _, content = self.warehouse.read(self._path).partition(b"\n")
         except NotFound:
             return None
         return name.decode("latin-1"), content
 
     def write(self, name: str, content: bytes) -> None:
+        """Write the copy, and remove those of earlier tasks."""
+        if self.read() == (name, content):
+            return
         # a copy from a refused attempt may be of an earlier savepoint
-        self.warehouse.remove_files([self.path])
-        self.warehouse.create(self.path, name.encode() + b"\n" + content)
+        self.warehouse.remove_files([self._path])
+        with suppress(AlreadyExists):  # another worker of this task copies the same file
+            self.warehouse.create(self._path, name.encode() + b"\n" + content)
+        for folder in self.warehouse.list(self.folder.rpartition("/")[0]):
+            if folder.path != self.folder:
+                self.warehouse.remove_tree(folder.path)
+
+    @property
+    def _path(self) -> str:
+        return join(self.folder, f"{self.instant}.savepoint")
 
 
-def _store(
-    warehouse: Warehouse, table: HudiTable, command: SavepointRemovalRequested
-) -> OutcomeStore:
-    day = command.occurred_at.astimezone(UTC).date().isoformat()
-    return OutcomeStore(warehouse, table.location, f"{_FOLDER}/{day}")
+def removals_begun(warehouse: Warehouse, table: HudiTable, task: str) -> frozenset[str]:
+    """The savepoints whose removal a check has begun, by the id of its command."""
+    try:
+        names = warehouse.names(_folder_of(warehouse, table, task))
+    except NotFound:
+        return frozenset()
+    return frozenset(name.removesuffix(".savepoint") for name in names)
+
+
+def _folder_of(warehouse: Warehouse, table: HudiTable, task: str) -> str:
+    return warehouse.roots.check(join(table.location, _FOLDER, derived_id("removal", task)))
+
+
+def _is_another(table: HudiTable, found: Instant, removed: tuple[str, bytes] | None) -> bool:
+    """Whether a completed savepoint is not the one that an earlier attempt removed."""
+    if found.state is not InstantState.COMPLETED or removed is None:
+        return False
+    return removed != (table.path_of(found).rpartition("/")[2], table.read(found))
 
 
 def record_removed(warehouse: Warehouse, table: HudiTable, instant: str) -> None:
     """Record that a person removed a savepoint: no policy makes it again. Forgets archived ones."""
-    folder = join(table.location, FOLDER, _BY_PEOPLE)
+    folder = join(table.location, _BY_PEOPLE)
     with suppress(AlreadyExists):
         warehouse.create(warehouse.roots.check(join(folder, instant)), b"")
     start = table.timeline.start or ""
@@ -237,7 +214,7 @@ def record_removed(warehouse: Warehouse, table: HudiTable, instant: str) -> None
 def removed_by_people(storage: Storage, location: str) -> frozenset[str]:
     """The commits whose savepoint a person removed."""
     try:
-        return frozenset(storage.names(join(location, FOLDER, _BY_PEOPLE)))
+        return frozenset(storage.names(join(location, _BY_PEOPLE)))
     except NotFound:
         return frozenset()
 
@@ -264,3 +241,138 @@ def _described(content: bytes) -> dict[str, object]:
         "made_at": made_at(metadata),
         "files": metadata.file_count,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the mark of a savepoint has to say, so that a check may remove it."""
+
+    policy: str | None
+    lifetime: timedelta | None
+
+
+def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
+    """The savepoint on an instant, completed or not; None: there is none."""
+    found = timeline.of_action(Action.SAVEPOINT)
+    return next((savepoint for savepoint in found if savepoint.timestamp == timestamp), None)
+
+
+def _inflight(savepoint: Instant) -> Instant:
+    return Instant(savepoint.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
+
+
+def _checked_content(
+    table: HudiTable, savepoint: Instant, ended: Ended | None, now: datetime
+) -> bytes | None:
+    """The completed file of a savepoint that may be removed; None: it is not completed.
+
+    `ended`: a check ended the savepoint, no person asks for it.
+
+    Raises:
+        Refused: the savepoint may not be removed.
+        FormatError: a savepoint's file can't be read.
+        NotFound: the savepoint was removed meanwhile.
+    """
+    check_no_restore(table.timeline)
+    is_complete = savepoint.state is InstantState.COMPLETED
+    content = table.read(savepoint) if is_complete else None
+    if ended is not None:
+        _check_maker(savepoint.timestamp, content, ended)
+        check_claims(table, savepoint.timestamp, now)
+    return content
+
+
+def check_claims(table: HudiTable, instant: str, now: datetime) -> None:
+    """Check that no person has a claim on this savepoint.
+
+    Raises:
+        Refused: a person has a claim.
+        FormatError: a claim can't be read, so it may still apply.
+        TransientError: a claim was removed during the read.
+    """
+    claim = holder_of(table.storage, table.location, instant, now)
+    if claim is None:
+        return
+    until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
+    raise Refused(
+        Reason.NOT_OF_POLICY if claim.until is None else Reason.CLAIMED,
+        f"{claim.by} also requested savepoint {instant} and wants it kept{until}",
+    )
+
+
+def check_no_restore(timeline: Timeline) -> None:
+    """Check that no restore may need a savepoint.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    if timeline.pending_restores:
+        raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
+
+
+def _check_maker(at: str, content: bytes | None, ended: Ended) -> None:
+    """Check with the savepoint's own file that it is the one that the check ended."""
+    if content is None:
+        raise Refused(
+            Reason.SAVEPOINT_INCOMPLETE,
+            f"savepoint {at} was never completed, so its maker is unknown",
+        )
+    metadata = SavepointMetadata.decode(content)
+    mark, _ = SavepointMark.parse(metadata.comment)
+    if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):
+        wanted = f"of policy {ended.policy}" if ended.policy else "with this lifetime"
+        raise Refused(
+            Reason.NOT_OF_POLICY,
+            f"savepoint {at} was made by {metadata.by or 'an unknown user'}, and its comment does"
+            f" not mark it as one {wanted}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRemoval:
+    """The effect of a person's request to remove a savepoint."""
+
+    made_by: str | None
+    mark: SavepointMark | None
+    files: int
+    """Number of files that the savepoint keeps."""
+    timeline_files: Sequence[str]
+    """Paths of the removed files."""
+    freed: Sequence[str]
+    """Files (relative to the table) in neither the newest commit nor another savepoint."""
+    freed_bytes: int
+
+
+def plan_freeing(
+    warehouse: Warehouse, location: str, instant: str, parallel_map: ParallelMap
+) -> PlannedRemoval:
+    """Plan the removal of a savepoint at a person's request. Changes nothing.
+
+    Lists the table and reads the metadata of every savepoint.
+
+    Raises:
+        Refused: there is no such savepoint, or a restore is pending.
+        FormatError: a file of the timeline can't be read.
+        NotFound: a file of the timeline was removed meanwhile.
+    """
+    table = open_table(warehouse, location)
+    check_no_restore(table.timeline)
+    found = savepoint_on(table.timeline, instant)
+    if found is None:
+        raise Refused(Reason.NO_SUCH_SAVEPOINT, f"there is no savepoint {instant}")
+    savepoints = {i.timestamp: metadata for i, metadata in read_savepoints(table)}
+    own = savepoints.pop(instant, None)
+    freed = pinned_by(own, superseded_files(table, parallel_map)) if own else {}
+    for other in savepoints.values():
+        for path, names in other.files.items():
+            for name in names:
+                freed.pop((path, name), None)
+    files = {found, _inflight(found)}
+    return PlannedRemoval(
+        made_by=own.by if own else None,
+        mark=SavepointMark.parse(own.comment)[0] if own else None,
+        files=own.file_count if own else 0,
+        timeline_files=sorted(table.path_of(file) for file in files),
+        freed=sorted(join(path, name) if path else name for path, name in freed),
+        freed_bytes=sum(freed.values()),
+    )

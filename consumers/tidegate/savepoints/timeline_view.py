@@ -42,6 +42,10 @@ class TimelineView:
         commits = [commit for commit in self.commits if commit.instant not in without]
         return check(rule, self.savepoints, commits, now, held=self.held)
 
+    def made_at(self, moment: datetime) -> frozenset[str]:
+        """The savepoints that were decided on at a moment."""
+        return frozenset(saved.instant for saved in self.savepoints if saved.since == moment)
+
     def mark_of(self, instant: str) -> Savepoint | None:
         """The savepoint of an instant; None: it is gone."""
         return next((saved for saved in self.savepoints if saved.instant == instant), None)

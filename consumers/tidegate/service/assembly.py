@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.hold_lookup import HoldLookup
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
 from tidegate.cleaning.second_source import (
     MetastoreSource,
@@ -29,9 +28,13 @@ from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.events.signature import KeyRole
-from tidegate.hive_metastore.connection import require_thrift
-from tidegate.monitoring.measured import measured_executor, measured_subject
-from tidegate.monitoring.observed import ObservedService, observed_bus
+from tidegate.hive_metastore.connection import interface
+from tidegate.monitoring.observed import (
+    ObservedService,
+    measured_executor,
+    measured_subject,
+    observed_bus,
+)
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
 from tidegate.restores import Restorer
@@ -70,7 +73,7 @@ from tidegate.service.stores import (
     require_stores,
 )
 from tidegate.signatures import PublicKey, Signer, SigningKey
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -170,7 +173,7 @@ def second_source(settings: Settings) -> SecondSource:
                 'cleaning.confirm_with is "metastore", and none is configured: set uri in'
                 " [bridge.metastore]"
             )
-        require_thrift()
+        interface()  # a missing library shows now
         return MetastoreSource(
             watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
         )
@@ -300,15 +303,10 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
 
 
 def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    """The cleaner reads the holds from the broker before every removal."""
-    wire = wire_for(settings.registry)
-    trusted = authorization(settings, bus.cluster_id())
-    holds = HoldLookup(bus, wire, settings.topics.prefix, trusted)
-
     def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
         # the roots were checked first: a store's fault is reported before its missing abilities
         rules, second = cleaning_rules(settings), second_source(settings)
-        return Cleaner(warehouse, files, clock, rules, holds, second)
+        return Cleaner(warehouse, files, clock, rules, second)
 
     return _executor(cleaner, settings, bus, observed)
 

@@ -14,7 +14,7 @@ from tidegate.events.signature import KeyRole
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SOURCE, MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.hive_metastore.connection import require_thrift
+from tidegate.hive_metastore.connection import interface
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_SOURCE
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
@@ -72,7 +72,7 @@ def metastore_bridge(
     watched = settings.bridge.metastore
     if watched is None:
         raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
-    require_thrift()
+    interface()  # a missing library shows now
     own_key(settings, KeyRole.WRITER)  # its events would all be refused
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(

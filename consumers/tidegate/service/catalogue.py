@@ -27,6 +27,8 @@ from tidegate.events import (
     RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreDeclined,
     RestoreFailed,
     RestorePlanned,
     RestoreRejected,
@@ -38,6 +40,7 @@ from tidegate.events import (
     SavepointsCheckRequested,
     TaskEnded,
     VacuumFinished,
+    WithdrawalRequested,
     WritesAborted,
 )
 from tidegate.events.roles import Role
@@ -69,7 +72,10 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
             RestoreRequested,
             SavepointRemovalRequested,
             SavepointRequested,
+            RestoreDeclined,
+            WithdrawalRequested,
             RestoreApprovalRejected,
+            RestoreCompleted,
             TaskEnded,
         ),
         "savepoint-writer": (

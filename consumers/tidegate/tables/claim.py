@@ -149,6 +149,29 @@ class Claim(Unclaimed):
         if (number, "") not in found:
             raise TransientError(f"{self._path()} is gone")
 
+    def overtake(self, number: int) -> None:
+        """Wait until an earlier task that claimed the location does nothing more.
+
+        What remains is a pause between a check and the one call after it.
+        """
+        if self.earlier.get(number) is False:
+            self.numbers.outlast_checks()
+
+    def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - see the restorer
+        """Whether an earlier task, which carries this command, may have changed the table."""
+        return number in self.earlier
+
+    def outcomes_of(self, number: int) -> Sequence[Outcome]:
+        """The last outcomes of an earlier task; none: it is not done.
+
+        Raises:
+            Exception: as `check`.
+        """
+        try:
+            return self._outcomes(number) if self.earlier.get(number) else ()
+        except FormatError as error:
+            raise TransientError(str(error)) from error
+
     def planned(self, plan: str) -> str:
         """Record what this task decided; return the decision of its first attempt, if there is one.
 
@@ -204,18 +227,19 @@ class Claim(Unclaimed):
                 f" {found['deployment']}, not of {self.task.table} of {self.task.deployment}",
             )
 
-    def _read(self, suffix: str, limit: int = MAX_SMALL) -> str:
+    def _read(self, suffix: str, limit: int = MAX_SMALL, number: int | None = None) -> str:
+        path = self._path(suffix, number)
         try:
-            return self.warehouse.read(self._path(suffix), limit).decode()
+            return self.warehouse.read(path, limit).decode()
         except NotFound as error:
-            raise TransientError(f"{self._path(suffix)} is gone") from error
+            raise TransientError(f"{path} is gone") from error
         except UnicodeDecodeError as error:
-            raise FormatError(f"{self._path(suffix)} is not text") from error
+            raise FormatError(f"{path} is not text") from error
 
-    def _outcomes(self) -> Sequence[Outcome]:
-        path = self._path(".done")
+    def _outcomes(self, number: int | None = None) -> Sequence[Outcome]:
+        path = self._path(".done", number)
         try:
-            stored = parse_json(self._read(".done", _LARGEST), path, _LARGEST)
+            stored = parse_json(self._read(".done", _LARGEST, number), path, _LARGEST)
             found = [EVENT_TYPES[row["kind"]].model_validate(row["outcome"]) for row in stored]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(f"the outcomes in {path} can't be read: {error}") from error
@@ -224,5 +248,5 @@ class Claim(Unclaimed):
             raise FormatError(f"{path} has no outcomes, or other events")
         return outcomes
 
-    def _path(self, suffix: str = "") -> str:
-        return join(self.folder, "tasks", f"{self.task.number}{suffix}")
+    def _path(self, suffix: str = "", number: int | None = None) -> str:
+        return join(self.folder, "tasks", f"{number or self.task.number}{suffix}")

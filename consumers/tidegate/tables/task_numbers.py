@@ -15,7 +15,7 @@ from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.storage import NotFound, join
 from tidegate.tables.warehouse import Warehouse
 
-FRESH_SECONDS: Final = 5.0
+FRESH_SECONDS: Final = 1.0
 """How long a check counts within one step that consists of many calls."""
 _NAME: Final = re.compile(r"([1-9][0-9]{0,18})(\.done|\.plan|)")
 # it counts the time for which the machine was suspended, too
@@ -74,6 +74,11 @@ class TaskNumbers(Unclaimed):
         """Check within a step, if the last check is old."""
         if self.is_old:
             self.check()
+
+    @staticmethod
+    def outlast_checks() -> None:
+        """Wait until no check of an earlier task counts that was made before this claim."""
+        time.sleep(max(0.0, FRESH_SECONDS))
 
     @property
     def is_old(self) -> bool:

@@ -41,10 +41,8 @@ from tidegate.hive_bridge.describing import acid_directories, has_no_cleanup
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import (
     ABORT_CLEAN_UP,
-    QueueEntry,
     Table,
     final_write_ids,
     write_ids_of_compaction,
@@ -159,7 +157,12 @@ def look_at_table(
     spared = {
         path for path, partition in registered.items() if has_no_cleanup(partition.parameters)
     }
-    places = tuple(_spared(place) if place.partition in spared else place for place in found)
+    places = tuple(
+        replace(place, alone=(), mixed=(*place.alone, *place.mixed))
+        if place.partition in spared
+        else place
+        for place in found
+    )
     return AbortedTable(database, name, location, write_ids, places)
 
 
@@ -190,17 +193,12 @@ def _with_parents(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path[: end.start()] for path in paths for end in re.finditer(r"/|$", path))
 
 
-def _spared(place: AbortedPlace) -> AbortedPlace:
-    return AbortedPlace(place.partition, (), (*place.alone, *place.mixed))
-
-
-def forget(table: AbortedTable, waiting: Iterable[QueueEntry], queue: CompactionQueue) -> None:
+def forget(table: AbortedTable, client: MetastoreClient) -> None:
     """Let the Metastore forget a table's aborted writes. None of their directories may be left.
 
     Args:
         table: The table; its `places` are empty.
-        waiting: The Metastore's queue. Its own entries for this clean-up are ended too.
-        queue: The connection that marks it.
+        client: Its Metastore, whose own entries for this clean-up are ended too.
 
     Raises:
         TransientError: the Metastore did not answer.
@@ -209,14 +207,11 @@ def forget(table: AbortedTable, waiting: Iterable[QueueEntry], queue: Compaction
     """
     if table.places:
         raise ValueError("directories of aborted writes are left")
-    highest = table.write_ids.high_water_mark
-    queue.mark_aborted_cleaned(table.database, table.name, highest)
+    highest, waiting = table.write_ids.high_water_mark, client.compactions()
+    client.mark_aborted_cleaned(table.database, table.name, highest)
     for entry in waiting:
-        if entry.type == ABORT_CLEAN_UP and (entry.database, entry.table) == (
-            table.database,
-            table.name,
-        ):
-            queue.mark_aborted_cleaned(table.database, table.name, highest, entry.compaction_id)
+        if entry.type == ABORT_CLEAN_UP and entry.place[:2] == (table.database, table.name):
+            client.mark_aborted_cleaned(table.database, table.name, highest, entry.compaction_id)
 
 
 @dataclass(slots=True)
@@ -369,7 +364,7 @@ class AbortedSweep:
     ) -> None:
         """Create a sweep, without a call to the Metastore. `clock` counts seconds."""
         self._settings, self._storage, self._source = settings, storage, source
-        self._clock, self._observer, self._called = clock, observer, observer.called
+        self._clock, self._observer = clock, observer
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
         self._running: Future[list[WritesAborted]] | None = None
         self._next = 0.0
@@ -419,11 +414,7 @@ class AbortedSweep:
     def _sweep(self) -> list[WritesAborted]:
         found: list[WritesAborted] = []
         seen: set[tuple[str, str]] = set()
-        called = self._called
-        with (
-            MetastoreClient(self._settings, called) as client,
-            CompactionQueue(self._settings, called) as queue,
-        ):
+        with MetastoreClient(self._settings, self._observer.called) as client:
             transactions = client.transactions().valid()
             for database, name, write_ids in tables_with_aborted(client, transactions):
                 key = (database, name)
@@ -436,20 +427,18 @@ class AbortedSweep:
                 try:
                     table = look_at_table(database, name, old, client, self._storage)
                     if table is not None:
-                        found += self._handled(table, client, queue)
+                        found += self._handled(table, client)
                 except _KNOWN as error:
                     self._log_once(f"{database}.{name}", _why(error))
         for gone in self._ages.keep_only(seen):
             self._forgotten.pop(gone, None)
         return found
 
-    def _handled(
-        self, table: AbortedTable, client: MetastoreClient, queue: CompactionQueue
-    ) -> list[WritesAborted]:
+    def _handled(self, table: AbortedTable, client: MetastoreClient) -> list[WritesAborted]:
         name = f"{table.database}.{table.name}"
         if not table.places:
             try:
-                forget(table, client.compactions(), queue)
+                forget(table, client)
             except MissingCallError:  # Hive 3 goes on listing them, which costs readers time
                 log.info("this Metastore has no call to forget the aborted writes of %s", name)
             self._forgotten[table.database, table.name] = str(table.write_ids.aborted)

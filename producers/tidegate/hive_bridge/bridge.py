@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,7 +38,6 @@ from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
 from tidegate.hive_bridge.waiting import Ended, Endings, Expirations, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import (
     HeldTables,
     Lock,
@@ -107,8 +107,8 @@ class MetastoreBridge:
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
         self._aborted = AbortedSweep(settings, storage, SOURCE, clock, observer)
-        self._waiting: WaitingHolds | None = None
-        self._before: list[Known] = []
+        self._waiting = WaitingHolds(settings.catalog)
+        self._is_prepared = False
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
         self._expirations = Expirations()
         self._own: set[str] = set()
@@ -131,9 +131,6 @@ class MetastoreBridge:
         self._apply(known)
 
     def _apply(self, known: Sequence[Known]) -> None:
-        if self._waiting is None:  # the Metastore's own settings are not known yet
-            self._before += known
-            return
         for event in known:
             if isinstance(event, VacuumFinished):
                 self._waiting.vacuum(event)
@@ -164,16 +161,17 @@ class MetastoreBridge:
             DeliveryError: the broker did not confirm; the next poll publishes the events again.
         """
         began = self._clock()
-        waiting = self._prepare() if self._waiting is None else self._waiting
+        if not self._is_prepared:
+            self._prepare()
         # before the locks: the results of the queue's compactions are visible by then
         queue = self._compactions.completed(self._asked_queue())
-        number = waiting.begin()
+        number = self._waiting.begin()
         snapshot = Snapshot(
             self._client.uuid(), queue, self._client.locks(), self._client.transactions()
         )
         self.baseline = self.baseline.checked(snapshot)
         held, now = HeldTables(snapshot.locks), self._clock()
-        ended = self._in_place(waiting.ended(number, held, snapshot.transactions))
+        ended = self._in_place(self._waiting.ended(number, held, snapshot.transactions))
         releases = self._releases(ended, snapshot, now)
         for start in range(0, len(releases), _BATCH):
             batch = releases[start : start + _BATCH]
@@ -184,13 +182,8 @@ class MetastoreBridge:
         published = len(releases) + self._publish_vacuums(snapshot, held)
         published += self._publish_aborted(snapshot)
         self._observer.marked(self._marking.look(self._cleanings.cleaned(queue)))
-        self._observer.looked(self._clock() - began, self.waiting_holds, len(self._cleanings))
+        self._observer.looked(self._clock() - began, len(self._waiting), len(self._cleanings))
         return published
-
-    @property
-    def waiting_holds(self) -> int:
-        """The number of outstanding holds; a hold on two tables counts twice."""
-        return 0 if self._waiting is None else len(self._waiting)
 
     def close(self) -> None:
         """Close the connections."""
@@ -200,7 +193,8 @@ class MetastoreBridge:
         self._queue_thread.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
-    def _prepare(self) -> WaitingHolds:
+    def _prepare(self) -> None:
+        """Read what the Metastore's own settings decide."""
         free = self._settings.readers_lock_at_once
         if free and self._client.reads_without_locks():
             free = False
@@ -209,10 +203,8 @@ class MetastoreBridge:
                 " locks. Vacuums wait for the end of every transaction"
             )
         self._endings = Endings(_timeout_ms(self._client) / 1000)
-        self._waiting = WaitingHolds(self._settings.catalog, free_elsewhere=free)
-        before, self._before = self._before, []
-        self._apply(before)
-        return self._waiting
+        self._waiting.free_elsewhere = free
+        self._is_prepared = True
 
     def _asked_queue(self) -> tuple[QueueEntry, ...]:
         """The queue of compactions. It has a connection of its own, because it may be slow."""
@@ -243,12 +235,8 @@ class MetastoreBridge:
             return describe(compaction, client, self._storage)
 
     def _settled(self, compaction: QueueEntry, vacuum: VacuumFields) -> bool:
-        called = self._observer.called
-        with (
-            MetastoreClient(self._settings, called) as client,
-            CompactionQueue(self._settings, called) as queue,
-        ):
-            return settle(compaction, vacuum, client, queue, self._storage)
+        with MetastoreClient(self._settings, self._observer.called) as client:
+            return settle(compaction, vacuum, client, self._storage)
 
     def _in_place(self, ended: Sequence[Ended]) -> list[Ended]:
         """Leave out transactions that only seem to read other tables: a rename moves their locks.
@@ -307,23 +295,14 @@ class MetastoreBridge:
             reason = self._endings.of_lock(ended.lock_id, ended.transaction_id, aborted, now)
         else:
             reason = self._endings.of_transaction(ended.transaction_id or 0, aborted, now)
-        return LockReleased(
-            table=ended.table,
-            location=ended.location,
-            occurred_at=datetime.now(UTC),
-            source=SOURCE,
-            lock_id=ended.lock_id,
-            transaction_id=ended.transaction_id,
-            partition=ended.partition,
-            lock_type=ended.lock_type,
-            reason=reason,
-            metastore=ended.metastore,
-            reconciled=not self._endings.has_seen(ended.lock_id, ended.transaction_id),
-        )
+        fields = ended._asdict()
+        del fields["elsewhere"]
+        seen = self._endings.has_seen(ended.lock_id, ended.transaction_id)
+        made = {"occurred_at": datetime.now(UTC), "source": SOURCE, "reason": reason}
+        return LockReleased.model_validate(fields | made | {"reconciled": not seen})
 
     def _publish_vacuums(self, snapshot: Snapshot, held: HeldTables) -> int:
         count = 0
-        self._compactions.wait(0)
         for compaction, description in list(self._compactions.described(snapshot.compactions)):
             if not description.directories:
                 self._compactions.nothing_to_clean(compaction)
@@ -377,12 +356,8 @@ class MetastoreBridge:
         own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")
         vacuum = VacuumFinished.model_validate(
             common
+            | asdict(description)
             | {
-                "kind": description.kind,
-                "directories": description.directories,
-                "min_write_id": description.min_write_id,
-                "max_write_id": description.max_write_id,
-                "valid_write_ids": description.valid_write_ids,
                 "own_lock_id": NO_LOCK,
                 "own_transaction_id": compaction.transaction_id,
                 "locks": (own, *holds.locks, *locks),

@@ -73,7 +73,7 @@ class Compactions:
         self._observer = observer
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
         self._published: dict[Key, None] = {}
-        self._refused: dict[Key, None] = {}
+        self._refused: set[Key] = set()
         self._postponed: set[Key] = set()
         self._again: dict[Key, float] = {}
         """When to look up again the compactions that must not be cleaned now."""
@@ -105,7 +105,7 @@ class Compactions:
         if key not in self._refused:
             log.warning("%s is not published: %s", named(compaction), reason)
             self._observer.refused()
-        self._refused[key] = None
+        self._refused.add(key)
         self._asked.pop(key, None)
 
     def postpone(self, compaction: QueueEntry, reason: str) -> None:
@@ -148,10 +148,8 @@ class Compactions:
             for compaction in queue
             if compaction.is_visible and compaction.kind is not None
         }
-        for gone in self._refused.keys() - visible.keys():
-            del self._refused[gone]
-        for gone in self._again.keys() - visible.keys():
-            del self._again[gone]
+        self._refused &= visible.keys()
+        self._again = {key: at for key, at in self._again.items() if key in visible}
         for gone in self._asked.keys() - visible.keys():
             self._asked.pop(gone).cancel()
         for key, compaction in visible.items():

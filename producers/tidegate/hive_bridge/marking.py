@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.errors import (
@@ -40,7 +40,6 @@ from tidegate.hive_bridge.describing import (
 )
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, normalise
 
@@ -99,7 +98,6 @@ def settle(
     compaction: QueueEntry,
     vacuum: VacuumFields,
     client: MetastoreClient,
-    queue: CompactionQueue,
     storage: Storage,
 ) -> bool:
     """Mark a compaction as cleaned if no obsolete directory is left in its table's directory.
@@ -124,7 +122,7 @@ def settle(
     now = client.queued(compaction.compaction_id)
     if now is None or not now.is_visible or now.place != compaction.place:
         return False
-    queue.mark_cleaned(compaction)
+    client.mark_cleaned(compaction)
     return True
 
 
@@ -147,11 +145,11 @@ def _check_directory(
 
 @dataclass(slots=True)
 class _Attempt:
+    compaction: QueueEntry
     future: Future[bool] | None = None
     again_at: float = 0.0
     logged: str = ""
     marked: bool = False
-    compaction: QueueEntry | None = field(default=None)
 
 
 class Marking:
@@ -182,9 +180,8 @@ class Marking:
             if self._attempts[gone].future is None:
                 del self._attempts[gone]
         for key, (compaction, vacuum) in entries.items():
-            attempt = self._attempts.setdefault(key, _Attempt())
+            attempt = self._attempts.setdefault(key, _Attempt(compaction))
             if attempt.future is None and not attempt.marked and self._clock() >= attempt.again_at:
-                attempt.compaction = compaction
                 attempt.future = self._pool.submit(self._settle, compaction, vacuum)
         return marked
 
@@ -205,7 +202,7 @@ class Marking:
         marked = 0
         for attempt in self._attempts.values():
             future, compaction = attempt.future, attempt.compaction
-            if future is None or compaction is None or not future.done():
+            if future is None or not future.done():
                 continue
             attempt.future = None
             try:

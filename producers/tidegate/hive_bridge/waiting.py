@@ -201,18 +201,18 @@ class WaitingHolds:
     A poll is `begin`, then the calls to the Metastore, then `ended`.
     """
 
-    def __init__(self, catalog: str, *, free_elsewhere: bool) -> None:
+    def __init__(self, catalog: str) -> None:
         """Start empty.
 
         Args:
             catalog: This Metastore's catalog. Events of other catalogs are ignored, because their
                 ids belong to other Metastores.
-            free_elsewhere: Whether a transaction that has locked only other tables counts as ended
-                for this table. Set it to False if readers take no locks, or lock tables one by one:
-                such a reader may lock this table later, with the snapshot that it already has.
         """
         self._catalog = catalog.lower()
-        self._free_elsewhere = free_elsewhere
+        self.free_elsewhere = False
+        """Whether a transaction that has locked only other tables counts as ended for this table.
+        False where readers take no locks, or lock tables one by one: such a reader may lock this
+        table later, with the snapshot that it already has."""
         self._polls = 0
         self._locks: dict[int, dict[_Place, _Hold]] = {}
         self._transactions: dict[int, dict[_Place, _Hold]] = {}
@@ -294,7 +294,7 @@ class WaitingHolds:
                     # a Metastore that has not assigned the id yet can't show its end
                     if txn <= transactions.high_water_mark:
                         found.append(end)
-                elif self._free_elsewhere and held.is_elsewhere(txn, *_names(table)):
+                elif self.free_elsewhere and held.is_elsewhere(txn, *_names(table)):
                     found.append(end._replace(elsewhere=True))
         return found
 

@@ -1,4 +1,4 @@
-"""Read a Hive Metastore: locks, transactions, compactions. One call of `queue` changes it.
+"""Read a Hive Metastore: locks, transactions, compactions; mark a compaction as cleaned.
 
 Needs `pip install 'tidegate[metastore]'`.
 """

@@ -10,6 +10,7 @@ from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.connection import Connection, interface
 from tidegate.hive_metastore.values import (
+    ABORT_CLEAN_UP,
     HeldTables,
     Holds,
     Lock,
@@ -29,6 +30,7 @@ _LOCK_TYPES: Final = {
 }
 # a rebalance (3) rewrites everything into a new base, as a major compaction does
 _KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, 3: VacuumKind.MAJOR}
+_TYPES: Final = {VacuumKind.MINOR: 1, VacuumKind.MAJOR: 2}
 _ABORTED: Final = 2
 _LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
 _INSERT_ONLY: Final = 2
@@ -190,6 +192,32 @@ class MetastoreClient(Connection):
         """
         held = HeldTables(self.locks())
         return holds_of(held, self.transactions(), (database, table, partition), None)
+
+    def mark_cleaned(self, compaction: QueueEntry) -> None:
+        """Mark a compaction as cleaned: it is "succeeded" then. Marked twice is marked once.
+
+        The Metastore also forgets the aborted writes of the table or partition up to the
+        compaction's highest write id. The caller has checked that none of their directories is
+        left.
+        """
+        kind = _TYPES[compaction.kind or VacuumKind.MINOR]
+        highest = compaction.highest_write_id
+        self._mark(compaction.compaction_id, compaction.place, kind, highest)
+
+    def mark_aborted_cleaned(
+        self, database: str, table: str, highest_write_id: int, entry: int = 0
+    ) -> None:
+        """No directory of a table holds a row of an aborted write up to this id.
+
+        `entry` is the Metastore's own entry for it in the queue, where there is one.
+        """
+        self._mark(entry, (database, table, None), ABORT_CLEAN_UP, highest_write_id)
+
+    def _mark(
+        self, entry: int, place: tuple[str, str, str | None], kind: int, highest: int
+    ) -> None:
+        marked = interface().CompactionInfoStruct(entry, *place, kind, highest)
+        self.call("mark_cleaned", marked)
 
 
 def _whole(part: R | None, what: str) -> R:

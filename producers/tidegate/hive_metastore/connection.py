@@ -38,29 +38,11 @@ def interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the .
     Raises:
         ConfigError: thriftpy2 is not installed.
     """
-    return load(_INTERFACE, "tidegate_metastore_thrift")
-
-
-def load(file: Path, name: str) -> Any:  # noqa: ANN401 - as above
-    """Make a module of a .thrift file, which may include those beside it.
-
-    Raises:
-        ConfigError: thriftpy2 is not installed.
-    """
     try:
         import thriftpy2  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigError(_NEEDED) from error
-    return thriftpy2.load(str(file), module_name=name, include_dirs=[str(file.parent)])
-
-
-def require_thrift() -> None:
-    """Find out whether a Metastore can be read at all.
-
-    Raises:
-        ConfigError: thriftpy2 is not installed.
-    """
-    interface()
+    return thriftpy2.load(str(_INTERFACE), module_name="tidegate_metastore_thrift")
 
 
 class Connection:
@@ -80,7 +62,7 @@ class Connection:
             ConfigError: a library is missing that the settings need.
         """
         self._settings = settings
-        self._service: Any = service or interface().ReadMetastore
+        self._service: Any = service or interface().Metastore
         self._client: Any = None
         self._called = called
         if settings.kerberos is not None:

@@ -1,4 +1,5 @@
-// The calls of a Hive Metastore that the bridge makes: all of them only read.
+// The calls of a Hive Metastore that Tidegate makes. Only mark_cleaned changes something: it ends
+// an entry of the queue. Hive 3.1.3 does not have that call.
 //
 // Names and field numbers are Hive's own (hive_metastore.thrift of 3.1.3 and 4.0.1). What is not
 // needed is left out: Thrift skips fields that a struct does not declare. A field that only newer
@@ -106,9 +107,17 @@ struct GetTableRequest {
   9: optional string processorIdentifier
 }
 struct GetTableResult {1: Table table}
+struct CompactionInfoStruct {
+  1: i64 id,
+  2: string dbname,
+  3: string tablename,
+  4: optional string partitionname,
+  5: i32 type,               // as in ShowCompactResponseElement
+  12: optional i64 highestWriteId
+}
 struct Partition {1: list<string> values, 6: StorageDescriptor sd, 7: map<string, string> parameters}
 
-service ReadMetastore {
+service Metastore {
   list<string> get_all_databases() throws (1: MetaException o1),
   list<string> get_all_tables(1: string db_name) throws (1: MetaException o1),
   string get_metastore_db_uuid() throws (1: MetaException o1),
@@ -125,5 +134,6 @@ service ReadMetastore {
   list<Partition> get_partitions(1: string db_name, 2: string tbl_name, 3: i16 max_parts = -1)
       throws (1: NoSuchObjectException o1, 2: MetaException o2),
   Partition get_partition_by_name(1: string db_name, 2: string tbl_name, 3: string part_name)
-      throws (1: MetaException o1, 2: NoSuchObjectException o2)
+      throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  void mark_cleaned(1: CompactionInfoStruct cr) throws (1: MetaException o1)
 }

@@ -11,10 +11,20 @@ from datetime import UTC
 from typing import Final
 
 from tidegate.errors import FormatError, InvalidEventError
-from tidegate.events import Event, VacuumFinished, VacuumKind
+from tidegate.events import CommitCompleted, Event, VacuumFinished, VacuumKind
 from tidegate.hive import Compaction, InconsistentCompaction, ValidWriteIds
+from tidegate.hudi import Action
 
 _STRAY: Final = frozenset({"", ".", ".."})
+_WRITES: Final = (
+    Action.COMMIT,
+    Action.DELTA_COMMIT,
+    Action.REPLACE_COMMIT,
+    Action.COMPACTION,
+    Action.LOG_COMPACTION,
+    Action.CLUSTERING,
+)
+"""The actions of writes, under their names on a timeline and in a table service's plan."""
 _SIGNS: Final = re.compile(r"[\\\x00-\x1f]")
 
 
@@ -28,6 +38,11 @@ def check_publishable(event: Event) -> None:
         event.occurred_at.astimezone(UTC)
     except OverflowError as error:
         raise InvalidEventError("occurred_at: in UTC the year is before 1 or after 9999") from error
+    if isinstance(event, CommitCompleted) and event.action not in _WRITES:
+        raise InvalidEventError(
+            f"invalid CommitCompleted: action: {event.action!r} is not one of {', '.join(_WRITES)};"
+            " upsert, insert and the like are an operation"
+        )
     if isinstance(event, VacuumFinished):
         try:
             _check_vacuum(event)

@@ -38,7 +38,7 @@ class BrokerFaults:
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:
         """Take the client's settings: what is reported names its brokers."""
-        self._servers = config.get("bootstrap.servers", "")
+        self.servers = config.get("bootstrap.servers", "")
         self.denied: KafkaError | None = None
         """The last answer by which the broker denied access."""
         self.is_new = False
@@ -51,13 +51,15 @@ class BrokerFaults:
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
             self.denied, self.is_new = error, True
         elif error.code() in _AWAY:
-            self.away = no_answer(self._servers, error)
+            self.away = no_answer(self.servers, error)
 
 
 def no_answer(servers: object, error: KafkaError) -> str:
     """A sentence for a client that reaches no broker: the address, the cause, the setting."""
     found = _CAUSE.fullmatch(error.str())
-    cause = found["cause"] if found else error.str()
+    cause = (found["cause"] if found else error.str()).rstrip("?.: ")
+    if "SSL" in cause or "PLAINTEXT" in cause:
+        return f"no connection to {servers}: {cause}. Correct security.protocol or ssl.*"
     return (
         f"no broker answers at {servers}: {cause}. Correct the address (bootstrap.servers), or"
         " start the broker"
@@ -74,6 +76,13 @@ def arrived(consumer: Consumer, limit: int, seconds: float) -> Sequence[Message]
     if first is None:
         return ()
     return [first, *consumer.consume(limit - 1, 0)] if limit > 1 else [first]
+
+
+def login_refused(servers: object, error: KafkaError) -> str:
+    """A sentence for a broker that refuses the login: the address, the cause, the settings."""
+    found = _CAUSE.fullmatch(error.str())
+    cause = (found["cause"] if found else error.str()).rstrip("?.: ")
+    return f"{servers} refuses the login: {cause}. Correct security.protocol or sasl.*"
 
 
 class Connection:

@@ -31,6 +31,7 @@ from tidegate.publisher.connection import (
     POLL_SECONDS,
     BrokerFaults,
     Connection,
+    login_refused,
 )
 from tidegate.publisher.reports import Reports
 
@@ -305,6 +306,13 @@ def _reason(error: KafkaError | None, faults: BrokerFaults, topic: str) -> str:
     if error.code() in _NO_TOPIC:
         create = command_line("topics create")
         return f"topic {topic} does not exist: correct the prefix, or run: {create}"
+    if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+        return login_refused(faults.servers, error)
+    if error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001
+        return (
+            f"{faults.servers} confirmed nothing in time (delivery.timeout.ms): check that a broker"
+            f" answers there, and that it has the topic {topic}"
+        )
     return error.str()
 
 

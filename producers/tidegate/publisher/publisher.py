@@ -14,7 +14,13 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from tidegate.errors import ConfigError, DeliveryError, InvalidEventError, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    DeliveryError,
+    FormatError,
+    InvalidEventError,
+    TidegateError,
+)
 from tidegate.errors.deliveries import Receipt
 from tidegate.errors.validation import validation_message
 from tidegate.events import (
@@ -30,12 +36,14 @@ from tidegate.events import (
     ReleaseReason,
     Request,
     RestoreApproved,
+    RestoreDeclined,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
     TableType,
     VacuumFinished,
     VacuumKind,
+    WithdrawalRequested,
     table_identity,
 )
 from tidegate.events.message import Message
@@ -49,7 +57,8 @@ from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
+from tidegate.storage import normalise
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +98,8 @@ class Publisher:
             registry: A schema registry's address or settings; messages are then in the Confluent
                 wire format.
             traces: Whether messages carry the caller's OpenTelemetry context (the extra `otel`).
-            sign_with: The file of the private key that signs requests (`tidegate keys new`).
+            sign_with: The file of the private key (`tidegate keys new`): it signs requests, vacuums
+                and ends of locks.
 
         Raises:
             ConfigError: no broker is configured, a setting is invalid, or the key can't be read.
@@ -164,12 +174,13 @@ class Publisher:
 
         Raises:
             NoSuchTable: there is no Hudi table.
-            InvalidEventError: no write has completed.
+            InvalidEventError: the name or the location is invalid, or no write has completed.
             FormatError: a file of the timeline is malformed.
         """
         from tidegate.publisher.timelines import latest_commit  # noqa: PLC0415 - most need it not
 
-        return self.publish(latest_commit(table, location, self._source))[0]
+        name, where = _checked(table, location)
+        return self.publish(latest_commit(name, where, self._source))[0]
 
     @contextmanager
     def hudi_commits(self, *, table: str, location: str) -> Generator[list[CommitCompleted]]:
@@ -189,14 +200,16 @@ class Publisher:
 
         Raises:
             NoSuchTable: there is no Hudi table at the end of the block.
-            FormatError: the table's name is invalid, or a file of the timeline is malformed.
+            InvalidEventError: the table's name or the location is invalid.
+            FormatError: a file of the timeline is malformed.
         """
         from tidegate.publisher.timelines import (  # noqa: PLC0415 - most need it not
             completed_since,
             completed_writes,
         )
 
-        name, known = table_identity(table), completed_writes(location)
+        name, location = _checked(table, location)
+        known = completed_writes(location)
         commits: list[CommitCompleted] = []
         try:
             yield commits
@@ -354,7 +367,7 @@ class Publisher:
             table: The table as catalog.database.table.
             location: Absolute path or URI of its root directory, as in the request.
             request: The id of the request.
-            plan_id: The id of the plan that was looked at; any other is refused.
+            plan_id: The id of the plan that was read; any other is refused.
             approved_by: Who approves; not who asked.
             reason: Why, for the audit trail.
             approval_id: The approval's own id, as `request_id` in `request_restore`.
@@ -363,6 +376,26 @@ class Publisher:
         fields["request_id"] = fields.pop("approval_id")
         fields["caused_by"] = request  # so that a chain of causes has both
         return self._publish_request(RestoreApproved, fields)
+
+    def withdraw(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        request: str,
+        requested_by: str,
+        reason: str,
+        as_approver: bool = False,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Withdraw the request with the id `request`, unless it has begun to change the table.
+
+        `as_approver` rejects a restore that another person requested. `location` is as in the
+        request; `request_id` is the withdrawal's own, as in `request_restore`.
+        """
+        fields = _given(locals()) | {"caused_by": request}
+        kind = RestoreDeclined if fields.pop("as_approver", False) else WithdrawalRequested
+        return self._publish_request(kind, fields)
 
     def request_undo(  # noqa: PLR0913 - an event's fields, all by name
         self,
@@ -464,6 +497,18 @@ def _with_servers(
             "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS to host:port"
         )
     return {**config, "bootstrap.servers": named}
+
+
+def _checked(table: str, location: str) -> tuple[str, str]:
+    """The table's name and its location, before anything is read.
+
+    Raises:
+        InvalidEventError: one of them is invalid.
+    """
+    try:
+        return table_identity(table), normalise(location)
+    except FormatError as error:
+        raise InvalidEventError(str(error)) from error
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,24 @@ def completed_since(
     return [event for event in events if event is not None]
 
 
+def check_completed(location: str, instant: str) -> None:
+    """Check that a write of this instant is on the table's timeline, or may be archived.
+
+    Raises:
+        NoSuchTable: there is no table.
+        InvalidEventError: no write of this instant has completed.
+    """
+    writes = load_table(Storage(), location).timeline.completed_writes
+    instants = {write.timestamp for write in writes}
+    if instant in instants or instant < min(instants, default=""):
+        return
+    newest = max(writes, key=completion_of, default=None)
+    known = f"; the newest is {newest.timestamp}" if newest else ""
+    raise InvalidEventError(
+        f"no write {instant} has completed on the timeline of {location}{known}"
+    )
+
+
 def latest_commit(table: str, location: str, source: str) -> CommitCompleted:
     """The event of the write that completed last.
 

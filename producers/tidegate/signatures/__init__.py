@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tidegate.signatures.keys import PublicKey, SigningKey
-from tidegate.signatures.signer import Signer
-from tidegate.signatures.tokens import BadSignatureError, Signature, verified
+from tidegate.signatures.tokens import BadSignatureError, Signature, Signer, verified
 
 __all__ = [
     "BadSignatureError",

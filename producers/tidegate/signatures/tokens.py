@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.events.base import Event
 from tidegate.events.framing import Headers
+from tidegate.events.message import Message
 from tidegate.events.signature import (
     MAX_TOKEN_BYTES,
     MAX_VALIDITY,
     SIGNATURE_HEADER,
+    SIGNED,
     TOKEN_TYPE,
     signed_claims,
 )
@@ -103,3 +105,38 @@ def _time(claim: object) -> datetime:
     if type(claim) is not int or not 0 <= claim <= _LATEST:
         raise BadSignatureError("it has no time of its making, or no expiry")
     return datetime.fromtimestamp(claim, UTC)
+
+
+Sign = Callable[[Event, Message], Message]
+"""Returns the message of an event with its signature."""
+
+
+def unsigned(_: Event, message: Message) -> Message:
+    """The message as it is: a `Sign` without a key."""
+    return message
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Signer:
+    """Adds a signature to the messages of `SIGNED` events. Safe to share between threads."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        cluster: Callable[[], str],
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        """Take the key, what returns the id of the Kafka cluster, and a clock (aware times)."""
+        self._key, self._cluster, self._clock = key, cluster, clock
+
+    def sign(self, event: Event, message: Message) -> Message:
+        """The message with a new signature, if its event is one of `SIGNED`."""
+        if not isinstance(event, SIGNED):
+            return message
+        now = self._clock()
+        signature = token(event, message.topic, self._cluster(), self._key, now)
+        others = (header for header in message.headers if header[0] != SIGNATURE_HEADER)
+        return message._replace(headers=(*others, (SIGNATURE_HEADER, signature)))

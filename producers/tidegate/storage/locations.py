@@ -38,7 +38,7 @@ def normalise(location: str) -> str:
     """
     scheme, authority, path = _split(location)
     if not path.startswith("/") or ".." in path.split("/") or "\x00" in location:
-        raise FormatError(f"not an absolute path or URI without '..': {location!r}")
+        raise FormatError(f"not an absolute path or URI, or it has '..': {location!r}")
     clean = posixpath.normpath("/" + path.lstrip("/"))
     if scheme:
         return f"{_SAME_STORE.get(scheme, scheme)}://{authority}{clean if clean != '/' else ''}"

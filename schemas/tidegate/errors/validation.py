@@ -32,7 +32,17 @@ FORMS: Final[Mapping[str, str]] = {
     PRINCIPAL: "write a principal as Kafka does, e.g. User:orders-ingest",
 }
 """What to write, for every pattern of a field that people fill in."""
-_LISTS: Final = frozenset({"tuple_type", "list_type", "frozen_set_type"})
+_PLAIN: Final[Mapping[str, str]] = {
+    "tuple_type": 'write a list, e.g. ["a", "b"]',
+    "list_type": 'write a list, e.g. ["a", "b"]',
+    "frozen_set_type": 'write a list, e.g. ["a", "b"]',
+    "missing": "is missing",
+    "extra_forbidden": "is not a field",
+    "string_type": "write text",
+    "too_short": "write at least {min_length}",
+    "string_too_short": "write at least {min_length} characters",
+}
+"""What to write, by pydantic's own kind of the problem."""
 _SHOWN: Final = 20
 
 
@@ -48,9 +58,10 @@ def validation_message(error: ValidationError) -> str:
 
 def problem_of(found: Mapping[str, Any]) -> str:
     """One of pydantic's problems, without the name of its field."""
-    if found["type"] in _LISTS:
-        return 'write a list, e.g. ["a", "b"]'
-    pattern = found.get("ctx", {}).get("pattern")
+    context = found.get("ctx", {})
+    if plain := _PLAIN.get(found["type"]):
+        return plain.format_map(context)
+    pattern = context.get("pattern")
     return FORMS.get(str(pattern)) or str(found["msg"]).removeprefix("Value error, ")
 
 

@@ -11,9 +11,14 @@ from tidegate.events.alarms import (
     VacuumOverdueResolved,
 )
 from tidegate.events.approvals import (
+    RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
+    RestoreDeclined,
+    Withdrawal,
+    WithdrawalRefused,
+    WithdrawalRequested,
 )
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
@@ -84,6 +89,8 @@ from tidegate.events.savepoint_removal import (
 from tidegate.events.tasks import (
     OriginalHeader,
     OriginalMessage,
+    Stopped,
+    StopRequested,
     TaskEnd,
     TaskEnded,
     TaskIssued,
@@ -129,10 +136,12 @@ __all__ = [
     "QuarantineRemoved",
     "ReleaseReason",
     "Request",
+    "RequestWithdrawn",
     "RestoreApprovalRejected",
     "RestoreApproved",
     "RestoreAwaitingApproval",
     "RestoreCompleted",
+    "RestoreDeclined",
     "RestoreFailed",
     "RestorePlan",
     "RestorePlanned",
@@ -149,6 +158,8 @@ __all__ = [
     "SavepointRequested",
     "SavepointsCheckRequested",
     "SavepointsChecked",
+    "StopRequested",
+    "Stopped",
     "TableFormat",
     "TableType",
     "TaskEnd",
@@ -163,6 +174,9 @@ __all__ = [
     "VacuumOverdue",
     "VacuumOverdueResolved",
     "Value",
+    "Withdrawal",
+    "WithdrawalRefused",
+    "WithdrawalRequested",
     "WritesAborted",
     "derived_id",
     "table_identity",

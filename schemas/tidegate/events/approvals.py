@@ -1,4 +1,4 @@
-"""Approval of a restore by a second person: the command and its outcomes."""
+"""What people decide about a request: approve it, reject it, withdraw it; and the outcomes."""
 
 from __future__ import annotations
 
@@ -62,6 +62,56 @@ class RestoreAwaitingApproval(RestorePlan, frozen=True):
 
 class RestoreApprovalRejected(Answer, frozen=True):
     """An approval was refused. `reason` is a code of `Reason`. The request waits as before."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
+
+    request: Text
+    reason: Text
+    message: Message
+
+
+class Withdrawal(Request, frozen=True):
+    """A person wants a request to end before it has begun.
+
+    `request` is its id. If it waits, it ends at once; a task that is under way is stopped first.
+    What has begun goes on.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "request", "caused_by", "source")
+
+    request: RequestId
+    requested_by: Name
+    reason: Text
+
+    @property
+    def asked_by(self) -> str:
+        """The name in the withdrawal."""
+        return self.requested_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The reason in the withdrawal."""
+        return self.reason
+
+
+class WithdrawalRequested(Withdrawal, frozen=True):
+    """The requester, or another one for the table, withdraws the request `request`."""
+
+
+class RestoreDeclined(Withdrawal, frozen=True):
+    """An approver rejects the restore that `request` asks for."""
+
+
+class RequestWithdrawn(Answer, frozen=True):
+    """The request has ended, before it changed anything. Its own outcome is a refusal."""
+
+    means: ClassVar[Verdict] = Verdict.DONE
+
+    request: Text
+
+
+class WithdrawalRefused(Answer, frozen=True):
+    """The request goes on, or has ended. `reason` is a code of `Reason`: mostly `too-late`."""
 
     means: ClassVar[Verdict] = Verdict.REFUSED
 

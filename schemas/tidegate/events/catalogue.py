@@ -12,7 +12,7 @@ from tidegate.events.aborted import AbortedCleaningReleased
 from tidegate.events.base import Command, Event, Outcome
 from tidegate.events.commands import CleaningReleased, SavepointsCheckRequested
 from tidegate.events.quarantine import QuarantineRemovalRequested
-from tidegate.events.tasks import TaskIssued
+from tidegate.events.tasks import StopRequested, TaskIssued
 
 
 def _events() -> Iterator[type[Event]]:
@@ -31,6 +31,7 @@ CARRIED: Final = (
     AbortedCleaningReleased,
     QuarantineRemovalRequested,
     SavepointsCheckRequested,
+    StopRequested,
 )
 """Commands of the coordinator that only tasks carry."""
 TASKS: Final = (TaskIssued, *CARRIED)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from tidegate.events import CleaningDeferred, CleaningHoldRequested, CleaningReleased
+from tidegate.events import CleaningDeferred, CleaningReleased
 from tidegate.events.reasons import Reason
 
 AGAIN: Final = timedelta(minutes=1)
@@ -17,33 +17,19 @@ _REPEATED: Final = (
 """Fields of the command that its deferral repeats."""
 
 
-def held(hold: CleaningHoldRequested) -> str:
-    """A sentence with the holder of a table and the reason."""
-    return f"{hold.requested_by} holds {hold.table}: {hold.reason}"
-
-
-def deferred(
-    command: CleaningReleased, hold: CleaningHoldRequested, at: datetime
-) -> CleaningDeferred:
-    """A person holds the table."""
-    why = {"hold": hold.event_id, "held_by": hold.requested_by}
-    return _deferred(command, at, why)
-
-
 def not_confirmed(
     command: CleaningReleased, reason: Reason, message: str, at: datetime
 ) -> CleaningDeferred:
     """The second source contradicts the command for now, or is away; `message` says how."""
-    again = AGAIN // timedelta(milliseconds=1)
-    why = {"reason": reason, "message": message, "retry_after_ms": again}
-    return _deferred(command, at, why)
-
-
-def _deferred(command: CleaningReleased, at: datetime, why: dict[str, Any]) -> CleaningDeferred:
-    """The outcome from which the reader gate can make the command again."""
-    repeated = {name: getattr(command, name) for name in _REPEATED}
     return CleaningDeferred.about(
-        command, occurred_at=at, source="cleaner", vacuum=command.caused_by, **repeated, **why
+        command,
+        occurred_at=at,
+        source="cleaner",
+        vacuum=command.caused_by,
+        reason=reason,
+        message=message,
+        retry_after_ms=AGAIN // timedelta(milliseconds=1),
+        **{name: getattr(command, name) for name in _REPEATED},
     )
 
 

@@ -61,7 +61,7 @@ class CleaningHoldRemovalRequested(HoldRequest, frozen=True):
 
 
 class CleaningHeld(Answer, frozen=True):
-    """The table is held: no cleaning of it is released."""
+    """The table is held: no cleaning of it is under way, and none is issued."""
 
     means: ClassVar[Verdict] = Verdict.DONE
 
@@ -77,17 +77,15 @@ class CleaningHoldRemoved(Answer, frozen=True):
 class CleaningDeferred(Answer, frozen=True):
     """A released cleaning can't be done now: it is released again later.
 
-    Either a person holds the table: `hold` is the id of the hold's request. Or the second source
-    contradicts the event (`reason` is `not-confirmed`, `message` has both statements), or did not
-    answer (`second-source-away`): the cleaning is released again after `retry_after_ms`. It repeats
-    the command for that. Directories that went before the contradiction arose stay removed.
+    The second source contradicts the event (`reason` is `not-confirmed`, `message` has both
+    statements), or did not answer (`second-source-away`): the cleaning is released again after
+    `retry_after_ms`. It repeats the command for that. Directories that went before the
+    contradiction arose stay removed.
     """
 
-    hold: Text | None = None
-    held_by: Name | None = None
-    reason: Text | None = None
-    message: Message | None = None
-    retry_after_ms: Count | None = None
+    reason: Text
+    message: Message
+    retry_after_ms: Count
     kind: VacuumKind
     partition: Text | None = None
     directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)

@@ -29,7 +29,8 @@ def _shortened(text: str) -> str:
 
 def _absolute(location: str) -> str:
     if not _ABSOLUTE.fullmatch(location):
-        raise ValueError("not an absolute path or URI without control characters")
+        hint = ", e.g. /lake/orders or s3://bucket/orders, without control characters"
+        raise ValueError(f"not an absolute path or URI{hint}")
     return location
 
 

@@ -1,7 +1,7 @@
 """Why a service refuses a command, as codes.
 
 They stand in `reason` of SavepointRejected, SavepointRemovalRejected, RestoreRejected,
-RestoreApprovalRejected, CleaningRefused and CleaningUndoRefused.
+RestoreApprovalRejected, WithdrawalRefused, CleaningRefused and CleaningUndoRefused.
 Programs compare the code, people read the outcome's `message`. Consumers must accept codes that
 they do not know, because a newer service may have more.
 """
@@ -293,10 +293,21 @@ class Reason(StrEnum):
         "An obsolete directory holds rows that no directory of the compaction holds.",
         "Check the compaction; the directory stays until a compaction covers it.",
     )
-    TABLE_HELD = (
-        "table-held",
-        "A person holds the table: nothing of it is removed.",
-        "Remove the hold (`tidegate hold remove`); what waits is then done.",
+    # about requests that a person ends
+    WITHDRAWN = (
+        "withdrawn",
+        "A person withdrew the request before anything was changed.",
+        "Nothing; send a new request to have it done.",
+    )
+    DECLINED = (
+        "declined",
+        "An approver rejected the restore before anything was changed.",
+        "Ask the approver; then send a new request.",
+    )
+    TOO_LATE = (
+        "too-late",
+        "The request has begun to change the table, or has ended.",
+        "Wait for its outcome (`tidegate explain`); a restore that has begun must be finished.",
     )
     # about putting back what a cleaning moved into quarantine
     NOT_QUARANTINED = (

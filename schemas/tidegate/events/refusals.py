@@ -6,7 +6,12 @@ from datetime import datetime
 
 from tidegate.errors import PermanentError
 from tidegate.events.aborted import AbortedCleaningReleased
-from tidegate.events.approvals import RestoreApprovalRejected, RestoreApproved
+from tidegate.events.approvals import (
+    RestoreApprovalRejected,
+    RestoreApproved,
+    Withdrawal,
+    WithdrawalRefused,
+)
 from tidegate.events.base import Command
 from tidegate.events.commands import (
     CleaningReleased,
@@ -46,6 +51,8 @@ def _refusal_of(
             found = RestoreRejected, {"savepoint": command.savepoint}
         case RestoreApproved():
             found = RestoreApprovalRejected, {"request": command.request}
+        case Withdrawal():
+            found = WithdrawalRefused, {"request": command.request}
         case SavepointRequested():
             found = SavepointRejected, {"instant": command.instant}
         case SavepointsCheckRequested():

@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegate.events.aborted import WritesAborted
-from tidegate.events.approvals import RestoreApproved
+from tidegate.events.approvals import RestoreApproved, RestoreDeclined, WithdrawalRequested
 from tidegate.events.base import Command, Event, Outcome
 from tidegate.events.catalogue import CARRIED
 from tidegate.events.codec import decode, encode
@@ -75,8 +75,9 @@ MAY_SIGN: Final[Mapping[KeyRole, tuple[type[Event], ...]]] = MappingProxyType(
             SavepointRemovalRequested,
             RestoreRequested,
             CleaningUndoRequested,
+            WithdrawalRequested,
         ),
-        KeyRole.APPROVER: (RestoreApproved,),
+        KeyRole.APPROVER: (RestoreApproved, RestoreDeclined),
         KeyRole.HOLDER: (HoldRequest,),
         KeyRole.COORDINATOR: (
             TaskIssued,

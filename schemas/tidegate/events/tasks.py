@@ -35,6 +35,12 @@ class OriginalMessage(Value, frozen=True, ser_json_bytes="base64", val_json_byte
         """The headers, as a record has them."""
         return tuple((header.name, header.value) for header in self.headers)
 
+    @property
+    def kind(self) -> str:
+        """The kind of its event by its header, which is not verified."""
+        types = (header.value or b"" for header in self.headers if header.name == "ce_type")
+        return next(types, b"a command").decode(errors="replace").rpartition(".")[2]
+
 
 class TaskIssued(Caused, Command, frozen=True):
     """Execute `command`, as task `number` of the table.
@@ -53,8 +59,23 @@ class TaskIssued(Caused, Command, frozen=True):
     @property
     def kind(self) -> str:
         """The kind of the command by its header, for people."""
-        types = (h.value or b"" for h in self.command.headers if h.name == "ce_type")
-        return next(types, b"a command").decode(errors="replace").rpartition(".")[2]
+        return self.command.kind
+
+
+class StopRequested(Caused, Command, frozen=True):
+    """Take a number after a task that is under way, so that the task changes nothing any more.
+
+    `stops` is the number of that task, `command` the id of the command that it carries, `kind` its
+    kind, `partition` its partition. `caused_by` is the id of its TaskIssued. The TaskEnded of the
+    stop says how far the task was. A stop changes nothing itself, and does not wait for the task.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "stops", "caused_by")
+
+    stops: int = Field(ge=1, lt=2**63)
+    command: Text
+    kind: Text
+    partition: Text | None = None
 
 
 class TaskEnd(StrEnum):
@@ -68,16 +89,28 @@ class TaskEnd(StrEnum):
     """It can't be processed: it is among the dead letters."""
     REDRIVEN = "redriven"
     """Its dead letter was redriven: it is issued again, under a new number."""
+    SUPERSEDED = "superseded"
+    """It was stopped, perhaps half way: the coordinator issues its command again, or ends it."""
+
+
+class Stopped(StrEnum):
+    """How far a task was that was stopped, by what is on the table."""
+
+    NOT_BEGUN = "not_begun"
+    BEGUN = "begun"
+    DONE = "done"
+    """Its outcomes were published again before this event."""
 
 
 class TaskEnded(Outcome, frozen=True):
     """A task has ended, and the next of its table may be issued.
 
     `caused_by` is the id of its TaskIssued. With `number_taken`, `highest` is the highest number on
-    the table.
+    the table. `stopped` is set at the end of a StopRequested.
     """
 
     number: int = Field(ge=1, lt=2**63)
     end: TaskEnd = TaskEnd.ANSWERED
     highest: Id | None = None
     message: Message | None = None
+    stopped: Stopped | None = None

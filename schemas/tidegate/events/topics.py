@@ -88,8 +88,7 @@ REQUEST_TOPIC: Final = Topic(
     events=REQUESTS,
     retention=timedelta(days=30),
     written_by=(Role.PEOPLE,),
-    # the cleaner: a hold ends the cleaning that is under way
-    read_by=(Role.COORDINATOR, Role.CLEANER, Role.PEOPLE),
+    read_by=(Role.COORDINATOR, Role.PEOPLE),
 )
 TASK_TOPIC: Final = Topic(
     suffix="tasks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.ops.dead_letters.reading import reading_rounds
+from tidegate.ops.dead_letters.box import reading_rounds
 from tidegate.runtime.bus import Partition
 
 LOCKS = "tidegate.locks"

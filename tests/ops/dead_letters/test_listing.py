@@ -14,8 +14,8 @@ from support.samples import NOON
 from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.wire import Wire
+from tidegate.ops.dead_letters.box import Resolutions, newest_first
 from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter
-from tidegate.ops.dead_letters.reading import Resolutions, newest_first
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.partition_reader import TopicReader
 

@@ -11,7 +11,7 @@ from support.waiting import wait_for
 from tidegate.errors import ConfigError, TransientError
 from tidegate.ops import topics
 from tidegate.ops.acls import Acl, acls
-from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.doctor import Finding, Status, examine
 from tidegate.ops.topics import connect
 from tidegate.service.settings import Settings
 from tidegate.service.topics import describe_topics
@@ -53,7 +53,7 @@ def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, F
     settings = Settings.model_validate(
         {"kafka": {**login, "bootstrap.servers": kafka.servers}, "topics": DEPLOYMENT}
     )
-    return {finding.check: finding for finding in examine(settings, [service], Extras())}
+    return {finding.check: finding for finding in examine(settings, [service])}
 
 
 def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:

@@ -15,21 +15,19 @@ from tidegate.coordinator.store import Position, Store
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.acls import Acl
-from tidegate.ops.doctor import Extras, Finding, Status, examine, state
-from tidegate.ops.doctor.access import compare_rights
-from tidegate.ops.doctor.broker import copartitioning
-from tidegate.ops.doctor.clock import compare_clocks
+from tidegate.ops.doctor import Finding, Status, examine, offsets
+from tidegate.ops.doctor.broker import compare_rights
+from tidegate.ops.doctor.events import compare_clocks, compare_placement
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import (
+    PROBE,
     check_client_settings,
     check_registry,
+    check_root,
     check_spark,
     compare_schemas,
 )
-from tidegate.ops.doctor.offsets import compare_offsets, compare_retention
-from tidegate.ops.doctor.placement import compare_placement
-from tidegate.ops.doctor.roots import PROBE, check_root
-from tidegate.ops.doctor.state import read_state
+from tidegate.ops.doctor.offsets import compare_offsets, compare_retention, read_state
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.service.assembly import SERVICES
@@ -74,26 +72,6 @@ def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
         return Finding("offsets", Status.OK, "")
 
     assert Check("offsets", settle).run().state is Status.OK
-
-
-def test_topics_that_lie_together_are_well() -> None:
-    found = copartitioning(["vacuums", "locks"], {"vacuums": 6, "locks": 6})
-
-    assert found == Finding(
-        "co-partitioning", Status.OK, "2 topics have the same number of partitions"
-    )
-
-
-def test_a_topic_with_another_number_of_partitions_fails() -> None:
-    found = copartitioning(["vacuums", "locks"], {"vacuums": 6, "locks": 3, "commits": 6})
-
-    assert (found.state, found.seen) == (Status.FAIL, "vacuums has 6, locks has 3")
-
-
-def test_topics_that_are_missing_are_not_called_together() -> None:
-    found = copartitioning(["vacuums", "locks"], {"vacuums": 6})
-
-    assert (found.state, found.seen) == (Status.SKIPPED, "missing topics: locks")
 
 
 @pytest.mark.parametrize("at", [5, 7, 9])
@@ -232,7 +210,7 @@ def test_of_a_large_state_only_so_many_rows_are_in_memory(monkeypatch: pytest.Mo
             held.append(len(self.tables()))
             super().close()
 
-    monkeypatch.setattr(state, "Store", Watched)
+    monkeypatch.setattr(offsets, "Store", Watched)
     rows = ((f"lake.db.t{number}\x00done\x007".encode(), b"[1]") for number in range(2_500))
 
     found = remembered(*rows, POSITION)
@@ -413,7 +391,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
 ) -> None:
     settings = Settings.model_validate({"kafka": kafka, "warehouse": {"roots": [str(tmp_path)]}})
 
-    found = list(examine(settings, list(SERVICES), Extras()))
+    found = list(examine(settings, list(SERVICES)))
 
     assert [finding.check for finding in found if finding.state is Status.FAIL] == ["broker"]
     assert shown in found[0].seen
@@ -421,7 +399,6 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
     assert {finding.seen for finding in skipped} == {"no broker"}
     assert [finding.check for finding in skipped] == [
         "topics",
-        "co-partitioning",
         "offset retention",
         *(f"offsets {name}" for name in SERVICES),
         "state",
@@ -440,7 +417,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
 
 
 def test_a_deployment_without_a_root_fails() -> None:
-    found = list(examine(Settings(), [], Extras()))
+    found = list(examine(Settings(), []))
 
     assert (found[-1].check, found[-1].state) == ("roots", Status.FAIL)
 
@@ -493,7 +470,7 @@ def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> Non
 def test_a_root_where_no_table_can_be_changed_fails(root: str, seen: str) -> None:
     settings = Settings.model_validate({"warehouse": {"roots": [root]}})
 
-    checks = {check.check: check for check in examine(settings, [], Extras())}
+    checks = {check.check: check for check in examine(settings, [])}
 
     found = checks[f"root {root}"]
     assert (found.state, seen in found.seen) == (Status.FAIL, True), found
@@ -504,7 +481,7 @@ def test_a_bucket_is_reported_with_how_it_removes(s3: S3Server) -> None:
     settings = Settings.model_validate({"warehouse": warehouse})
     s3.put("wh/t/f")
 
-    checks = {check.check: check for check in examine(settings, [], Extras(write=True))}
+    checks = {check.check: check for check in examine(settings, [], write=True)}
 
     there, gone = checks["root s3://lake/wh"], checks["root s3a://gone/wh"]
     assert (there.state, "ignores ETags in bulk" in there.seen) == (Status.OK, True)

@@ -6,7 +6,7 @@ import pytest
 
 from support.metastore import HiveEngine, on_both_versions, own_metastore
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.doctor import Finding, Status, examine
 from tidegate.ops.doctor.metastore import judge_cleaner, metastore_checks
 from tidegate.service.settings import Settings
 
@@ -64,5 +64,5 @@ def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPath
 
 
 def test_without_a_metastore_there_is_nothing_to_say() -> None:
-    names = [finding.check for finding in examine(Settings(), [], Extras())]
+    names = [finding.check for finding in examine(Settings(), [])]
     assert not [name for name in names if "metastore" in name]

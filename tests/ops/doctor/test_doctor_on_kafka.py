@@ -195,7 +195,7 @@ def test_an_unknown_service_is_wrong(tidegate: Tidegate) -> None:
     assert "unknown service 'nonsense': choose from coordinator" in str(answer.exception)
 
 
-def test_topics_with_another_number_of_partitions_fail_twice(
+def test_topics_with_another_number_of_partitions_fail(
     tidegate: Tidegate, admin: AdminClient, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     tidegate("topics", "create")
@@ -213,8 +213,6 @@ def test_topics_with_another_number_of_partitions_fail_twice(
     assert findings_["topics"]["state"] == "fail"
     seen = findings_["topics"]["seen"]
     assert f"{topic_prefix}.locks has 3 partitions, but [topics] partitions is 2" in seen
-    assert findings_["co-partitioning"]["state"] == "fail"
-    assert f"{topic_prefix}.locks has 3" in findings_["co-partitioning"]["seen"]
 
 
 def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(

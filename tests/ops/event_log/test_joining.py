@@ -9,9 +9,8 @@ import pytest
 from support.samples import NOON, commit
 from tidegate.events import CleaningStarted, DirectoriesCleaned
 from tidegate.events.outcomes import DirectoriesOutcome
-from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.logged import JoinedLog
-from tidegate.ops.event_log.summary import line_of
+from tidegate.ops.event_log import JoinedLog, LoggedEvent
+from tidegate.ops.summary import line_of
 from tidegate.runtime.bus import Partition, Record
 
 Part = tuple[str, int | None]

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.ops.event_log.summary import content_of
+from tidegate.ops.summary import content_of
 
 
 @pytest.mark.parametrize(

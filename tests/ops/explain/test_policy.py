@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from support.samples import commit
-from tidegate.ops.explain.policy import described_rule
+from tidegate.ops.explain import described_rule
 from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
 
 TABLE = commit(1).table

@@ -25,7 +25,7 @@ from tidegate.events import (
     UnknownTableReleased,
 )
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
+from tidegate.ops.explain import Story, held_by, ids_of_chain
 from tidegate.ops.waiting import PendingVacuum
 from tidegate.runtime.bus import Partition, Record
 
@@ -193,16 +193,16 @@ def test_events_that_name_each_other_as_cause_end_the_search() -> None:
 
 def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
     # asked for each of 80,000 releases: the ids are gathered once
-    held = HeldIds.of(iter([vacuum(7, 8, transactions=(90,)), vacuum(11)]))
+    held = held_by(iter([vacuum(7, 8, transactions=(90,)), vacuum(11)]))
 
-    assert held.has_ended_by(release(8))
-    assert held.has_ended_by(release(11))
-    assert not held.has_ended_by(release(9))
-    assert not held.has_ended_by(commit(1))
+    assert held(release(8))
+    assert held(release(11))
+    assert not held(release(9))
+    assert not held(commit(1))
     by_transaction = release(1).model_dump(exclude={"event_id", "lock_id"})
     for transaction_id, is_one in ((90, True), (91, False)):
         ended = by_transaction | {"transaction_id": transaction_id}
-        assert held.has_ended_by(type(release(1)).model_validate(ended)) == is_one
+        assert held(type(release(1)).model_validate(ended)) == is_one
 
 
 def test_releases_of_an_unknown_table_are_a_matter_until_its_vacuum_comes() -> None:

@@ -11,7 +11,7 @@ from tidegate.coordinator.quarantines import QUARANTINE, Quarantine, end, quaran
 from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, CleaningStarted, CleaningUndone, QuarantineRemoved
-from tidegate.ops.quarantine import by_id, newest_of
+from tidegate.ops.waiting import by_id, newest_of
 
 FIRST, SECOND = release(caused_by="vacuum-1"), release(caused_by="vacuum-2", partition="p=1")
 FIELDS = {"occurred_at": NOON, "source": "cleaner", "files": 1, "bytes": 1}

@@ -10,8 +10,14 @@ from support.samples import commands_on, commit, end_tasks, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.ops.groups import GroupInUseError
-from tidegate.ops.replay.cluster import reset_state, with_applied
-from tidegate.ops.replay.plan import GroupPosition, GroupReplay, OffsetReset, plan_group
+from tidegate.ops.replay.cluster import (
+    GroupPosition,
+    GroupReplay,
+    OffsetReset,
+    plan_group,
+    reset_state,
+    with_applied,
+)
 from tidegate.runtime.bus import Partition
 from tidegate.savepoints import SavepointPolicy
 

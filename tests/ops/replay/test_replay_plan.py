@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import NOON, commit, message
+from tidegate.cli.options import duration, moment, moment_or_ago
 from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
-from tidegate.ops.moments import duration, moment, moment_or_ago
+from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.replay.cluster import GroupPosition, OffsetReset, Target, plan_group
 from tidegate.ops.replay.events import (
-    SelectedEvent,
     Selection,
-    Unreadable,
+    message_of,
     narrowed,
     plan_of,
     select_events,
 )
-from tidegate.ops.replay.plan import GroupPosition, OffsetReset, Target, plan_group
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
@@ -217,9 +217,9 @@ def test_events_are_chosen_by_table_id_place_and_time() -> None:
 
 def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
     [found] = select_events(HISTORY[:1], Selection(), Wire())
-    assert isinstance(found, SelectedEvent)
+    assert found.event is not None
 
-    sent = found.message()
+    sent = message_of(found)
 
     original = message(commit(1))
     assert (sent.topic, sent.key, sent.value) == (original.topic, original.key, original.value)
@@ -232,15 +232,15 @@ def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
 
 def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     [first] = select_events(HISTORY[:1], Selection(), Wire())
-    assert isinstance(first, SelectedEvent)
+    assert first.event is not None
     poison = Message("tidegate.commits", b"lake.sales.orders", b"{}")
-    replayed = [HISTORY[0], record(first.message(), 13, 3), record(poison, 14, 4)]
+    replayed = [HISTORY[0], record(message_of(first), 13, 3), record(poison, 14, 4)]
 
     plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10, Wire())
 
-    assert [found.origin for found in plan.listed] == ["tidegate.commits/2/10"]
-    assert [unreadable.origin for unreadable in plan.listed_unreadable] == ["tidegate.commits/2/14"]
-    assert plan.listed_unreadable[0].reason
+    assert [found.place for found in plan.listed] == ["tidegate.commits/2/10"]
+    assert [unreadable.place for unreadable in plan.listed_unreadable] == ["tidegate.commits/2/14"]
+    assert plan.listed_unreadable[0].problem
     assert (plan.events, plan.unreadable) == (1, 1)
 
 
@@ -253,7 +253,7 @@ def test_what_can_t_be_read_is_reported_unless_its_key_or_its_id_is_another() ->
     def shown(**conditions: object) -> list[int]:
         selection = Selection(**conditions)  # type: ignore[arg-type]
         found = list(select_events(records, selection, Wire()))
-        assert all(isinstance(item, Unreadable) for item in found)
+        assert all(item.event is None for item in found)
         return [item.record.offset for item in found]
 
     assert shown() == [1, 2, 3]
@@ -284,7 +284,7 @@ def test_only_what_offsets_and_times_can_cover_is_read() -> None:
     assert read(from_time=NOON) == {first: range(700_000, 1_000_000), second: range(20, 50)}
 
 
-Found = SelectedEvent | Unreadable
+Found = LoggedEvent
 
 
 class Counting(Wire):
@@ -307,11 +307,11 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
             yield record(message(commit(number, table)), number)
 
     def watched(
-        found: Iterable[SelectedEvent | Unreadable],
-    ) -> Iterator[SelectedEvent | Unreadable]:
+        found: Iterable[LoggedEvent],
+    ) -> Iterator[LoggedEvent]:
         nonlocal most
         for item in found:
-            if isinstance(item, SelectedEvent):
+            if item.event is not None:
                 made.append(weakref.ref(item.event))
             if len(made) % 500 == 0:
                 most = max(most, sum(event() is not None for event in made))

@@ -26,8 +26,7 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.status import ServiceStatus, Snapshot
-from tidegate.ops.status.recent import Recent
+from tidegate.ops.status import Recent, ServiceStatus, Snapshot
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
@@ -152,13 +151,8 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
             services=services,
             waiting=0,
             oldest_waiting=None,
-            running=(),
-            alarms=tuple(recent.alarms.values()),
-            refused=recent.refused,
-            failed=recent.failed,
-            of_today=recent.of_today,
+            recent=recent,
             unknown_dead_letters=0,
-            awaiting=recent.awaiting_at(NOON),
         )
     )
 

@@ -9,7 +9,8 @@ from support.deployment_events import vacuum
 from support.rows import Rows
 from support.samples import NOON
 from tidegate.coordinator.store import Store
-from tidegate.ops.waiting import OldestVacuums, StoredVacuum
+from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
+from tidegate.ops.waiting import OldestVacuums, PendingVacuum
 
 if TYPE_CHECKING:
     import pytest
@@ -45,14 +46,14 @@ def test_only_those_that_are_wanted_are_counted() -> None:
 def test_readers_are_looked_up_for_those_that_are_listed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked_up = list[StoredVacuum]()
-    pending = StoredVacuum.pending
+    looked_up = list[WaitingVacuum]()
+    of = PendingVacuum.of
 
-    def counted(self: StoredVacuum) -> object:
-        looked_up.append(self)
-        return pending(self)
+    def counted(waiting: WaitingVacuum, rows: Store) -> PendingVacuum:
+        looked_up.append(waiting)
+        return of(waiting, rows)
 
-    monkeypatch.setattr(StoredVacuum, "pending", counted)
+    monkeypatch.setattr(PendingVacuum, "of", counted)
     OldestVacuums(2).take(store_with(*range(20)))
 
     assert len(looked_up) == 2
@@ -60,14 +61,8 @@ def test_readers_are_looked_up_for_those_that_are_listed_alone(
 
 def test_the_readers_of_a_stored_vacuum_are_counted_as_it_is_listed() -> None:
     store = store_with(5)
-    oldest = OldestVacuums(1)
-    counts = list[tuple[int, int]]()
+    [waiting] = waiting_vacuums(store)
+    locks, transactions = waiting.outstanding(store)
 
-    def wanted(vacuum_: StoredVacuum) -> bool:
-        counts.append(vacuum_.count_outstanding())
-        return True
-
-    OldestVacuums(1, wanted).take(store)
-    oldest.take(store)
-
-    assert counts == [(len(oldest.vacuums[0].outstanding), 0)]
+    outstanding = PendingVacuum.of(waiting, store).outstanding
+    assert (len(locks), len(transactions)) == (len(outstanding), 0)

@@ -12,8 +12,10 @@ from support.deployment_events import ORDERS, vacuum
 from support.rows import Rows
 from support.samples import NOON, release
 from tidegate.cli.look.waiting import age_of, headline
+from tidegate.cli.output import plain
+from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
-from tidegate.ops.waiting import PendingVacuum, stored_vacuums
+from tidegate.ops.waiting import PendingVacuum
 
 CUSTOMERS = "lake.sales.customers"
 
@@ -23,7 +25,7 @@ def waiting_after(*events: Event) -> Sequence[PendingVacuum]:
     rows = Rows(restarts=False)
     rows.handle(*events, at=NOON)
     rows.restart()
-    return [vacuum.pending() for vacuum in stored_vacuums(rows.store)]
+    return [PendingVacuum.of(vacuum, rows.store) for vacuum in waiting_vacuums(rows.store)]
 
 
 def with_locks(*locks: LockHold, transactions: tuple[int, ...] = ()) -> VacuumFinished:
@@ -108,7 +110,7 @@ def test_tables_do_not_mix() -> None:
     found = waiting_after(vacuum(7), vacuum(7, table=CUSTOMERS), release(7))
 
     assert [vacuum_.table for vacuum_ in found] == [CUSTOMERS]
-    assert json.loads(json.dumps(found[0].as_json()))["outstanding"][0]["owner"] == "user7"
+    assert json.loads(json.dumps(found[0], default=plain))["outstanding"][0]["owner"] == "user7"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = [pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 MINOR, MAJOR = 1, 2
+DAYS = 30
 
 
 def compact(engine: HiveEngine, table: str, kind: int) -> None:
@@ -74,7 +75,7 @@ def test_one_copy_is_left_of_what_hive_overwrote_and_truncated(tmp_path: Path) -
         hive.start_worker()
         for table in ("copies", "mixed", "emptied"):
             write(hive, table)
-        for day in range(2):
+        for day in range(DAYS):
             hive.run(f"insert overwrite table copies select {day}, 'day'")
         compact(engine, "copies", MAJOR)
         hive.run("insert overwrite table mixed select 3, 'c'")
@@ -91,7 +92,11 @@ def test_one_copy_is_left_of_what_hive_overwrote_and_truncated(tmp_path: Path) -
         queued = Queued(engine)
         events = {event.table.split(".")[2]: event for event in queued.vacuums("default")}
 
-        assert before == {"copies": ["1 day"], "mixed": ["3 c", "4 d", "5 e"], "emptied": []}
+        assert before == {
+            "copies": [f"{DAYS - 1} day"],
+            "mixed": ["3 c", "4 d", "5 e"],
+            "emptied": [],
+        }
         reader = engine.open_txn()  # it began after the compactions: it holds nothing back
         for table, event in events.items():
             early = event.model_copy(update={"own_transaction_id": reader, "event_id": table})
@@ -111,7 +116,7 @@ def test_one_copy_is_left_of_what_hive_overwrote_and_truncated(tmp_path: Path) -
         engine.close()
 
     assert after == before
-    assert left["copies"] == ["base_0000003"]
+    assert left["copies"] == [f"base_{DAYS + 1:07}"]
     assert left["emptied"] == ["base_0000002"]
     assert [name[:21] for name in left["mixed"]] == ["base_0000002", "delta_0000003_0000004"]
     assert states["copies"] == ["succeeded"] * 3

@@ -82,7 +82,8 @@ class Bridge:
         if exported is None:
             events = [self._model.events[number] for number in sorted(world.published)]
             vacuums = [event for event in events if isinstance(event, VacuumFinished)]
-            waiting = WaitingHolds("hive", free_elsewhere=self._model.rules.frees_elsewhere)
+            waiting = WaitingHolds("hive")
+            waiting.free_elsewhere = self._model.rules.frees_elsewhere
             for vacuum in vacuums:
                 waiting.vacuum(vacuum)
             for release in events:

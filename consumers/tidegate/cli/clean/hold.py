@@ -41,6 +41,9 @@ def add(
     After the outcome CleaningHeld (--wait) no cleaning of the table starts, including cleanings in
     the cleaner's queue. A cleaning that is moving or deleting directories finishes its round. A
     table has one hold: a second one replaces the first.
+
+    Examples:
+        tidegate hold add lake.sales.orders --reason 'the report is stuck' --wait
     """
     name = table_of(table) or ""
 
@@ -62,7 +65,11 @@ def remove(
     reason: Reason,
     config: ConfigFile = None,
 ) -> None:
-    """Resume the cleaning of a table, including cleanings that were requested during the hold."""
+    """Resume the cleaning of a table, including cleanings that were requested during the hold.
+
+    Examples:
+        tidegate hold remove lake.sales.orders --reason 'it is done' --wait
+    """
     name = table_of(table) or ""
 
     ask = partial(
@@ -83,7 +90,11 @@ def list_holds(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show the tables on hold, with person, time and reason, as far as the coordinator has read."""
+    """Show the tables on hold, with person, time and reason, as far as the coordinator has read.
+
+    Examples:
+        tidegate hold list --table 'lake.sales.*'
+    """
     pattern = None if table is None else table_pattern(table)
     found = [
         table_hold
@@ -93,7 +104,7 @@ def list_holds(
     ]
     found.sort(key=lambda table_hold: (table_hold.since, table_hold.table))
     if as_json:
-        write_json([table_hold.as_json() for table_hold in found])
+        write_json(found)
         return
     for table_hold in found:
         write(str(table_hold))

@@ -10,7 +10,7 @@ import typer
 from tidegate.cli.options import ConfigFile, Execute, Reason, RequestedBy, option_group, person
 from tidegate.cli.output import write_error
 from tidegate.cli.sending import Sending, request
-from tidegate.ops.quarantine import find_cleaning
+from tidegate.ops.waiting import find_cleaning
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
@@ -35,6 +35,10 @@ def undo(
     Without --execute only the plan is made. The cleaner makes it, and refuses what could show a
     row twice, or what is not complete any more. With --wait the exit code is the outcome's. Hold
     the table first (`tidegate hold add`) if its next cleaning is not to take it again.
+
+    Examples:
+        tidegate undo lake.sales.orders --reason 'the report had stalled' --wait
+        tidegate undo 95c3731d --reason 'the report had stalled' --execute --wait
     """
     found = find_cleaning(Settings.load(config), subject)
 

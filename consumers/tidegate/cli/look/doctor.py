@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write_json, write_styled
 from tidegate.errors import ConfigError
-from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.doctor import Finding, Status, examine
 from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings
 
@@ -32,12 +31,16 @@ def doctor(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """Check a deployment; every finding has advice. Exit code 1 if a check fails."""
+    """Check a deployment; every finding has advice. Exit code 1 if a check fails.
+
+    Examples:
+        tidegate doctor
+        tidegate doctor restorer --write --spark --json
+    """
     if unknown := [name for name in services or () if name not in SERVICES]:
         raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
     settings = Settings.load(config)
-    extras = Extras(write=write, spark=spark)
-    found = examine(settings, services or list(SERVICES), extras)
+    found = examine(settings, services or list(SERVICES), write=write, spark=spark)
     if as_json:
         seen = list(_written(found))
     else:
@@ -49,7 +52,7 @@ def doctor(
 def _written(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Print each finding for scripts as it comes, and pass it on."""
     for finding in findings:
-        write_json(asdict(finding))
+        write_json(finding)
         yield finding
 
 

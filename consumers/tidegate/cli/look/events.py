@@ -12,7 +12,7 @@ from tidegate.cli.output import write, write_json
 from tidegate.events.catalogue import OUTCOMES
 from tidegate.events.topics import TOPICS
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
-from tidegate.ops.event_log.summary import line_of, row_of
+from tidegate.ops.summary import line_of, row_of
 from tidegate.service.settings import Settings
 
 _KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
@@ -52,6 +52,10 @@ def tail(
     """Print the last events of a topic, then new ones as they come, until Ctrl-C.
 
     It joins no group and moves no offset. With --since, all events from then on are printed.
+
+    Examples:
+        tidegate events tail --topic commits
+        tidegate events tail -t lake.sales.orders --no-follow --json | jq .event
     """
     wanted = EventFilter(tables=tuple(table_pattern(pattern) for pattern in table or ()))
     suffix = one_of(_TOPICS, topic, "topic")
@@ -91,7 +95,14 @@ def outcomes(
     as_json: WholeEvents = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show what was done or refused, oldest first: when, on which table, why, and who asked."""
+    """Show what was done or refused, oldest first: when, on which table, why, and who asked.
+
+    Examples:
+        tidegate outcomes --failed --since 2d
+        tidegate outcomes --table lake.sales.orders --limit 20
+        tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused
+        tidegate outcomes --follow --json | jq .reason
+    """
     wanted = EventFilter(
         tables=tuple(table_pattern(pattern) for pattern in table or ()),
         kinds=frozenset(one_of(_KINDS, name) for name in kind or ()),

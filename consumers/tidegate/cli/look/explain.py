@@ -12,10 +12,9 @@ from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
 from tidegate.cli.output import write, write_json
 from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
-from tidegate.ops.event_log.summary import line_of, row_of
-from tidegate.ops.explain import Story
+from tidegate.ops.explain import Story, described_rule
 from tidegate.ops.explain import explain as gather
-from tidegate.ops.explain.policy import described_rule
+from tidegate.ops.summary import line_of, row_of
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
@@ -36,6 +35,10 @@ def explain(
     """Show the history in order: events, commands, outcomes, waiting vacuums, next steps.
 
     For an event, show the chain from its first cause to its last outcome.
+
+    Examples:
+        tidegate explain lake.sales.orders
+        tidegate explain 1b9ce7ae --since 30d
     """
     settings = Settings.load(config)
     story = gather(settings, subject, since_of(since), limit)
@@ -47,7 +50,7 @@ def explain(
                 "events": [row_of(event) for event in story.events],
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
-                "waiting": [vacuum.as_json() for vacuum in story.waiting],
+                "waiting": story.waiting,
                 "dead_letters": [
                     dead_letter_row(dead_letter) for dead_letter in story.dead_letters
                 ],
@@ -83,6 +86,5 @@ def _show_state(story: Story) -> None:
             write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
     if story.dead_letters:
         write("dead letters:")
-        for listed in story.dead_letters:
-            found = listed.dead_letter
-            write(f"  {found.dead_letter_id}  {listed.state}  {found.service}: {found.error}")
+        for found in story.dead_letters:
+            write(f"  {found.dead_letter_id}  {found.state}  {found.service}: {found.error}")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.look.waiting import age_of, show_vacuums
-from tidegate.cli.options import AsJson, ConfigFile, since_of
+from tidegate.cli.options import AsJson, ConfigFile, duration, since_of
 from tidegate.cli.output import (
     clear_screen,
     is_terminal,
@@ -21,9 +21,8 @@ from tidegate.cli.output import (
 )
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.event_log.summary import counted, line_of
-from tidegate.ops.moments import duration
-from tidegate.ops.status import Snapshot, read_snapshot
+from tidegate.ops.status import Snapshot, by_time, read_snapshot
+from tidegate.ops.summary import counted, line_of
 from tidegate.service.settings import Settings
 
 
@@ -31,7 +30,7 @@ def status(
     since: Annotated[
         str, typer.Option(help="How far back outcomes are counted: 7d, or a time.")
     ] = "7d",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat it until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(help="With --watch: how often, e.g. 10s.")] = "5s",
     as_json: AsJson = False,
     config: ConfigFile = None,
@@ -39,6 +38,11 @@ def status(
     """Show how the deployment is. Exit code 1 if a service does not run or has dead letters.
 
     It asks Kafka, never a service. Lag is the number of records that a service has not committed.
+
+    Examples:
+        tidegate status
+        tidegate status --watch --every 10s
+        tidegate status --json | jq '.services[] | select(.lag > 0)'
     """
     settings, pause = Settings.load(config), duration(every).total_seconds()
     while True:
@@ -59,7 +63,7 @@ def status(
 
 
 def _show(snapshot: Snapshot) -> None:
-    needs = snapshot.needs()
+    needs, recent = snapshot.needs(), snapshot.recent
     write("needs a person:" if needs else "nothing needs a person")
     for line in needs:
         write_styled((f"  {line}", "red")) if is_terminal() else write(f"  {line}")
@@ -83,13 +87,12 @@ def _show(snapshot: Snapshot) -> None:
     else:
         write("no vacuum waits")
     _show_holds_and_quarantines(snapshot)
-    for running in snapshot.running:
+    for running in by_time(recent.running):
         write(f"under way: {line_of(running)}")
-    made, removed = snapshot.savepoints_made, snapshot.savepoints_removed
-    refused, failed = snapshot.refused, snapshot.failed
     write(
-        f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {counted(made, 'savepoint')} made, {removed}"
-        f" removed; {counted(refused, 'request')} refused, {failed} failed"
+        f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {counted(recent.savepoints_made, 'savepoint')}"
+        f" made, {recent.savepoints_removed} removed; {counted(recent.refused, 'request')} refused,"
+        f" {recent.failed} failed"
     )
 
 

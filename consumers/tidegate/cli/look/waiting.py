@@ -9,9 +9,10 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.options import AsJsonLines, ConfigFile, table_pattern
+from tidegate.cli.options import AsJsonLines, ConfigFile, duration, table_pattern
 from tidegate.cli.output import write, write_json
-from tidegate.ops.moments import duration
+from tidegate.coordinator.subject import moment
+from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.ops.waiting import (
     HeldTable,
     OldestVacuums,
@@ -19,7 +20,6 @@ from tidegate.ops.waiting import (
     QuarantinedDirectories,
     gate_stores,
     holds_and_quarantines,
-    stored_vacuums,
 )
 from tidegate.service.settings import Settings
 
@@ -53,6 +53,11 @@ def waiting(
     Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
     The list comes from the coordinator's rows; events that it has not read yet are
     missing (see `tidegate status` for its lag).
+
+    Examples:
+        tidegate waiting --older-than 1h --check
+        tidegate waiting --table lake.sales.orders
+        tidegate waiting --json | jq -r '.outstanding[].owner' | sort | uniq -c
     """
     latest = datetime.now(UTC) - duration(older_than) if older_than else _ANY_TIME
     pattern = None if table is None else table_pattern(table)
@@ -60,12 +65,12 @@ def waiting(
     if as_json:
         count = 0
         for store in stores:
-            for vacuum in stored_vacuums(store):
-                if vacuum.since <= latest:
-                    write_json(vacuum.pending().as_json())
+            for vacuum in waiting_vacuums(store):
+                if moment(vacuum.since) <= latest:
+                    write_json(PendingVacuum.of(vacuum, store))
                     count += 1
     else:
-        oldest = OldestVacuums(limit, lambda vacuum: vacuum.since <= latest)
+        oldest = OldestVacuums(limit, lambda vacuum: moment(vacuum.since) <= latest)
         others: list[HeldTable | QuarantinedDirectories] = []
         for store in stores:
             oldest.take(store)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final
 
@@ -35,7 +34,6 @@ from tidegate.ops.dead_letters import (
     DeadLetter,
     DeadLetterBox,
     DeadLetterFilter,
-    ListedDeadLetter,
     Original,
     is_destructive,
 )
@@ -56,11 +54,11 @@ _NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class _Filters:
     """Options that select dead letters."""
 
     service: Annotated[str | None, typer.Option(help="Only of this service.")] = None
-    topic: Annotated[str | None, typer.Option(help="Only from this topic, e.g. commands.")] = None
+    topic: Annotated[str | None, typer.Option(help="Only from this topic, e.g. tasks.")] = None
     table: Annotated[
         str | None, typer.Option("--table", "-t", help="Only of this table (catalog.db.table).")
     ] = None
@@ -84,7 +82,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected(Filters):
+class _Selected(_Filters):
     """Filters, or ids; at least one of them is needed to change anything."""
 
     ids: Annotated[
@@ -104,15 +102,20 @@ class Selected(Filters):
 
 
 @dead_letters.command("list")
-@option_group(Filters)
+@option_group(_Filters)
 def list_dead_letters(
-    filters: Filters,
+    filters: _Filters,
     include_resolved: All = False,
     limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 100,
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """List open dead letters, newest first."""
+    """List open dead letters, newest first.
+
+    Examples:
+        tidegate dead-letters list --service restorer
+        tidegate dead-letters list --json | jq -r .id
+    """
     wanted = filters.selection()
     with DeadLetterBox(reachable(config)) as box:
         found = box.list(wanted, include_resolved=include_resolved)
@@ -122,16 +125,15 @@ def list_dead_letters(
             write_error(f"only the newest {limit} are listed; use --limit or a filter for others")
 
 
-def row_of(listed: ListedDeadLetter) -> dict[str, Any]:
+def row_of(dead_letter: DeadLetter) -> dict[str, Any]:
     """A dead letter as a row of a list."""
-    dead_letter = listed.dead_letter
     return {
         "id": dead_letter.dead_letter_id,
         "at": dead_letter.at.isoformat(timespec="milliseconds"),
         "service": dead_letter.service,
         "origin": dead_letter.origin_location,
         "table": dead_letter.table,
-        "state": listed.state,
+        "state": dead_letter.state,
         "reason": dead_letter.error,
     }
 
@@ -145,7 +147,11 @@ def show(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show a dead letter: headers, key, value, and the event if it can be decoded."""
+    """Show a dead letter: headers, key, value, and the event if it can be decoded.
+
+    Examples:
+        tidegate dead-letters show 1b9ce7ae
+    """
     with DeadLetterBox(reachable(config)) as box:
         wanted = DeadLetterFilter(ids=(dead_letter_id,))
         found = list(box.list(wanted, include_resolved=True))
@@ -154,7 +160,7 @@ def show(
             has = "have ids that start" if found[1:] else "has an id that starts"
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
-        [dead_letter] = box.with_values([found[0].dead_letter])
+        [dead_letter] = box.with_values(found)
         record, event = dead_letter.record, dead_letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
         "key": _text(record.key),
@@ -176,9 +182,9 @@ def show(
 
 
 @dead_letters.command()
-@option_group(Selected)
+@option_group(_Selected)
 def redrive(
-    selected: Selected,
+    selected: _Selected,
     include_resolved: All = False,
     destructive: Destructive = False,
     requested_by: RequestedBy = None,
@@ -191,19 +197,22 @@ def redrive(
 
     Every dead letter is compared with the record at its origin before any is published, and refused
     if they differ.
+
+    Examples:
+        tidegate dead-letters redrive 1b9ce7ae --execute
     """
     wanted = selected.required()
     destructive_ones, undecodable = Counter[str](), list[DeadLetter]()
     with DeadLetterBox(reachable(config)) as box:
 
-        def examined(
-            batch: Sequence[ListedDeadLetter],
-        ) -> Callable[[ListedDeadLetter], dict[str, Any]]:
-            originals = box.originals([row.dead_letter for row in batch])
+        def examined(batch: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
+            originals = box.originals(batch)
             destructive_ones.update(_destructive(originals))
             undecodable.extend(it.dead_letter for it in originals if it.event is None)
-            return partial(
-                _with_event, {found.dead_letter.origin_location: found.event for found in originals}
+            events = {found.dead_letter.origin_location: found.event for found in originals}
+            return (
+                row_of(dead_letter) | _event_field(events.get(dead_letter.origin_location))
+                for dead_letter in batch
             )
 
         chosen = _Chosen(box, wanted, include_resolved=include_resolved)
@@ -222,9 +231,9 @@ def redrive(
 
 
 @dead_letters.command()
-@option_group(Selected)
+@option_group(_Selected)
 def discard(
-    selected: Selected,
+    selected: _Selected,
     reason: Reason,
     requested_by: RequestedBy = None,
     limit: Shown = 100,
@@ -232,11 +241,15 @@ def discard(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Mark messages as not needed. They stay on the topic but are no longer listed."""
+    """Mark messages as not needed. They stay on the topic but are no longer listed.
+
+    Examples:
+        tidegate dead-letters discard 1b9ce7ae --reason 'sent by a test' --execute
+    """
     wanted = selected.required()
     with DeadLetterBox(reachable(config)) as box:
         chosen = _Chosen(box, wanted)
-        chosen.examine(limit)
+        chosen.examine(limit, lambda batch: map(row_of, batch))
         if execute:
             by = person(requested_by)
             box.discard(chosen.dead_letters(), by, datetime.now(UTC), reason)
@@ -255,35 +268,24 @@ class _Chosen:
         self._rows: list[dict[str, Any]] = []
         self._count = 0
 
-    def _batches(self) -> Iterator[Sequence[ListedDeadLetter]]:
+    def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:
+        """Read them in batches, newest first."""
         return self._box.batches(
             self._wanted, include_resolved=self._include_resolved, within=self._spans
         )
 
-    def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:
-        """Read them in batches, newest first."""
-        return ([row.dead_letter for row in batch] for batch in self._batches())
-
     def examine(
         self,
         limit: int,
-        examined: Callable[
-            [Sequence[ListedDeadLetter]], Callable[[ListedDeadLetter], dict[str, Any]]
-        ] = lambda _: lambda _: {},
+        rows_of: Callable[[Sequence[DeadLetter]], Iterable[dict[str, Any]]],
     ) -> None:
-        """Count them, and take rows of the newest.
-
-        Args:
-            limit: The number of rows.
-            examined: Examines a batch; its result adds fields to a row.
+        """Count them, and take the first `limit` rows of their batches, the newest.
 
         Raises:
             TidegateError: no dead letter matches.
         """
-        for batch in self._batches():
-            more = examined(batch)
-            rows = batch[: limit - len(self._rows)]
-            self._rows += [row_of(row) | more(row) for row in rows]
+        for batch in self.dead_letters():
+            self._rows += islice(rows_of(batch), limit - len(self._rows))
             self._count += len(batch)
         if not self._count:
             raise TidegateError("no open dead letter matches")
@@ -317,8 +319,7 @@ def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:
         )
 
 
-def _with_event(events: Mapping[str, Event | None], listed: ListedDeadLetter) -> dict[str, Any]:
-    event = events.get(listed.dead_letter.origin_location)
+def _event_field(event: Event | None) -> dict[str, Any]:
     if event is None:
         return {"event": None}
     return {"event": {"kind": type(event).__name__, **event.model_dump(mode="json")}}

@@ -15,7 +15,8 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.replay import EventReplay, GroupReplay, Replays, Selection
-from tidegate.ops.replay.plan import Target
+from tidegate.ops.replay.cluster import Target
+from tidegate.ops.summary import counted
 
 replay = typer.Typer(
     help="Read or publish events again; a dry run without --execute.",
@@ -33,7 +34,9 @@ OnlyTables = Annotated[
     list[str] | None,
     typer.Option("--table", "-t", help="Only this table (catalog.database.table); repeatable."),
 ]
-EventTopic = Annotated[str, typer.Option(help="commits, vacuums, locks, commands or outcomes")]
+EventTopic = Annotated[
+    str, typer.Option(help="commits, vacuums, locks, requests, tasks or outcomes.")
+]
 OfTable = Annotated[str | None, typer.Option("--table", "-t", help="Only events of this table.")]
 EventIds = Annotated[
     list[str] | None, typer.Option(help="Only the event with this id; repeatable.")
@@ -64,6 +67,10 @@ def group(
     Offsets only go back: nothing is ever skipped. The coordinator keeps its rows, so what was done
     is not done again. Offsets belong to partitions: with --table, the other tables on its partition
     are read again too.
+
+    Examples:
+        tidegate replay group coordinator --to-earliest
+        tidegate replay group coordinator --since 2d --table lake.sales.orders --execute
     """
     if service == "metastore-bridge":
         raise ConfigError(
@@ -102,6 +109,9 @@ def events(
     """Publish events again unchanged, with a header that names their origin.
 
     Records that can't be decoded are reported and left out.
+
+    Examples:
+        tidegate replay events --topic commits --table lake.sales.orders --from-offset 2
     """
     given = (table, event_id, partition, from_offset, to_offset, since)
     if all(option is None for option in given):
@@ -182,8 +192,8 @@ def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
     """A group's plan in sentences, below the table of its changes."""
     yield from _restores(plan.restores)
     if plan.resets:
-        where = _count(len(plan.resets), "partition")
-        sentence = f"{_count(plan.records, 'record')} would be read again in {where}"
+        where = counted(len(plan.resets), "partition")
+        sentence = f"{counted(plan.records, 'record')} would be read again in {where}"
         yield _sentence(sentence, executed=executed)
     elif plan.has_started:
         yield f"nothing to change: group {plan.group} is already at or before that offset"
@@ -199,21 +209,22 @@ def events_as_json(plan: EventReplay) -> dict[str, Any]:
         "more": plan.events > len(plan.listed),
         "changes": [
             {
-                "event": type(found.event).__name__,
-                "table": found.event.table,
-                "event_id": found.event.event_id,
-                "from": found.origin,
+                "event": type(event).__name__,
+                "table": event.table,
+                "event_id": event.event_id,
+                "from": found.place,
             }
             for found in plan.listed
+            if (event := found.event)
         ],
         "unreadable_records": plan.unreadable,
         "unreadable": [
             {
-                "from": record.origin,
+                "from": record.place,
                 "key": None
                 if record.record.key is None
                 else record.record.key.decode(errors="replace"),
-                "reason": record.reason,
+                "reason": record.problem,
             }
             for record in plan.listed_unreadable
         ],
@@ -225,25 +236,21 @@ def event_sentences(plan: EventReplay, *, executed: bool) -> Iterator[str]:
     if plan.events > len(plan.listed):
         yield f"only the first {len(plan.listed)} are listed; use --limit for more"
     for record in plan.listed_unreadable[:_LISTED]:
-        yield f"{record.origin} can't be decoded: {record.reason}"
+        yield f"{record.place} can't be decoded: {record.problem}"
     if plan.unreadable > _LISTED:
         yield f"... and {plan.unreadable - _LISTED} more; --json lists up to --limit of them"
     if plan.unreadable:
-        records = _count(plan.unreadable, "record")
+        records = counted(plan.unreadable, "record")
         yield f"{records} can't be decoded and won't be published again"
     yield from _restores(plan.restores)
     if plan.events:
-        sentence = f"{_count(plan.events, 'event')} would be published again"
+        sentence = f"{counted(plan.events, 'event')} would be published again"
         yield _sentence(sentence, executed=executed)
 
 
 def _restores(count: int) -> Iterator[str]:
     if count:
-        yield f"{_count(count, 'restore request')} included: --execute needs --with-restores"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+        yield f"{counted(count, 'restore request')} included: --execute needs --with-restores"
 
 
 def _sentence(sentence: str, *, executed: bool) -> str:

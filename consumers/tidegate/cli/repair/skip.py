@@ -15,7 +15,7 @@ from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip, unread
 
 def skip(
     service: Annotated[str, typer.Option(help="The service; stop it first.")],
-    topic: Annotated[str, typer.Option(help="Its input topic, e.g. commands.")],
+    topic: Annotated[str, typer.Option(help="Its input topic, e.g. tasks.")],
     partition: Annotated[int, typer.Option(min=0, help="The partition.")],
     offset: Annotated[int, typer.Option(min=0, help="The offset that it reads next.")],
     reason: Reason,
@@ -27,6 +27,10 @@ def skip(
     """Skip one offset, with an audit event and a dead letter that names its location.
 
     The record is NOT processed: whatever it asked for will not happen.
+
+    Examples:
+        tidegate skip --service restorer --topic tasks --partition 0 --offset 7
+            --reason 'no worker can read it'
     """
     settings = reachable(config)
     where = plan_skip(settings, service, topic, partition, offset)

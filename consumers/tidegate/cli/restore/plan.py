@@ -29,10 +29,10 @@ from tidegate.events import CommitCompleted, VacuumFinished
 from tidegate.events.topics import COMMITS
 from tidegate.hudi import InstantState
 from tidegate.ops.event_log import EventFilter, EventLog
-from tidegate.ops.event_log.summary import counted, size
+from tidegate.ops.summary import counted, size
 from tidegate.restores import PlannedRestore, plan_restore
 from tidegate.savepoints.listing import chosen_savepoint
-from tidegate.savepoints.removal_plan import plan_freeing
+from tidegate.savepoints.removal import plan_freeing
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.restore_rules import restore_settings, restored_by_hudi
@@ -58,7 +58,12 @@ def restore(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show what a restore would destroy. Exit code 1 if it would be refused."""
+    """Show what a restore would destroy. Exit code 1 if it would be refused.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint 20261121041551845
+        tidegate plan restore -t lake.sales.orders --savepoint latest~1 --out plan.json
+    """
     settings, name = Settings.load(config), table_of(table)
     where = located(settings, name, location)
     warehouse, _ = table_work(settings)
@@ -178,6 +183,9 @@ def savepoint_removal(
     """Show what removing a savepoint would free. Exit code 1 if it would be refused.
 
     The files stay until Hudi's own cleaner removes them.
+
+    Examples:
+        tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
     """
     settings = Settings.load(config)
     where = located(settings, table, location)
@@ -211,6 +219,10 @@ def retention(
     """Show what these settings' savepoint policy would make and remove, now.
 
     Before changed settings are deployed: the services apply them at the table's next check.
+
+    Examples:
+        tidegate plan retention -t lake.sales.orders -c changed.toml
+        tidegate plan retention -t lake.sales.orders --json | jq -r .savepoint
     """
     settings = Settings.load(config)
     where = located(settings, table, location)
@@ -257,7 +269,11 @@ def clean(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show what would be removed once a vacuum's holds are gone. Exit code 1 if refused."""
+    """Show what would be removed once a vacuum's holds are gone. Exit code 1 if refused.
+
+    Examples:
+        tidegate plan clean vacuum.json
+    """
     event = read_event(VacuumFinished, vacuum)
     warehouse, parallel_map = table_work(Settings.load(config))
     now = datetime.now(UTC)

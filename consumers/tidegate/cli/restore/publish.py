@@ -16,12 +16,21 @@ from tidegate.cli.options import (
     option_group,
     read_event,
 )
-from tidegate.cli.restore.requests import approval, restore, savepoint, savepoint_removal
+from tidegate.cli.output import write_error
+from tidegate.cli.restore.requests import (
+    approval,
+    rejection,
+    restore,
+    savepoint,
+    savepoint_removal,
+    withdraw,
+)
 from tidegate.cli.sending import (
     ANSWERED,
     CLI,
     SaidBy,
     Sending,
+    SignWith,
     print_receipt,
     publisher_of,
     request,
@@ -37,6 +46,8 @@ publish.command()(savepoint)
 publish.command()(savepoint_removal)
 publish.command()(restore)
 publish.command()(approval)
+publish.command()(rejection)
+publish.command()(withdraw)
 
 
 class CommitAction(StrEnum):
@@ -76,13 +87,19 @@ def commit(
 ) -> None:
     """Publish that a commit was completed on a Hudi table.
 
-    With --instant latest, all but the table's name is read off its timeline.
+    With --instant latest, all but the table's name is read off its timeline. Another instant is
+    compared with the timeline, where that can be read from here.
+
+    Examples:
+        tidegate publish commit -t lake.sales.orders --instant 20261121041551845 --operation upsert
     """
     with publisher_of(config, source) as publisher:
+        publisher.notes_new = location is not None
         location = publisher.located(table, location)
         if instant == "latest":
             print_receipt(publisher.commit_latest(table=table, location=location))
             return
+        unchecked = publisher.check_completed(location, instant)
         print_receipt(
             publisher.commit(
                 table=table,
@@ -94,6 +111,8 @@ def commit(
                 table_type=table_type,
             )
         )
+        if unchecked is not None:
+            write_error(f"note: the instant was not compared with the timeline: {unchecked}")
 
 
 @publish.command()
@@ -106,10 +125,15 @@ def lock_released(
     reason: Annotated[ReleaseReason, typer.Option(help="Why it ended.")] = ReleaseReason.UNLOCKED,
     location: Location = None,
     source: SaidBy = CLI,
+    sign_with: SignWith = None,
     config: ConfigFile = None,
 ) -> None:
-    """Publish that a lock or a transaction ended on a table."""
-    with publisher_of(config, source) as publisher:
+    """Publish that a lock or a transaction ended on a table.
+
+    Examples:
+        tidegate publish lock-released -t lake.sales.orders --lock-id 16 --reason committed
+    """
+    with publisher_of(config, source, sign_with) as publisher:
         print_receipt(
             publisher.lock_released(
                 table=table,
@@ -130,7 +154,12 @@ def condemned(
     source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
-    """Publish that a commit is bad; what follows is a setting of the table (restores.rules)."""
+    """Publish that a commit is bad; what follows is a setting of the table (restores.rules).
+
+    Examples:
+        tidegate publish condemned -t lake.sales.orders --instant 20261121041551845
+            --reason 'doubled every order'
+    """
     with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.commit_condemned(
@@ -152,7 +181,12 @@ def event(
     ],
     config: ConfigFile = None,
 ) -> None:
-    """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from."""
+    """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from.
+
+    Examples:
+        tidegate schemas example VacuumFinished > vacuum.json
+        tidegate publish event VacuumFinished vacuum.json --wait
+    """
     name = one_of(EVENT_TYPES, kind, "event")
     parsed = read_event(EVENT_TYPES[name], file)
     if sending.wait and not isinstance(parsed, ANSWERED):

@@ -1,4 +1,4 @@
-"""`tidegate publish savepoint`, `savepoint-removal`, `restore`, `approval`: what people ask for."""
+"""`tidegate publish savepoint`, `restore`, `approval`, `withdraw` ...: what people ask for."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from tidegate.cli.options import (
     OptionalTableName,
     Reason,
     TableName,
+    duration,
     option_group,
     person,
 )
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
+from tidegate.events import RestoreDeclined, Withdrawal, WithdrawalRequested
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
 PlanPath = Annotated[
     Path | None,
-    typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+    typer.Option(help="The plan that you read: `tidegate plan restore --out` wrote it."),
 ]
 
 
@@ -36,7 +38,8 @@ def savepoint(
     asking: Requesting,
     table: TableName,
     instant: Annotated[
-        str | None, typer.Option(help="Instant to save; by default the newest completed.")
+        str | None,
+        typer.Option(help="Instant to save, or latest; by default the newest completed."),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; stands in the savepoint's metadata.")] = "",
     lifetime: Annotated[
@@ -46,9 +49,12 @@ def savepoint(
     location: Location = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request a savepoint on a Hudi table."""
-    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+    """Request a savepoint on a Hudi table.
 
+    Examples:
+        tidegate publish savepoint -t lake.sales.orders --reason 'before the migration' --wait
+        tidegate publish savepoint -t lake.sales.orders --lifetime 30d
+    """
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
     found = located(Settings.load(config), table, location)
 
@@ -56,7 +62,7 @@ def savepoint(
         Publisher.request_savepoint,
         table=table,
         location=found,
-        instant=instant,
+        instant=None if instant == "latest" else instant,
         comment=reason,
         lifetime_seconds=seconds,
         requested_by=asking.person,
@@ -76,7 +82,13 @@ def savepoint_removal(
     location: Location = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request the removal of any savepoint, so that Hudi may clean its files."""
+    """Request the removal of any savepoint, so that Hudi may clean its files.
+
+    Examples:
+        tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
+        tidegate publish savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
+            --reason 'no longer needed' --wait
+    """
     found = located(Settings.load(config), table, location)
 
     ask = partial(
@@ -114,7 +126,12 @@ def restore(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request a restore, which destroys every commit after the savepoint."""
+    """Request a restore, which destroys every commit after the savepoint.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint latest --out plan.json
+        tidegate publish restore --plan plan.json --reason 'a bad load' --wait --timeout 1h
+    """
     given = {"table": table, "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
     wanted = _completed(config, plan, given, ("table", "savepoint"))
@@ -146,7 +163,7 @@ def approval(
     table: OptionalTableName = None,
     location: Location = None,
     plan_id: Annotated[
-        str | None, typer.Option(help="Id of the plan that you looked at; any other is refused.")
+        str | None, typer.Option(help="Id of the plan that you read; any other is refused.")
     ] = None,
     approved_by: Annotated[
         str | None, typer.Option(help="Who approves; by default your login name.")
@@ -154,7 +171,13 @@ def approval(
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Approve a restore that another person requested; it is then carried out."""
+    """Approve a restore that another person requested; it is then carried out.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint 20261121041551845 --out plan.json
+        tidegate publish approval --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --plan plan.json
+            --reason 'checked with finance' --wait
+    """
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
     wanted = _completed(config, plan, given, ("table", "plan_id"))
 
@@ -169,6 +192,69 @@ def approval(
         approval_id=request_id,
     )
     request(config, sending, wanted["table"] or "", ask, again=request_id is not None)
+
+
+WhichRequest = Annotated[
+    str, typer.Option("--request", help="Id of the request; see `tidegate status`.")
+]
+
+
+@option_group(Requesting)
+def withdraw(
+    asking: Requesting,
+    request_of: WhichRequest,
+    table: TableName,
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Withdraw a request that has not begun to change the table.
+
+    Examples:
+        tidegate publish withdraw -t lake.sales.orders
+            --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'repaired' --wait
+    """
+    _end(WithdrawalRequested, asking, request_of, table, reason, location, config)
+
+
+@option_group(Requesting)
+def rejection(
+    asking: Requesting,
+    request_of: WhichRequest,
+    table: TableName,
+    reason: Reason,
+    location: Location = None,
+    config: ConfigFile = None,
+) -> None:
+    """Reject a restore that another person requested, as its approver.
+
+    Examples:
+        tidegate publish rejection -t lake.sales.orders
+            --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'month end' --wait
+    """
+    _end(RestoreDeclined, asking, request_of, table, reason, location, config)
+
+
+def _end(
+    kind: type[Withdrawal],
+    asking: Requesting,
+    request_of: str,
+    table: str,
+    reason: str,
+    location: str | None,
+    config: Path | None,
+) -> None:
+    ask = partial(
+        Publisher.withdraw,
+        table=table,
+        location=located(Settings.load(config), table, location),
+        request=request_of,
+        requested_by=asking.person,
+        reason=reason,
+        as_approver=kind is RestoreDeclined,
+        request_id=asking.request_id,
+    )
+    request(config, asking, table, ask)
 
 
 def _chosen(config: Path | None, location: str, savepoint: str) -> str:

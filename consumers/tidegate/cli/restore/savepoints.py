@@ -54,9 +54,15 @@ def list_savepoints(
 ) -> None:
     """List the savepoints of a table, oldest first, with requester, time and reason.
 
-    A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
+    A policy's savepoints expire at the end of their lifetime at the latest; the newest of a tier
+    never does.
     Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over, and
     `tidegate savepoints remove` requests their removal.
+
+    Examples:
+        tidegate savepoints list lake.sales.orders
+        tidegate savepoints list lake.sales.orders --pins
+        tidegate savepoints list /lake/sales/new
     """
     settings = Settings.load(config)
     warehouse, parallel_map = table_work(settings)
@@ -103,6 +109,10 @@ def remove(
     """Request the removal of all savepoints of a policy that no rule of the table owns.
 
     They stay otherwise. To keep them and let a rule end them, name the policy in its `adopts`.
+
+    Examples:
+        tidegate savepoints remove -t lake.sales.orders --policy orders
+            --reason 'the policy was renamed' --wait
     """
     settings = Settings.load(config)
     warehouse, _ = table_work(settings)

@@ -34,6 +34,10 @@ def simulate(
     """Show the savepoints that a policy would have made for the commits of the topic.
 
     Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
+
+    Examples:
+        tidegate simulate --table 'lake.sales.*'
+        tidegate simulate --since 14d --removed --json | jq .instant
     """
     settings = Settings.load(config)
     simulation = Simulation(savepoint_policy(settings))

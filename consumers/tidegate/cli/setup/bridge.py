@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,10 +12,9 @@ from tidegate.cli.options import (
     AsJson,
     ConfigFile,
     Execute,
-    LogFormatName,
+    Logged,
     RequestedBy,
-    Verbose,
-    configure_log,
+    option_group,
     person,
 )
 from tidegate.cli.output import write, write_json
@@ -32,37 +30,35 @@ bridge = typer.Typer(
 
 
 @bridge.command()
-def metastore(
-    config: ConfigFile = None,
-    verbose: Verbose = False,
-    log_format: LogFormatName = "auto",
-) -> None:
+@option_group(Logged)
+def metastore(logged: Logged) -> None:
     """Watch a Hive Metastore until SIGTERM or SIGINT: compactions, and the locks they wait for.
 
     Run as many as you like: one is active, and another takes over within seconds. See
     [bridge.metastore] in the settings.
+
+    Examples:
+        tidegate bridge metastore --config tidegate.toml
     """
     from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
 
-    configure_log(log_format, verbose=verbose)
-    run_metastore_bridge(Settings.load(config), threading.Event())
+    run_metastore_bridge(logged.settings(), threading.Event())
 
 
 @bridge.command()
-def hudi(
-    config: ConfigFile = None,
-    verbose: Verbose = False,
-    log_format: LogFormatName = "auto",
-) -> None:
+@option_group(Logged)
+def hudi(logged: Logged) -> None:
     """Watch the timelines of Hudi tables until SIGTERM or SIGINT, and publish their commits.
 
     Run as many as you like: they share the tables, and take over from each other within seconds.
     See [bridge.hudi] of the settings.
+
+    Examples:
+        tidegate bridge hudi --config tidegate.toml
     """
     from tidegate.service.runner import run_hudi_bridge  # noqa: PLC0415 - heavy
 
-    configure_log(log_format, verbose=verbose)
-    run_hudi_bridge(Settings.load(config), threading.Event())
+    run_hudi_bridge(logged.settings(), threading.Event())
 
 
 @bridge.command()
@@ -88,6 +84,9 @@ def accept_metastore(
     would accept. Vacuums that wait for holds of the previous Metastore go on waiting until the new
     one has assigned higher ids. With --release they are cleaned at once, as after an expiry. Make
     sure that no reader of the previous Metastore still reads.
+
+    Examples:
+        tidegate bridge accept-metastore --reason "restored after a disk fault"
     """
     from tidegate.ops.acceptance import plan_acceptance  # noqa: PLC0415 - heavy
 
@@ -122,10 +121,10 @@ def _accepted(settings: Settings, plan: Acceptance, by: str, why: str, *, releas
 
 def _fields(plan: Acceptance) -> dict[str, object]:
     return {
-        "before": None if plan.before is None else asdict(plan.before),
-        "now": asdict(plan.now),
+        "before": plan.before,
+        "now": plan.now,
         "needed": plan.is_needed,
-        "waiting": [vacuum.as_json() for vacuum in plan.waiting],
+        "waiting": plan.waiting,
     }
 
 

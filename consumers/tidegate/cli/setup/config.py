@@ -63,7 +63,11 @@ def _lines(setting: Setting, section: str) -> str:
 
 @config.command()
 def init() -> None:
-    """Print a settings file with every setting, its meaning and its default."""
+    """Print a settings file with every setting, its meaning and its default.
+
+    Examples:
+        tidegate config init > tidegate.toml
+    """
     for line in settings_template().splitlines():
         write(line)
 
@@ -73,6 +77,9 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Read the settings as the services do; exit code 2 and a line for each problem.
 
     What a changed savepoint policy would make and remove: `tidegate plan retention`.
+
+    Examples:
+        tidegate config check --config tidegate.toml
     """
     Settings.load(config).connection()
     if as_json:
@@ -83,7 +90,11 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
 
 @config.command()
 def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Print the settings in effect, from the file and the environment. Secrets are hidden."""
+    """Print the settings in effect, from the file and the environment. Secrets are hidden.
+
+    Examples:
+        tidegate config show --json | jq .services
+    """
     values = Settings.load(config).shown()
     if as_json:
         write_json(values)
@@ -103,6 +114,10 @@ def diff(
     """Compare the settings with those of a running process. Exit code 1 if they differ.
 
     The process serves its settings where it serves its metrics. Hidden values are not compared.
+
+    Examples:
+        tidegate config diff
+        tidegate config diff --at worker-1:9464
     """
     settings = Settings.load(config)
     address = at or _address(settings.monitoring)

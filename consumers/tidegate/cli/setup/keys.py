@@ -17,7 +17,7 @@ from tidegate.events.names import visible
 from tidegate.events.signature import KeyRole
 from tidegate.signatures import SigningKey
 
-keys = typer.Typer(help="Keys that sign events.", no_args_is_help=True)
+keys = typer.Typer(help="Keys that sign events and requests.", no_args_is_help=True)
 PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
 
 
@@ -53,7 +53,11 @@ def new(
     name: Name = "NAME",
     as_json: AsJson = False,
 ) -> None:
-    """Make a key: the private half in a new file of mode 0600, the public half as a setting."""
+    """Make a key: the private half in a new file of mode 0600, the public half as a setting.
+
+    Examples:
+        tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml
+    """
     key = SigningKey.generate()
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -69,7 +73,11 @@ def new(
 
 @keys.command()
 def show(file: PrivateKey, as_json: AsJson = False) -> None:
-    """Show the public half of a key, for its entry in the settings."""
+    """Show the public half of a key, for its entry in the settings.
+
+    Examples:
+        tidegate keys show /etc/tidegate/ana.pem
+    """
     _show(SigningKey.read(file), {}, as_json=as_json)
 
 

@@ -29,7 +29,11 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Target directory; created if missing.")],
     as_json: AsJsonLines = False,
 ) -> None:
-    """Write the Avro schema of every event as an .avsc file."""
+    """Write the Avro schema of every event as an .avsc file.
+
+    Examples:
+        tidegate schemas export ./schemas
+    """
     try:
         files = [str(file) for file in export_schemas(folder)]
     except OSError as error:
@@ -46,13 +50,20 @@ def example(
 ) -> None:
     """Print a valid event of a kind as JSON, to start from.
 
-    A fact has no event_id: it is derived from the content. Give a request an id of its own.
+    The id of an event derives from its content. Give a request an id of its own.
+
+    Examples:
+        tidegate schemas example VacuumFinished > vacuum.json
     """
     write_json(example_of(one_of(EVENT_TYPES, kind, "event")), indent=2)
 
 
 def asyncapi(config: ConfigFile = None) -> None:
-    """Print the AsyncAPI 3.0 document of this deployment."""
+    """Print the AsyncAPI 3.0 document of this deployment.
+
+    Examples:
+        tidegate asyncapi > asyncapi.json
+    """
     settings = Settings.load(config)
     topics, kafka = settings.topics, settings.kafka
     is_secure = "SSL" in str(kafka.get("security.protocol", "")).upper()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.options import ConfigFile, LogFormatName, Verbose, configure_log
+from tidegate.cli.options import ConfigFile, Logged, option_group
 from tidegate.cli.output import is_terminal, write, write_json
 from tidegate.errors.commands import command_line
 from tidegate.service.settings import Settings
@@ -18,25 +19,32 @@ from tidegate.service.signals import stop_on_signals
 METRICS_PORT: Final = 9465
 
 
+@option_group(Logged)
 def run(
+    logged: Logged,
     services: Annotated[list[str] | None, typer.Argument(help="Default: all services.")] = None,
-    config: ConfigFile = None,
-    verbose: Verbose = False,
-    log_format: LogFormatName = "auto",
 ) -> None:
-    """Run services until SIGTERM or SIGINT."""
+    """Run services until SIGTERM or SIGINT.
+
+    Examples:
+        tidegate run --config tidegate.toml
+        tidegate run restorer cleaner
+    """
     from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
     from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    configure_log(log_format, verbose=verbose)
-    run_services(services or list(SERVICES), Settings.load(config), threading.Event())
+    run_services(services or list(SERVICES), logged.settings(), threading.Event())
 
 
 def broker(
     folder: Annotated[Path, typer.Argument(help="Its data directory.")] = Path("kafka-data"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where clients connect.")] = 9092,
 ) -> None:
-    """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT."""
+    """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT.
+
+    Examples:
+        tidegate broker ./kafka-data
+    """
     from tidegate.local.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
 
     stop = threading.Event()
@@ -57,7 +65,12 @@ def demo(
         Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
     ] = None,
 ) -> None:
-    """Run the whole story on real parts, and check every step."""
+    """Run the complete story on real parts, and check every step.
+
+    Examples:
+        tidegate demo
+        tidegate demo ./my-demo
+    """
     from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
 
     run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -75,17 +88,22 @@ def monitor(
         float, typer.Option(min=0.1, help="Seconds between two counts of waiting vacuums.")
     ] = 300,
 ) -> None:
-    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT."""
+    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT.
+
+    Examples:
+        tidegate monitor --config tidegate.toml
+    """
     from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
-    from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.endpoint import Health, serve  # noqa: PLC0415 - heavy
     from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy
     from tidegate.monitoring.metrics import Metrics  # noqa: PLC0415 - heavy
-    from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth  # noqa: PLC0415 - heavy
+    from tidegate.ops.monitor import DeploymentMonitor  # noqa: PLC0415 - heavy
 
     configure_logging()
     settings, stop = Settings.load(config), threading.Event()
-    metrics, health = Metrics(DEPLOYMENT_METRICS), MonitorHealth(interval)
+    metrics = Metrics(DEPLOYMENT_METRICS)
     deployment = DeploymentMonitor(settings, metrics)
+    health = Health(deployment.not_live, partial(deployment.not_ready, interval))
     address = host or settings.monitoring.host
     with stop_on_signals(stop), serve(address, port, metrics.registry, health):
-        deployment.run(stop, interval, health, waiting_interval)
+        deployment.run(stop, interval, waiting_interval)

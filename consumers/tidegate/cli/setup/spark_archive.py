@@ -22,6 +22,9 @@ def spark_archive(
 
     They need it where a warehouse root is on a store, for the store's client. It needs the same
     Python at the same path on every node.
+
+    Examples:
+        tidegate spark-archive tidegate-env.tar.gz
     """
     import venv_pack  # noqa: PLC0415 - only here
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import typer
 
@@ -20,7 +19,11 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 
 @topics.command()
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Create missing topics; refuse existing topics that differ from their declarations."""
+    """Create missing topics; refuse existing topics that differ from their declarations.
+
+    Examples:
+        tidegate topics create
+    """
     settings = reachable(config)
     for name, new in create_topics(settings.connection(), settings.topics).items():
         if as_json:
@@ -31,7 +34,11 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Show the declared topics, without contacting a broker."""
+    """Show the declared topics, without contacting a broker.
+
+    Examples:
+        tidegate topics describe --json | jq .topic
+    """
     declared = deployment(Settings.load(config).topics)
     if as_json:
         write_json_lines(topic.as_json() for topic in declared)
@@ -41,11 +48,15 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Compare topics with their declarations: one line per difference; exit code 1 if any."""
+    """Compare topics with their declarations: one line per difference; exit code 1 if any.
+
+    Examples:
+        tidegate topics check
+    """
     settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics)
     if as_json:
-        write_json_lines(asdict(difference) for difference in found)
+        write_json_lines(found)
     else:
         for difference in found or ["the topics are as declared"]:
             write(str(difference))
@@ -57,6 +68,9 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
     """Print the access rights that every role needs, as kafka-acls commands.
 
     The principals are those of [security.principals], else `User:` and the role's name.
+
+    Examples:
+        tidegate topics acls
     """
     settings = Settings.load(config)
     needed = acls(
@@ -64,7 +78,7 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         principals=settings.security.principals,
     )
     if as_json:
-        write_json_lines(asdict(acl) for acl in needed)
+        write_json_lines(needed)
         return
     for acl in needed:
         write(acl.command())

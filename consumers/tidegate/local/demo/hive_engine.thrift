@@ -71,7 +71,7 @@ struct Database {
   4: map<string, string> parameters
 }
 
-service WriteMetastore extends metastore.ReadMetastore {
+service WriteMetastore extends metastore.Metastore {
   OpenTxnsResponse open_txns(1: OpenTxnRequest rqst),
   void commit_txn(1: CommitTxnRequest rqst)
       throws (1: metastore.NoSuchTxnException o1, 2: TxnAbortedException o2),
@@ -88,7 +88,6 @@ service WriteMetastore extends metastore.ReadMetastore {
       throws (1: metastore.MetaException o1),
   void update_compactor_state(1: CompactionInfoStruct cr, 2: i64 txn_id),
   void mark_compacted(1: CompactionInfoStruct cr) throws (1: metastore.MetaException o1),
-  void mark_cleaned(1: CompactionInfoStruct cr) throws (1: metastore.MetaException o1),
   void create_database(1: Database database)
       throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: metastore.MetaException o3),
   void create_table_req(1: CreateTableRequest request)

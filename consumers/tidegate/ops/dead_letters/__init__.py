@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tidegate.ops.dead_letters.box import DeadLetterBox, ListedDeadLetter, Original
+from tidegate.ops.dead_letters.box import DeadLetterBox, Original
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, DeadLetterFilter, is_destructive
 
 __all__ = [
     "DeadLetter",
     "DeadLetterBox",
     "DeadLetterFilter",
-    "ListedDeadLetter",
     "Original",
     "is_destructive",
 ]

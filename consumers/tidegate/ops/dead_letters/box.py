@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import islice
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import islice, zip_longest
 from typing import Final, Self
 
-from tidegate.errors import TidegateError
-from tidegate.events import Event
+from tidegate.errors import FormatError, TidegateError
+from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven, Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import (
@@ -22,24 +23,132 @@ from tidegate.ops.dead_letters.dead_letter import (
     redriven_message,
     without_value,
 )
-from tidegate.ops.dead_letters.reading import OPEN, Resolutions, newest_first, reading_rounds
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.settings import Settings
 
+OPEN: Final = "open"
+MARGIN_MS: Final = 60 * 60 * 1000
+"""The most that two brokers' clocks may differ, and the shortest span that is read."""
+_RESOLUTIONS: Final = (DeadLetterRedriven, DeadLetterDiscarded)
+_CHUNK: Final = 500
+"""The maximum number of records of a partition that are read at a time."""
+_GAP: Final = 1000
+"""Skip gaps up to this many records by reading them: that is cheaper than another reader."""
+_NOTHING: Final = range(0)
+
+
+def newest_first(
+    spans: Mapping[Partition, range],
+    read: Callable[[Mapping[Partition, range]], Iterable[Record]],
+) -> Iterator[Record]:
+    """The records of a topic by the broker's timestamp, newest first.
+
+    Args:
+        spans: The offsets of each partition.
+        read: Reads spans of offsets, in order, without values: a chunk is held in memory.
+    """
+    partitions = [_backwards(part, span, read) for part, span in spans.items()]
+    return heapq.merge(*partitions, key=lambda partition: partition.timestamp_ms, reverse=True)
+
+
+def _backwards(
+    partition: Partition,
+    span: range,
+    read: Callable[[Mapping[Partition, range]], Iterable[Record]],
+) -> Iterator[Record]:
+    for stop in range(span.stop, span.start, -_CHUNK):
+        first = max(span.start, stop - _CHUNK)
+        yield from reversed(list(read({partition: range(first, stop)})))
+
+
+@dataclass(slots=True)
+class Resolutions:
+    """The resolutions by dead letter id; the latest one per dead letter counts.
+
+    A resolution is younger than its dead letter. So only outcomes younger than the requested ones
+    are read, each once: the newest dead letters cost little, even with many outcomes.
+    """
+
+    topics: TopicReader
+    topic: str
+    wire: Wire
+    _before: dict[Partition, int] | None = None
+    """The offset from which each partition was read."""
+    _since_ms: int = 0
+    _step_ms: int = MARGIN_MS
+    _latest: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+
+    def state_of(self, dead_letter_id: str, appended_ms: int) -> str:
+        """The state of a dead letter: open, redriven or discarded.
+
+        Args:
+            dead_letter_id: The dead letter's id.
+            appended_ms: When the broker appended it, in milliseconds since the epoch.
+        """
+        if self._before is None or appended_ms - MARGIN_MS < self._since_ms:
+            self._read_back_to(appended_ms - MARGIN_MS)
+        _, state = self._latest.get(dead_letter_id, (0, OPEN))
+        return state
+
+    def _read_back_to(self, since_ms: int) -> None:
+        # every step reads twice as far back, so that thousands of dead letters cost few requests
+        self._since_ms = max(0, since_ms - self._step_ms)
+        self._step_ms *= 2
+        if self._before is None:
+            self._before = {part: span.stop for part, span in self.topics.spans(self.topic).items()}
+        at = datetime.fromtimestamp(self._since_ms / 1000, UTC)
+        starts = self.topics.offsets_at(self.topic, at)
+        before = self._before
+        unread = {part: range(min(starts[part], stop), stop) for part, stop in before.items()}
+        for record in self.topics.read(unread):
+            self._record_resolution(record)
+        self._before = {part: span.start for part, span in unread.items()}
+
+    def _record_resolution(self, record: Record) -> None:
+        try:
+            if self.wire.kind(record.value, record.headers) not in _RESOLUTIONS:
+                return
+            event = self.wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:
+            return
+        state = "redriven" if isinstance(event, DeadLetterRedriven) else "discarded"
+        resolution = (record.timestamp_ms, state)
+        dead_letter_id = event.caused_by or ""
+        known = self._latest.get(dead_letter_id, resolution)
+        self._latest[dead_letter_id] = max(known, resolution)
+
+
+def reading_rounds(
+    locations: Iterable[tuple[Partition, int]],
+) -> Iterator[Mapping[Partition, range]]:
+    """The spans to read for records at these offsets; a round has at most one per partition.
+
+    Dead letters of one cause are neighbours, so a batch usually takes one or two rounds.
+    """
+    offsets: dict[Partition, list[int]] = {}
+    for partition, offset in sorted(set(locations)):
+        offsets.setdefault(partition, []).append(offset)
+    spans = {partition: _runs(offset) for partition, offset in offsets.items()}
+    for together in zip_longest(*spans.values(), fillvalue=_NOTHING):
+        yield {part: span for part, span in zip(spans, together, strict=True) if span}
+
+
+def _runs(offsets: Sequence[int]) -> list[range]:
+    runs: list[range] = []
+    for offset in offsets:
+        if runs and offset - runs[-1].stop <= _GAP:
+            runs[-1] = range(runs[-1].start, offset + 1)
+        else:
+            runs.append(range(offset, offset + 1))
+    return runs
+
+
 _Location = tuple[Partition, int]
 BATCH: Final = 100
 """Dead letters in memory together; the value of each has up to a megabyte, and so its original."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedDeadLetter:
-    """A dead letter and its resolution: open, redriven or discarded."""
-
-    dead_letter: DeadLetter
-    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +194,7 @@ class DeadLetterBox:
         *,
         include_resolved: bool = False,
         within: Mapping[Partition, range] | None = None,
-    ) -> Iterator[ListedDeadLetter]:
+    ) -> Iterator[DeadLetter]:
         """The dead letters that match, newest first; only open ones, unless `include_resolved`.
 
         They are read lazily, so the first few cost little, and without their values, which may have
@@ -107,7 +216,7 @@ class DeadLetterBox:
             state = resolutions.state_of(dead_letter.dead_letter_id, record.timestamp_ms)
             if include_resolved or state == OPEN:
                 listed.add(dead_letter.dead_letter_id)
-                yield ListedDeadLetter(dead_letter, state)
+                yield replace(dead_letter, state=state)
 
     def with_values(self, dead_letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
         """The same dead letters with their values.
@@ -121,7 +230,10 @@ class DeadLetterBox:
         for location, dead_letter in zip(wanted, dead_letters, strict=True):
             if location not in found:
                 raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
-        return [read_dead_letter(found[location]) for location in wanted]
+        return [
+            replace(read_dead_letter(found[location]), state=dead_letter.state)
+            for location, dead_letter in zip(wanted, dead_letters, strict=True)
+        ]
 
     def batches(
         self,
@@ -129,15 +241,11 @@ class DeadLetterBox:
         *,
         include_resolved: bool = False,
         within: Mapping[Partition, range] | None = None,
-    ) -> Iterator[Sequence[ListedDeadLetter]]:
+    ) -> Iterator[Sequence[DeadLetter]]:
         """The same as `list`, with values, in batches that fit into memory with their originals."""
         listed = self.list(wanted, include_resolved=include_resolved, within=within)
         while batch := list(islice(listed, BATCH)):
-            full = self.with_values([row.dead_letter for row in batch])
-            yield [
-                ListedDeadLetter(dead_letter, row.state)
-                for dead_letter, row in zip(full, batch, strict=True)
-            ]
+            yield self.with_values(batch)
 
     def originals(self, dead_letters: Sequence[DeadLetter]) -> Sequence[Original]:
         """The records at the origins of dead letters, each compared with its dead letter.

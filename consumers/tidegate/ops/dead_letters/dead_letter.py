@@ -54,6 +54,8 @@ class DeadLetter:
     """The original message's headers."""
     origin_timestamp_ms: int | None = None
     """When the broker appended the original; None if no header records it."""
+    state: str = "open"
+    """Its resolution: open, redriven or discarded."""
 
     @property
     def has_value(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.ops.doctor.examination import Extras, examine
+from tidegate.ops.doctor.examination import examine
 from tidegate.ops.doctor.finding import Finding, Status
 
-__all__ = ["Extras", "Finding", "Status", "examine"]
+__all__ = ["Finding", "Status", "examine"]

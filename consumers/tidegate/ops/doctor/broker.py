@@ -1,21 +1,22 @@
-"""Check that the broker is reachable, and that the topics are as declared and co-partitioned."""
+"""Check the broker, its topics, and the rights of this principal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
-from tidegate.events.topics import ALL_TOPICS, DEAD_LETTERS
-from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.ops.acls import Acl, acls
+from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.groups import Groups
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.service.settings import Settings, TopicSettings
+from tidegate.service.settings import Settings
 from tidegate.service.topics import deployment, describe_topics, differences
 
 REQUEST_TIMEOUT: Final = 5.0
@@ -85,16 +86,6 @@ class Broker:
             return Finding("topics", state, seen, f"see: {command_line('topics check')}")
         return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
 
-    def check_copartitioning(self) -> Finding:
-        """Whether the topics have the same number of partitions."""
-        names = copartitioned(self.topics)
-        try:
-            found = describe_topics(self.admin, names, REQUEST_TIMEOUT)
-        except ConfigError as error:
-            return not_permitted("co-partitioning", error)
-        counts = {name: topic.partitions for name, topic in found.items()}
-        return copartitioning(names, counts)
-
     def _why(self, error: KafkaError) -> str:
         """The underlying cause: a time-out does not mention a refused login or connection."""
         self.admin.poll(0)
@@ -112,26 +103,66 @@ def not_permitted(check: str, error: Exception) -> Finding:
     return Finding(check, Status.WARN, f"unknown: {error}", advice)
 
 
-def copartitioned(settings: TopicSettings) -> list[str]:
-    """The topics on which a table's events and rows are on the same partition number."""
-    return [topic.name(settings.prefix) for topic in ALL_TOPICS if topic is not DEAD_LETTERS]
+Allowed = Mapping[tuple[str, str], frozenset[str]]
+"""The allowed operations by resource and name; unreported resources are left out."""
 
 
-def copartitioning(names: Sequence[str], partitions: Mapping[str, int]) -> Finding:
-    """Compare the partition counts of the topics that must be co-partitioned. Pure.
+def check_access(broker: Broker, service: str) -> Finding:
+    """Whether the principal of the settings has every right that a service needs."""
+    rights = acls(broker.topics.prefix)
+    needed = [right for right in rights if right.role == service]
+    return compare_rights(service, needed, _allowed(broker, needed))
 
-    Args:
-        names: Those topics.
-        partitions: The number of partitions of each existing topic.
-    """
-    check = "co-partitioning"
-    if missing := sorted(set(names) - set(partitions)):
-        return Finding(check, Status.SKIPPED, f"missing topics: {', '.join(missing)}")
-    if len({partitions[name] for name in names}) > 1:
-        seen = ", ".join(f"{name} has {partitions[name]}" for name in names)
+
+def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Finding:
+    """Compare the needed rights with the rights that the broker reports. Pure."""
+    check = f"access {service}"
+    missing = [
+        right
+        for right in needed
+        if right.operation not in allowed.get((right.resource, right.name), {right.operation})
+    ]
+    unreported = [right for right in needed if (right.resource, right.name) not in allowed]
+    unknown = sorted({right.resource for right in unreported})
+    if missing:
+        rights = ", ".join(f"{right.operation} {right.resource} {right.name}" for right in missing)
         advice = (
-            "create them again with the same number of partitions: a table's events and state are"
-            " on different partitions"
+            "run the doctor as the service's principal, or grant them:"
+            f" {command_line('topics acls')}"
         )
-        return Finding(check, Status.FAIL, seen, advice)
-    return Finding(check, Status.OK, f"{len(names)} topics have the same number of partitions")
+        return Finding(check, Status.FAIL, f"this principal may not {rights}", advice)
+    known = "this principal has all rights that the broker reports"
+    seen = f"{known}; unknown: {', '.join(unknown)}" if unknown else known
+    return Finding(check, Status.OK if len(unreported) < len(needed) else Status.SKIPPED, seen)
+
+
+def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], frozenset[str]]:
+    names = {
+        kind: sorted({right.name for right in needed if right.resource == kind})
+        for kind in ("topic", "group")
+    }
+    options: dict[str, Any] = {
+        "include_authorized_operations": True,
+        "request_timeout": REQUEST_TIMEOUT,
+    }
+    futures = {
+        "topic": broker.admin.describe_topics(TopicCollection(names["topic"]), **options),
+        "group": broker.admin.describe_consumer_groups(names["group"], **options),
+    }
+    return {
+        (kind, name): operations
+        for kind, described in futures.items()
+        for name, operations in _operations(described.items())
+    }
+
+
+def _operations(futures: Iterable[tuple[str, Future[Any]]]) -> Iterator[tuple[str, frozenset[str]]]:
+    for name, future in futures:
+        try:
+            operations = future.result(RESULT_TIMEOUT).authorized_operations
+        except KafkaException as error:
+            if error.args[0].code() in DENIED:
+                yield name, frozenset()
+            continue
+        if operations is not None:
+            yield name, frozenset(operation.name.lower() for operation in operations)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC, Topic
-from tidegate.ops.doctor.access import check_access
-from tidegate.ops.doctor.broker import Broker
-from tidegate.ops.doctor.clock import check_clock
+from tidegate.ops.doctor.broker import Broker, check_access
+from tidegate.ops.doctor.events import INPUT_TOPICS, check_clock, check_placement
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.local import (
+    PROBE,
     check_client_settings,
     check_registry,
+    check_root,
     check_signatures,
     check_spark,
     check_versions,
 )
 from tidegate.ops.doctor.metastore import metastore_checks
-from tidegate.ops.doctor.offsets import check_offsets, check_retention
-from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
-from tidegate.ops.doctor.roots import PROBE, check_root
-from tidegate.ops.doctor.state import check_state
+from tidegate.ops.doctor.offsets import check_offsets, check_retention, check_state
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
@@ -34,27 +31,20 @@ _STARTING_SPARK: Final = 120.0
 _READING: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """Checks that do more than read, off by default."""
-
-    write: bool = False
-    """Create and remove a hidden file in each warehouse root."""
-    spark: bool = False
-    """Start a Spark session and run a job."""
-
-
 def examine(
     settings: Settings,
     services: Sequence[str],
-    extras: Extras = Extras(),
+    *,
+    write: bool = False,
+    spark: bool = False,
 ) -> Iterator[Finding]:
     """Run every check, and yield findings as they come.
 
     Args:
         settings: The deployment.
         services: The services whose offsets, state and access rights are checked.
-        extras: The checks that do more than read.
+        write: Whether to create and remove a hidden file in each warehouse root.
+        spark: Whether to start a Spark session and run a job.
     """
     broker, reached = _reach(settings)
     yield reached
@@ -64,7 +54,7 @@ def examine(
             yield Finding(name, Status.SKIPPED, _NO_BROKER)
         else:
             yield Check(name, partial(function, running, *arguments), _READING).run()
-    for check in _elsewhere(settings, extras):
+    for check in _elsewhere(settings, write=write, spark=spark):
         yield check.run()
     for check in metastore_checks(settings.bridge.metastore, running):
         yield check.run()
@@ -83,7 +73,6 @@ def _on_broker(
 ) -> Iterator[tuple[str, Callable[..., Finding], tuple[object, ...]]]:
     """The checks that need a broker: name, function, and arguments besides the broker."""
     yield "topics", Broker.check_topics_as_declared, ()
-    yield "co-partitioning", Broker.check_copartitioning, ()
     # a service's own principal may not see the topics of other services
     if executors := [name for name in services if name in EXECUTORS]:
         yield "offset retention", check_retention, (executors,)
@@ -104,15 +93,15 @@ def _inputs(services: Sequence[str]) -> list[Topic]:
     return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.read_by)]
 
 
-def _elsewhere(settings: Settings, extras: Extras) -> Iterator[Check]:
+def _elsewhere(settings: Settings, *, write: bool, spark: bool) -> Iterator[Check]:
     yield Check("client settings", partial(check_client_settings, settings))
     yield Check("signatures", partial(check_signatures, settings))
     yield Check("versions", check_versions)
     yield Check("registry", partial(check_registry, settings), 60.0)
-    start = partial(check_spark, settings.spark, start=extras.spark)
-    yield Check("spark", start, _STARTING_SPARK if extras.spark else 30.0)
+    start = partial(check_spark, settings.spark, start=spark)
+    yield Check("spark", start, _STARTING_SPARK if spark else 30.0)
     roots, options = settings.warehouse.roots, settings.warehouse.options
-    probe = f"{PROBE}-{uuid.uuid4().hex}" if extras.write else None
+    probe = f"{PROBE}-{uuid.uuid4().hex}" if write else None
     for root in roots:
         yield Check(f"root {root}", partial(check_root, root, roots, options, probe=probe))
     if not roots:

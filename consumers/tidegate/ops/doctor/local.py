@@ -1,9 +1,10 @@
-"""Checks that need no broker: client settings, versions, Spark, registry, keys."""
+"""Checks that need no broker: client settings, versions, Spark, registry, keys, roots."""
 
 from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -13,16 +14,18 @@ from pydantic import SecretStr
 
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError, PermanentError, TidegateError
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.publisher.client_settings import overridden_settings
-from tidegate.registry import subject_of
-from tidegate.registry.client import RegistryClient
+from tidegate.registry import RegistryClient, subject_of
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings, SparkSettings
+from tidegate.service.stores import require_stores
 from tidegate.signatures.keys import SigningKey
+from tidegate.storage import NotFound, is_below, join, local_path, normalise
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 _CLIENT: Final = "client settings"
 
@@ -156,3 +159,76 @@ def check_signatures(settings: Settings) -> Finding:
         advice = "remove them from [[security.keys]] once their commands have been processed"
         return Finding(_SIGNATURES, Status.WARN, f"{seen}; {expired} have expired", advice)
     return Finding(_SIGNATURES, Status.OK, seen)
+
+
+PROBE = ".tidegate-doctor"
+"""The hidden file that `--write` creates in each root, and removes."""
+
+
+def check_root(
+    root: str,
+    roots: Sequence[str],
+    options: dict[str, dict[str, object]],
+    *,
+    probe: str | None,
+) -> Finding:
+    """Whether a root exists, can be listed, and does not overlap another one.
+
+    Args:
+        root: The root.
+        roots: All roots.
+        options: the options of stores, as `Storage` takes them.
+        probe: The name of a file to create in it and remove; None: write nothing.
+
+    Raises:
+        ConfigError: the root is not an absolute location, or is a complete file system.
+    """
+    check = f"root {root}"
+    try:
+        require_stores([root])
+        warehouse = Warehouse(WarehouseRoots.of(root), options)
+        found = len(warehouse.list(root))
+    except NotFound:
+        advice = "create or mount it, or remove it from [warehouse] roots"
+        return Finding(check, Status.FAIL, "this directory does not exist", advice)
+    except (ConfigError, PermanentError) as error:
+        return Finding(check, Status.FAIL, str(error), "correct [warehouse] roots and stores")
+    except OSError as error:
+        return Finding(
+            check, Status.FAIL, f"can't be listed: {error}", "grant this user read access"
+        )
+    if outer := enclosing(root, roots):
+        return Finding(
+            check, Status.WARN, f"it is inside the root {outer}", "keep only one of them"
+        )
+    if probe is None:
+        seen = f"{found} entries; use --write to test writing"
+        return Finding(check, Status.OK, seen)
+    return _written(check, warehouse, join(normalise(root), probe), found)
+
+
+def enclosing(root: str, roots: Sequence[str]) -> str | None:
+    """Another root that contains this one, by name or through links."""
+    mine = _places(root)
+    for other in roots:
+        theirs = _places(other)
+        if any(is_below(inner, outer) for inner in mine for outer in theirs):
+            return other
+    return None
+
+
+def _written(check: str, warehouse: Warehouse, file: str, found: int) -> Finding:
+    try:
+        warehouse.create(file, b"")
+        warehouse.remove_files([file])
+        limits = warehouse.limits(file)
+    except (OSError, TidegateError) as error:
+        advice = "grant this user the right to write and remove there"
+        return Finding(check, Status.FAIL, f"can't create a file: {error}", advice)
+    seen = "; ".join([f"{found} entries", "a file was created and removed", *limits])
+    return Finding(check, Status.OK, seen)
+
+
+def _places(root: str) -> set[str]:
+    where = normalise(root)
+    return {where, local_path(where) or where}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tidegate.ops.groups import GroupInUseError
-from tidegate.ops.replay.cluster import Replays
+from tidegate.ops.replay.cluster import GroupReplay, OffsetReset, Replays
 from tidegate.ops.replay.events import EventReplay, Selection
-from tidegate.ops.replay.plan import GroupReplay, OffsetReset
 
 __all__ = ["EventReplay", "GroupInUseError", "GroupReplay", "OffsetReset", "Replays", "Selection"]

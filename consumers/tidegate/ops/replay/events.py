@@ -6,6 +6,7 @@ is a duplicate at a new offset: it is recognised by its id, its instant or its l
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Final
 from tidegate.errors import FormatError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.wire import Wire, carried_by
+from tidegate.ops.event_log import LoggedEvent
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
@@ -68,37 +70,12 @@ class Selection:
         return event_id is None or event_id.decode(errors="replace") in self.event_ids
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedEvent:
-    """An event to publish again, and its record."""
-
-    record: Record
-    event: Event
-
-    @property
-    def origin(self) -> str:
-        """Its place, as topic/partition/offset."""
-        return _origin(self.record)
-
-    def message(self) -> Message:
-        """The message to publish: on the same partition, with its origin in a header."""
-        others = tuple(header for header in self.record.headers if header[0] != REPLAYED_FROM)
-        headers = (*others, (REPLAYED_FROM, self.origin.encode()))
-        where = self.record.partition
-        return Message(where.topic, self.record.key, self.record.value, headers, where.number)
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A record that can't be decoded: it is reported, and not published again."""
-
-    record: Record
-    reason: str
-
-    @property
-    def origin(self) -> str:
-        """Its place, as topic/partition/offset."""
-        return _origin(self.record)
+def message_of(selected: LoggedEvent) -> Message:
+    """The message to publish again: on the same partition, with its origin in a header."""
+    record, where = selected.record, selected.record.partition
+    others = tuple(header for header in record.headers if header[0] != REPLAYED_FROM)
+    headers = (*others, (REPLAYED_FROM, selected.place.encode()))
+    return Message(where.topic, record.key, record.value, headers, where.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,52 +94,41 @@ class EventReplay:
     """The number of restore requests among them."""
     unreadable: int
     """The number of records that can't be decoded, but whose location, key and headers match."""
-    listed: tuple[SelectedEvent, ...]
+    listed: tuple[LoggedEvent, ...]
     """The first selected events."""
-    listed_unreadable: tuple[Unreadable, ...]
+    listed_unreadable: tuple[LoggedEvent, ...]
     """The first undecodable records."""
 
 
 def select_events(
     records: Iterable[Record], selection: Selection, wire: Wire
-) -> Iterator[SelectedEvent | Unreadable]:
+) -> Iterator[LoggedEvent]:
     """Find the selected events as the records come, and leave out repeated ids.
+
+    A record that can't be decoded is one without an event: it is not published again.
 
     Digests of the last ids are remembered. A repeat after more than REMEMBERED other events is
     found again, which is safe: consumers recognise repeats.
     """
-    seen = _LastSeen()
+    seen = OrderedDict[bytes, None]()
     for record in records:
         if not selection.covers_location(record) or not selection.may_cover(record):
             continue
         try:
             event = wire.deserialize(record.key, record.value, record.headers)
         except FormatError as error:
-            yield Unreadable(record, record.unreadable or str(error))
+            yield LoggedEvent(record, None, record.unreadable or str(error))
             continue
-        if selection.covers_event(event) and seen.is_new(event.event_id):
-            yield SelectedEvent(record, event)
-
-
-class _LastSeen:
-    """The last ids: between REMEMBERED and twice as many."""
-
-    def __init__(self) -> None:
-        self._new, self._old = set[bytes](), set[bytes]()
-
-    def is_new(self, event_id: str) -> bool:
-        digest = blake2b(event_id.encode(), digest_size=16).digest()
-        if digest in self._new:
-            return False
-        was_there = digest in self._old
-        self._new.add(digest)
-        if len(self._new) >= REMEMBERED:
-            self._old, self._new = self._new, set()
-        return not was_there
+        digest = blake2b(event.event_id.encode(), digest_size=16).digest()
+        if selection.covers_event(event) and digest not in seen:
+            yield LoggedEvent(record, event)
+            seen[digest] = None
+            if len(seen) > REMEMBERED:
+                seen.popitem(last=False)
 
 
 def plan_of(
-    found: Iterable[SelectedEvent | Unreadable],
+    found: Iterable[LoggedEvent],
     spans: Mapping[Partition, range],
     selection: Selection,
     limit: int,
@@ -170,10 +136,10 @@ def plan_of(
 ) -> EventReplay:
     """Count events and undecodable records, and list up to `limit` of both."""
     events = restores = unreadable = 0
-    listed: list[SelectedEvent] = []
-    unlisted: list[Unreadable] = []
+    listed: list[LoggedEvent] = []
+    unlisted: list[LoggedEvent] = []
     for selected in found:
-        if isinstance(selected, Unreadable):
+        if selected.event is None:
             unreadable += 1
             if len(unlisted) < limit:
                 unlisted.append(selected)
@@ -214,8 +180,3 @@ def asks_for_restore(event: Event, wire: Wire) -> bool:
     """Whether the event, or the command of this task, is a restore that changes a table."""
     command = carried_by(event, wire)
     return isinstance(command, RestoreRequested) and not command.plan_only
-
-
-def _origin(record: Record) -> str:
-    where = record.partition
-    return f"{where.topic}/{where.number}/{record.offset}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,6 +23,8 @@ from tidegate.events import (
     RestoreFailed,
     RestoreProgressed,
     RestoreStarted,
+    Stopped,
+    StopRequested,
     TaskEnd,
     TaskEnded,
     TaskIssued,
@@ -38,8 +41,8 @@ from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor, Published, SignedBy
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.signatures.signer import Sign, unsigned
-from tidegate.tables.claim import AlreadyDone, NumberTaken, Task
+from tidegate.signatures.tokens import Sign, unsigned
+from tidegate.tables.claim import AlreadyDone, Claim, NumberTaken, Task
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import Overtaken
 
@@ -142,13 +145,14 @@ class CommandRunner:
     def _carry_out(self, command: Command, issued: TaskIssued, record: Record) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
         task = Task(issued.number, issued.event_id, issued.table, self.deployment)
-        last: list[Outcome] = []
+        outcomes: Sequence[Outcome]
         signed_by: SignedBy | None = None
         try:
             self.authorization.check(issued, record)
         except Unauthorized as refused:  # not the coordinator's: no task of its has ended
             self.refusals.require(record, f"{refused.reason}: {refused.message}")
-            self._publish(self._refusal(command, refused).to(command))
+            for outcome in self._refusals(command, refused):
+                self._publish(outcome)
             return
         try:
             # of the message that the person or the coordinator signed
@@ -156,13 +160,11 @@ class CommandRunner:
             grounds = [Published(command, issued.command.appended_at, signed_by)]
             grounds += [self._ground(ground, record) for ground in issued.grounds]
             claim = self.executor.claim(command, task)
-            for outcome in self.executor.execute(command, claim, grounds):
-                answer = _with_asker(outcome, command, signed_by)
-                if isinstance(answer, PROGRESS):
-                    self._publish(answer)
-                else:
-                    last.append(answer)
-            outcomes = claim.finish([*last, self.ended(issued)])
+            if isinstance(command, StopRequested):
+                last, stopped = _stopped(command, claim)
+            else:
+                last, stopped = [*self._executed(command, claim, grounds)], None
+            outcomes = claim.finish([*last, self.ended(issued, stopped=stopped)])
         except Overtaken as later:  # a copy, a replay, a late repeat, or a stalled worker
             log.info("nothing is done: %s", later)
             return
@@ -172,10 +174,20 @@ class CommandRunner:
         except NumberTaken as taken:
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
-            name = signed_by.name if signed_by else None
-            outcomes = [self._refusal(command, refused).to(command, name), self.ended(issued)]
+            outcomes = [*self._refusals(command, refused, signed_by), self.ended(issued)]
         for outcome in outcomes:
             self._publish(outcome)
+
+    def _executed(
+        self, command: Command, claim: Claim, grounds: Sequence[Published]
+    ) -> Iterator[Outcome]:
+        """Execute; publish the outcomes about progress, and yield the last ones."""
+        for outcome in self.executor.execute(command, claim, grounds):
+            answer = _with_asker(outcome, command, grounds[0].signed_by)
+            if isinstance(answer, PROGRESS):
+                self._publish(answer)
+            else:
+                yield answer
 
     def publish_redriven(self, issued: TaskIssued, record: Record) -> None:
         """Publish that a task is to be issued again, above the numbers that are on the table."""
@@ -201,9 +213,16 @@ class CommandRunner:
         fields = {"number": issued.number, "source": self.executor.name}
         return TaskEnded.about(issued, **fields, occurred_at=datetime.now(UTC), **how)
 
-    def _refusal(self, command: Command, refused: Unauthorized | Refused) -> Answer:
-        at = datetime.now(UTC)
-        return refusal(command, refused.reason, refused.message, self.executor.name, at)
+    def _refusals(
+        self, command: Command, refused: Unauthorized | Refused, signed_by: SignedBy | None = None
+    ) -> Sequence[Outcome]:
+        """The answer to the requester. A stop has none: the task ends by itself."""
+        if isinstance(command, StopRequested):
+            log.warning("task %d can't be stopped: %s", command.stops, refused)
+            return ()
+        name, at = self.executor.name, datetime.now(UTC)
+        answer = refusal(command, refused.reason, refused.message, name, at)
+        return (answer.to(command, signed_by.name if signed_by else None),)
 
     def _ground(self, message: OriginalMessage, record: Record) -> Published:
         """A message that the task rests on besides its command.
@@ -244,6 +263,15 @@ class CommandRunner:
         hint = _hint(outcome)
         log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
         self.bus.send([self.sign(outcome, self.wire.serialize(outcome, topic))])
+
+
+def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stopped]:
+    """How far the task is that the claim of a stop has overtaken, and its outcomes if done."""
+    claim.overtake(stop.stops)
+    if done := claim.outcomes_of(stop.stops):
+        return done, Stopped.DONE
+    begun = claim.has_begun(stop.stops, stop.command)
+    return (), Stopped.BEGUN if begun else Stopped.NOT_BEGUN
 
 
 def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from tidegate.errors import FormatError, StopService
-from tidegate.events import Command, Event, TaskIssued
+from tidegate.events import Command, Event, StopRequested, TaskIssued
 from tidegate.events.catalogue import CARRIED, REQUESTS
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.events.wire import Wire, carried_kind, command_of
@@ -24,7 +24,7 @@ from tidegate.runtime.input.dead_letters import REDRIVEN_FROM, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
-from tidegate.signatures.signer import Sign, unsigned
+from tidegate.signatures.tokens import Sign, unsigned
 
 log = logging.getLogger(__name__)
 BATCH = 100
@@ -120,7 +120,9 @@ class ExecutorLoop:
         topic = TASK_TOPIC.name(prefix)
         count = require_copartitioned(bus, [topic, OUTCOME_TOPIC.name(prefix)])
         self._consumes = executor.consumes
-        self._others = {*CARRIED, *REQUESTS} - set(executor.consumes)
+        self._others = {*CARRIED, *REQUESTS} - {*executor.consumes, StopRequested}
+        self._stops = {kind.__name__ for kind in executor.consumes}
+        """The kinds of commands whose tasks it stops."""
         kinds = (TaskIssued, *CARRIED)
         self._decoder = Decoder(kinds, prefix, count, poll_retries, wire)
         self._subscription = bus.subscribe(f"{prefix}.{executor.name}", [topic], self)
@@ -241,7 +243,9 @@ class ExecutorLoop:
             offsets.finish(record.offset)
             return
         issued, command = found
-        self._tasks.put(command.table, _Task(record, command, offsets, Attempts(record, issued)))
+        task = _Task(record, command, offsets, Attempts(record, issued))
+        # a stop runs beside the task that it stops
+        self._tasks.put((command.table, isinstance(command, StopRequested)), task)
 
     def _pass_ends(self) -> None:
         """Advance past the offsets before an input's end that hold no record."""
@@ -264,12 +268,17 @@ class ExecutorLoop:
                 ended, fault = issued, error
                 self._poll_retries.call(lambda: self._runner.publish_end(ended, record, fault))
             return None
-        if not isinstance(issued, TaskIssued) or not isinstance(command, self._consumes):
+        if not isinstance(issued, TaskIssued) or command is None or not self._is_its(command):
             return None
         if any(name == REDRIVEN_FROM for name, _ in record.headers):
             self._poll_retries.call(lambda: self._runner.publish_redriven(issued, record))
             return None
         return issued, command
+
+    def _is_its(self, command: Command) -> bool:
+        if isinstance(command, StopRequested):
+            return command.kind in self._stops
+        return isinstance(command, self._consumes)
 
     def _command_of(self, task: TaskIssued) -> Command | None:
         """The command that a task carries; None: another worker's, which decodes it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import ConfigError
+from tidegate.errors.commands import command_line
 from tidegate.service.settings.problems import suggestion
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ def from_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     """
     try:
         content = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there is no settings file {file}: correct --config or TIDEGATE_CONFIG, or make one:"
+            f" {command_line('config init')} > {file}"
+        ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{file}: {error}") from error
     except RecursionError as error:

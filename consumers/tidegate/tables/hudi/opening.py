@@ -65,9 +65,11 @@ def refusing_unreadable() -> Generator[None]:
         raise TransientError(f"{error} was removed while it was being read") from error
 
 
-def claim_table(warehouse: Warehouse, location: str, task: Task) -> Claim:
+def claim_table(
+    warehouse: Warehouse, location: str, task: Task, kind: type[Claim] = Claim
+) -> Claim:
     """Claim a table for a task, see `Claim.take`."""
-    return Claim.take(warehouse, _confined(warehouse, location), HUDI, task)
+    return kind.take(warehouse, _confined(warehouse, location), HUDI, task)
 
 
 def _confined(warehouse: Warehouse, location: str) -> str:

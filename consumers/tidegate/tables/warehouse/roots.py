@@ -47,7 +47,8 @@ class WarehouseRoots:
         except FormatError as error:
             raise ConfinementError(str(error)) from error
         if not any(is_below(where, root) for root in self.roots):
-            raise ConfinementError(f"{location} is outside the warehouse roots {self.roots}")
+            roots = ", ".join(map(str, self.roots))
+            raise ConfinementError(f"{location} is outside the warehouse roots: {roots}")
         return where
 
     def check(self, location: str) -> str:

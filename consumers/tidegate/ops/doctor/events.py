@@ -1,0 +1,103 @@
+"""Whether events are on the partition of their table, and how far clocks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tidegate.events import table_identity
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, Topic
+from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.runtime.bus import Record
+from tidegate.runtime.kafka.partition_reader import read_spans
+
+_LAST: Final = 1000
+"""Records that are checked at the end of each partition."""
+
+
+def check_placement(broker: Broker, topic: Topic) -> Finding:
+    """Whether the newest events of a topic are on their partitions."""
+    name = topic.name(broker.topics.prefix)
+    spans = {
+        part: range(max(span.start, span.stop - _LAST), span.stop)
+        for part, span in broker.spans([name]).items()
+    }
+    if not spans:
+        return Finding(f"placement {topic.suffix}", Status.SKIPPED, f"{name} does not exist")
+    records = read_spans(broker.connection, spans)
+    return compare_placement(topic.suffix, records, len(spans))
+
+
+def compare_placement(topic: str, records: Iterable[Record], partitions: int) -> Finding:
+    """Compare the partition of each record with that of its key. Pure.
+
+    Args:
+        topic: The topic's name without the prefix.
+        records: Some of its records.
+        partitions: How many partitions it has.
+    """
+    check, seen, wrong = f"placement {topic}", 0, 0
+    example = ""
+    for record in records:
+        if (table := _table(record)) is None:
+            continue
+        seen += 1
+        home = partition_of(table, partitions)
+        if home != record.partition.number:
+            wrong += 1
+            at = f"{record.partition.number}/{record.offset}"
+            example = example or f"{table} belongs on partition {home}, but is at {at}"
+    if not wrong:
+        return Finding(check, Status.OK, f"the newest {seen} events are on their partitions")
+    return Finding(
+        check,
+        Status.FAIL,
+        f"{wrong} of the newest {seen} events are on another partition: {example}",
+        "set partitioner=murmur2_random (librdkafka) or the default one (Java) for their writer;"
+        " services dead-letter such events: redrive them",
+    )
+
+
+def _table(record: Record) -> str | None:
+    """The table named by the key; None if it is not a table's name."""
+    try:
+        name = (record.key or b"").decode()
+        return name if table_identity(name) == name else None
+    except ValueError:
+        return None
+
+
+INPUT_TOPICS: Final = tuple(
+    topic for topic in TOPICS if topic.events and topic.suffix != "outcomes"
+)
+"""Topics whose events services expect on the table's partition."""
+
+
+_APART: Final = timedelta(seconds=5)
+_CHECK: Final = "clock"
+
+
+def check_clock(broker: Broker) -> Finding:
+    """Compare the newest outcome's own time with the time at which the broker appended it."""
+    spans = broker.spans([OUTCOME_TOPIC.name(broker.topics.prefix)])
+    last = {part: range(span.stop - 1, span.stop) for part, span in spans.items() if span}
+    records = read_spans(broker.connection, last)
+    newest = max(records, key=lambda record: record.timestamp_ms, default=None)
+    written = dict(newest.headers).get("ce_time") if newest else None
+    if newest is None or written is None:
+        return Finding(_CHECK, Status.SKIPPED, "unknown: there is no outcome yet to compare")
+    appended = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC)
+    return compare_clocks(datetime.fromisoformat(written.decode()), appended)
+
+
+def compare_clocks(written: datetime, appended: datetime) -> Finding:
+    """Compare two times of one outcome. Pure."""
+    between = (appended - written).total_seconds()
+    seen = f"the newest outcome was appended {between:+.1f} s after its writer's clock"
+    if abs(between) <= _APART.total_seconds():
+        return Finding(_CHECK, Status.OK, seen)
+    advice = "synchronise the clocks (NTP): no decision depends on them, but people read the times"
+    return Finding(_CHECK, Status.WARN, seen, advice)

@@ -1,0 +1,364 @@
+"""Read the events of a deployment's topics without a consumer group, oldest first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import Final, Self
+
+from confluent_kafka import TopicPartition
+
+from tidegate.errors import ConfigError, FormatError
+from tidegate.events import Event, TaskEnded, TaskIssued
+from tidegate.events.catalogue import CARRIED
+from tidegate.events.holds import ANYWHERE
+from tidegate.events.keys import partition_of
+from tidegate.events.outcomes import DirectoriesOutcome
+from tidegate.events.parts import PartsJoiner
+from tidegate.events.topics import (
+    COMMITS,
+    LOCKS,
+    OUTCOME_TOPIC,
+    REQUEST_TOPIC,
+    TASK_TOPIC,
+    VACUUMS,
+    Topic,
+)
+from tidegate.events.verdict import Verdict
+from tidegate.events.wire import Wire, command_of
+from tidegate.registry import wire_for
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """A record with its event, or the reason why it can't be decoded."""
+
+    record: Record
+    event: Event | None
+    problem: str = ""
+
+    @property
+    def at(self) -> datetime:
+        """When the broker appended it: the only clock that all events share."""
+        return datetime.fromtimestamp(self.record.timestamp_ms / 1000, UTC)
+
+    @property
+    def place(self) -> str:
+        """Its location, as topic/partition/offset."""
+        where = self.record.partition
+        return f"{where.topic}/{where.number}/{self.record.offset}"
+
+
+_FAILED: Final = {Verdict.FAILED, Verdict.REFUSED}
+_PATTERN: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Conditions on an event; all that are set must hold."""
+
+    tables: tuple[str, ...] = ()
+    """Identities or shell patterns of tables; any of them. Empty: all tables."""
+    kinds: frozenset[str] = frozenset()
+    """Names of events; empty: all kinds."""
+    caused_by: str | None = None
+    """The id of the cause, or its first characters."""
+    event_id: str | None = None
+    """The event's own id, or its first characters."""
+    failed: bool = False
+    """Only outcomes of requests that failed or were refused."""
+    is_brief: bool = False
+    """Without the ends of tasks that only follow what the task did."""
+
+    @property
+    def exact_tables(self) -> frozenset[str] | None:
+        """The tables, if all are named exactly and not by a pattern; None: any table may match."""
+        if not self.tables or any(_PATTERN & set(table) for table in self.tables):
+            return None
+        return frozenset(self.tables)
+
+    def may_match(self, key: bytes | None, kind: type[Event] | None) -> bool:
+        """Whether a record is worth decoding, by its key (the table) and its schema (the kind).
+
+        A record of an unknown kind matches unless kinds are selected: it is shown as unreadable.
+        """
+        if self.kinds and (kind is None or kind.__name__ not in self.kinds):
+            return False
+        return not self.tables or self._is_of(_text(key))
+
+    def matches(self, event: Event) -> bool:
+        """Whether an event is selected, given that `may_match` was true."""
+        if self.event_id is not None and not event.event_id.startswith(self.event_id):
+            return False
+        if self.failed and getattr(event, "verdict", None) not in _FAILED:
+            return False
+        if self.is_brief and isinstance(event, TaskEnded) and not event.message:
+            return False
+        return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
+
+    def may_have_ids(self, value: bytes | None) -> bool:
+        """Whether a value contains the selected ids; otherwise it is not worth decoding."""
+        ids = (id_ for id_ in (self.caused_by, self.event_id) if id_ is not None)
+        return all(id_.encode() in (value or b"") for id_ in ids)
+
+    @property
+    def names_an_id(self) -> bool:
+        """Whether an id or a cause is selected."""
+        return self.caused_by is not None or self.event_id is not None
+
+    def _is_of(self, table: str) -> bool:
+        exact = self.exact_tables
+        if exact is not None:
+            return table in exact
+        return any(fnmatchcase(table, pattern) for pattern in self.tables)
+
+
+def _text(key: bytes | None) -> str:
+    return (key or b"").decode(errors="replace")
+
+
+class JoinedLog:
+    """Joins parts of outcomes: takes events oldest first, and yields complete ones.
+
+    A part whose predecessors are missing is yielded unchanged. Parts whose last one is missing are
+    yielded when the outcome starts again, or by `rest`.
+    """
+
+    def __init__(self) -> None:
+        """Start without parts."""
+        self._joiner = PartsJoiner()
+        self._waiting: dict[tuple[str, str | None], list[LoggedEvent]] = {}
+
+    def add(self, logged: LoggedEvent) -> Iterator[LoggedEvent]:
+        """Take the next event; yield events that are complete or can't become complete."""
+        event = logged.event
+        if not isinstance(event, DirectoriesOutcome) or event.part is None:
+            yield logged
+            return
+        key = type(event).__name__, event.caused_by
+        if event.part == 1:
+            yield from self._waiting.pop(key, ())
+        elif not self._joiner.follows(event):
+            yield logged
+            return
+        joined = self._joiner.add(event)
+        if joined is None:
+            self._waiting.setdefault(key, []).append(logged)
+        else:
+            self._waiting.pop(key, None)
+            yield replace(logged, event=joined)
+
+    def rest(self) -> Iterator[LoggedEvent]:
+        """The parts whose last one is missing."""
+        for parts in self._waiting.values():
+            yield from parts
+        self._waiting.clear()
+
+
+_TIMEOUT: Final = 10.0
+_PARTS: Final = 100
+"""The maximum number of parts of an outcome; so many more are read that none is cut off."""
+_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
+"""For the election of a leader, or a new topic."""
+_LOCATIONS: Final = 5
+"""How many locations an error names."""
+ALL: Final = EventFilter()
+_BRIEF: Final = EventFilter(is_brief=True)
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
+"""The topics whose events name tables."""
+_CARRIED: Final = {kind.__name__ for kind in CARRIED}
+"""Shown in place of the tasks that carry them."""
+
+
+class NewestEvents(deque[LoggedEvent]):
+    """The newest events up to a limit, oldest first, without the bytes of their records."""
+
+    def __init__(self, limit: int, events: Iterable[LoggedEvent] = ()) -> None:
+        """Take events, and retain the last `limit` ones."""
+        super().__init__(maxlen=limit)
+        self.dropped = 0
+        """The number of older events that were dropped."""
+        for event in events:
+            self.add(event)
+
+    def add(self, logged: LoggedEvent) -> None:
+        """Take the next event."""
+        self.dropped += len(self) == self.maxlen
+        self.append(replace(logged, record=logged.record._replace(value=None, headers=())))
+
+
+class EventLog:
+    """The events of a deployment's topics, read-only; no group's offsets change."""
+
+    def __init__(self, config: Config, prefix: str, wire: Wire, metadata: KafkaMetadata) -> None:
+        """Take librdkafka's settings, the prefix of the topics, and the decoder of events."""
+        self._config, self._prefix, self._wire = config, prefix, wire
+        self._metadata = metadata
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The log of a deployment; its requests fail within seconds if no broker answers."""
+        connection = settings.connection()
+        metadata = KafkaMetadata.for_people(connection)
+        return cls(connection, settings.topics.prefix, wire_for(settings.registry), metadata)
+
+    def read(
+        self,
+        topic: Topic = OUTCOME_TOPIC,
+        wanted: EventFilter = ALL,
+        *,
+        since: datetime | None = None,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[LoggedEvent | None]:
+        """The events of a topic that match, oldest first by the broker's timestamp.
+
+        They are read lazily: memory does not grow with the topic. An outcome in parts is one event,
+        with the location and time of its last part.
+
+        Args:
+            topic: One of the declared topics.
+            wanted: The conditions. For exact table names only those tables' partitions are read.
+            since: Start with events that the broker appended at this time or later; None: all.
+            limit: Only this many of the newest events that are on the topic now.
+            follow: Continue with new events without end; yields None now and then, so that the
+                caller can stop.
+
+        Raises:
+            ConfigError: the topic does not exist.
+            TransientError: no broker answers.
+        """
+        spans = self.spans(topic, wanted, since)
+        if limit is not None and wanted in {ALL, _BRIEF}:
+            # the newest are among the last of each partition; an outcome precedes a task's end
+            count = 2 * limit + _PARTS
+            spans = {p: range(max(s.start, s.stop - count), s.stop) for p, s in spans.items()}
+        joined = JoinedLog()
+        with MergedReader(self._config, spans) as reader:
+            found = self._wanted(reader.records(), wanted, joined)
+            if not follow:
+                found = chain(found, joined.rest())
+            yield from found if limit is None else NewestEvents(limit, found)
+            if follow:
+                for record in reader.following():
+                    if record is None:
+                        yield None
+                    else:
+                        yield from self._wanted([record], wanted, joined)
+
+    def tables(self, topic: Topic, table: str | None = None) -> Iterator[str]:
+        """The tables that a topic's keys name; with a table, only those of its partition."""
+        wanted = ALL if table is None else EventFilter((table,))
+        with MergedReader(self._config, self.spans(topic, wanted)) as reader:
+            for record in reader.records():
+                yield (record.key or b"").decode(errors="replace")
+
+    def check_named(self, table: str, otherwise: str) -> None:
+        """Check that an event on any topic names a table; `otherwise`: what to do else.
+
+        Raises:
+            ConfigError: no event does; the message has the nearest names.
+        """
+        if not any(name == table for topic in TOPICS for name in self.tables(topic, table)):
+            raise self._unknown(table, otherwise)
+
+    def location_of(self, table: str) -> str:
+        """The location of a table, from the events that name it.
+
+        Writers' events decide, else requests and outcomes. A request may name a wrong location, and
+        so may its refusal.
+
+        Raises:
+            ConfigError: no event names the table, or events name it at several locations.
+        """
+        for topics in ((COMMITS, VACUUMS, LOCKS), (REQUEST_TOPIC, OUTCOME_TOPIC)):
+            found = {
+                logged.event.location.rstrip("/")
+                for topic in topics
+                for logged in self.read(topic, EventFilter((table,)))
+                if logged is not None and logged.event is not None
+            } - {ANYWHERE}
+            if len(found) > 1:
+                named = ", ".join(sorted(found)[:_LOCATIONS])
+                raise ConfigError(f"events name {table} at several locations: {named}: give one")
+            if found:
+                return found.pop()
+        raise self._unknown(table, "for a new table, give its location")
+
+    def _unknown(self, table: str, otherwise: str) -> ConfigError:
+        names = {name for topic in TOPICS for name in self.tables(topic)}
+        near = " or ".join(get_close_matches(table, names))
+        meant = f"; did you mean {near}?" if near else ""
+        return ConfigError(f"no event names the table {table}{meant} ({otherwise})")
+
+    def _wanted(
+        self, records: Iterable[Record], wanted: EventFilter, joined: JoinedLog
+    ) -> Iterator[LoggedEvent]:
+        for record in records:
+            if (logged := self._logged(record, wanted)) is not None:
+                yield from joined.add(logged)
+
+    def _logged(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
+        """The event of a record, or None if it does not match."""
+        key, value, headers = record.key, record.value, record.headers
+        try:
+            kind = self._wire.kind(value, headers)
+            if kind is TaskIssued:
+                return self._of_task(record, wanted)
+            if not wanted.may_match(key, kind) or not wanted.may_have_ids(value):
+                return None
+            event = self._wire.deserialize(key, value, headers)
+        except FormatError as error:
+            return None if wanted.names_an_id else LoggedEvent(record, None, str(error))
+        return LoggedEvent(record, event) if wanted.matches(event) else None
+
+    def _of_task(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
+        """A task, or in its place the command that only tasks carry."""
+        if not wanted.may_have_ids(record.value):
+            return None
+        event = self._wire.deserialize(record.key, record.value, record.headers)
+        if isinstance(event, TaskIssued) and event.kind in _CARRIED:
+            event = command_of(event, self._wire)
+        is_wanted = wanted.may_match(record.key, type(event)) and wanted.matches(event)
+        return LoggedEvent(record, event) if is_wanted else None
+
+    def spans(
+        self, topic: Topic, wanted: EventFilter = ALL, since: datetime | None = None
+    ) -> Mapping[Partition, range]:
+        """The offsets to read, by partition, up to the current end."""
+        name = topic.name(self._prefix)
+        self._metadata.require_connection()
+        count = _RETRIES.call(lambda: self._metadata.partitions(name))
+        tables = wanted.exact_tables
+        numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
+        parts = [Partition(name, number) for number in sorted(numbers)]
+        marks = _RETRIES.call(lambda: self._metadata.watermarks(parts))
+        if since is None:
+            return {part: range(mark.first, mark.end) for part, mark in marks.items()}
+        starts = _RETRIES.call(lambda: self._offsets_at(parts, since))
+        return {part: range(starts.get(part, mark.end), mark.end) for part, mark in marks.items()}
+
+    def _offsets_at(self, parts: list[Partition], since: datetime) -> dict[Partition, int]:
+        """The first offset of each partition at or after a time; left out if there is none."""
+        moment_ms = max(0, int(since.timestamp() * 1000))
+        consumer = standalone_consumer(self._config, parts[0].topic)
+        try:
+            with translate_kafka_errors(f"{parts[0].topic}: offsets at {since.isoformat()}"):
+                asked = [TopicPartition(*part, moment_ms) for part in parts]
+                found = consumer.offsets_for_times(asked, timeout=_TIMEOUT)
+        finally:
+            consumer.close()
+        return {Partition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}

@@ -1,0 +1,394 @@
+"""The history of a table or an event in order, and the next steps."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tidegate.coordinator.vacuums import WaitingVacuum
+from tidegate.errors import FormatError, TidegateError
+from tidegate.errors.commands import command_line
+from tidegate.events import (
+    CleaningDeferred,
+    CleaningReleased,
+    Command,
+    CommitCompleted,
+    Event,
+    LockReleased,
+    Outcome,
+    RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreFailed,
+    StopRequested,
+    TaskIssued,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumFinished,
+    table_identity,
+)
+from tidegate.events.durations import span
+from tidegate.events.topics import VACUUMS
+from tidegate.events.verdict import Verdict, answered_by
+from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter
+from tidegate.ops.dead_letters.dead_letter import without_value
+from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, NewestEvents
+from tidegate.ops.summary import reason_of
+from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
+from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
+from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, EXECUTORS
+from tidegate.service.settings import Settings
+
+
+def described_rule(policy: SavepointPolicy, table: str) -> str:
+    """The rule that applies to a table, and what its tiers keep."""
+    covering = next((n for n, rule in enumerate(policy.rules, 1) if rule.covers(table)), None)
+    if covering is None:
+        return "no rule of [[savepoints]] covers this table: savepoints on request only"
+    rule = policy.rules[covering - 1]
+    named = f"rule {covering} of [[savepoints]] (policy {rule.name}, tables {rule.pattern!r})"
+    if not rule.tiers:
+        return f"{named}: savepoints on request only"
+    parts = [_described(tier) for tier in rule.tiers]
+    parts += [f"at least {span(rule.min_gap)} apart"] if rule.min_gap else []
+    parts += [f"at most {rule.max_count} in all"] if rule.max_count else []
+    return f"{named}: {', '.join(parts)}"
+
+
+def _described(tier: TierRule) -> str:
+    named = f"every {tier.commits} commits" if tier.tier is Tier.EVERY_N else str(tier.tier)
+    if tier.operations:
+        named += f" {', '.join(tier.operations)}"
+    keep = [f"the newest {tier.keep}"] if tier.keep else []
+    keep += [f"for {span(tier.lifetime)}"] if tier.lifetime else []
+    return f"{named} (retained: {' '.join(keep) or 'forever'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The events, oldest first, and the requests and vacuums that are not finished."""
+
+    subject: str
+    events: Sequence[LoggedEvent]
+    waiting: Sequence[PendingVacuum]
+    dead_letters: Sequence[DeadLetter]
+    left_out: int = 0
+    """The number of older events that are left out."""
+    waiting_in_all: int = 0
+    """The number of all waiting vacuums; `waiting` has the oldest ones."""
+    also_waiting: Collection[str] = ()
+    """Ids of all vacuums among the events that still wait, also beyond `waiting`."""
+
+    @property
+    def table_of_commits(self) -> str | None:
+        """The table of the first commit among the events, or None."""
+        commits = (e for e in self._events() if isinstance(e, CommitCompleted))
+        return next((commit.table for commit in commits), None)
+
+    def next_steps(self) -> list[str]:
+        """Sentences about the next steps and who has to take them; at least one."""
+        steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
+        steps += [
+            f"dead letter {dead_letter.dead_letter_id} of {dead_letter.service} waits for a"
+            f" decision ({dead_letter.error}):"
+            f" {command_line('dead-letters show', dead_letter.dead_letter_id)}"
+            for dead_letter in self.dead_letters
+            if dead_letter.state == "open"
+        ]
+        return steps or ["nothing: every request has its outcome, and no vacuum waits"]
+
+    def _commands(self) -> Iterator[str]:
+        # a stop has no outcome of its own: the task that it stops has
+        commands = [
+            e for e in self._events() if isinstance(e, Command) and not isinstance(e, StopRequested)
+        ]
+        tasks = {e.caused_by: e for e in commands if isinstance(e, TaskIssued)}
+        requests = {e.event_id: e for e in commands if not isinstance(e, TaskIssued)}
+        answers = {event_id: _Answers() for event_id in requests}
+        for event in self._events():
+            if isinstance(event, Outcome):
+                for answered in requests.keys() & answered_by(event):
+                    answers[answered].add(event)
+            if isinstance(event, RestoreCompleted):  # also of what another request had begun
+                for its in answers.values():
+                    its.resumed |= its.failed is not None
+        newest = {type(command): event_id for event_id, command in requests.items()}
+        for event_id, command in requests.items():
+            refused = answers[event_id].refused
+            if refused is not None and newest[type(command)] == event_id:
+                yield (
+                    f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
+                    " changed: once that is mended, ask again"
+                )
+            elif (step := _step(command, answers[event_id], tasks.get(event_id))) is not None:
+                yield step
+
+    def _vacuums(self) -> Iterator[str]:
+        known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
+        released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
+        for vacuum in self.waiting:
+            holds = ", ".join(str(hold) for hold in vacuum.outstanding[:5])
+            more = f" and {len(vacuum.outstanding) - 5} more" if len(vacuum.outstanding) > 5 else ""  # noqa: PLR2004
+            more += "; it is overdue" if vacuum.overdue_since else ""
+            yield (
+                f"the cleaning after vacuum {vacuum.event_id} is released when these have ended:"
+                f" {holds}{more}"
+                if vacuum.outstanding
+                else f"the cleaning after vacuum {vacuum.event_id} is released once the hold of the"
+                f" table is removed ({vacuum.held_by}): {_remove_hold(vacuum.table)}"
+                if vacuum.held_by
+                else f"the cleaning after vacuum {vacuum.event_id} is released with the next event"
+            )
+        if (younger := self.waiting_in_all - len(self.waiting)) > 0:
+            listed = command_line("waiting", table=self.waiting[0].table)
+            yield f"{younger} younger vacuums wait, too: {listed}"
+        vacuums = dict.fromkeys(e.event_id for e in self._events() if isinstance(e, VacuumFinished))
+        for event_id in vacuums:
+            if event_id not in known | released:
+                yield (
+                    f"vacuum {event_id} is neither waiting nor released: the coordinator has"
+                    " not read it yet, or its release is older than the shown events; see:"
+                    f" {command_line('status')}"
+                )
+
+    def _unknown_tables(self) -> Iterator[str]:
+        unknown: dict[str, str] = {}
+        for event in self._events():
+            if isinstance(event, UnknownTableReleased):
+                unknown[event.table] = event.published_by
+            elif isinstance(event, UnknownTableResolved | VacuumFinished):
+                unknown.pop(event.table, None)
+        for table, publisher in unknown.items():
+            yield (
+                f"{publisher} publishes releases of {table}, and no vacuum of it is known: correct"
+                f" the name if a vacuum waits under another one: {command_line('waiting')}"
+            )
+
+    def _events(self) -> Iterator[Event]:
+        return (event.event for event in self.events if event.event is not None)
+
+
+@dataclass(slots=True)
+class _Answers:
+    """A summary of a command's outcomes, without the outcomes themselves: some are large."""
+
+    verdicts: set[Verdict | None] = field(default_factory=set[Verdict | None])
+    last: str | None = None
+    """The kind of the last outcome."""
+    failed: RestoreFailed | None = None
+    resumed: bool = False
+    """Whether the table was restored after the restore had failed."""
+    refused: str | None = None
+    """Why a person's request was refused."""
+    waits: RestoreAwaitingApproval | CleaningDeferred | None = None
+    """The last outcome, if a person has to act."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Take the next outcome."""
+        self.verdicts.add(outcome.verdict)
+        self.last = type(outcome).__name__
+        if outcome.verdict is Verdict.REFUSED and getattr(outcome, "requested_by", None):
+            self.refused = ": ".join(
+                filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
+            )
+        self.waits = None
+        if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
+            self.waits = outcome
+        if isinstance(outcome, RestoreFailed):
+            self.failed = outcome
+
+
+def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str | None:
+    """The next step of a command; None if it is finished."""
+    named = f"{type(command).__name__} {command.event_id}"
+    workers = (name for name in EXECUTORS if isinstance(command, tuple(CONSUMED_EVENTS[name])))
+    service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
+    if answers.resumed or answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
+        return None
+    if Verdict.FAILED in answers.verdicts:
+        failed = answers.failed
+        reason = f": {failed.message}" if failed else ""
+        to = f" to {failed.savepoint}" if failed else ""
+        return f"{named} failed half way{reason}; another request{to} resumes it"
+    match answers.waits:
+        case RestoreAwaitingApproval(expires_at=until, plan_id=plan_id):
+            by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
+            approve = command_line(
+                "publish approval",
+                request=command.event_id,
+                plan_id=plan_id,
+                table=command.table,
+                location=command.location,
+                reason="checked the plan",
+            )
+            return f"{named} is carried out once a second person approves it{by}: {approve}"
+        case CleaningDeferred() as deferred:
+            why = f"{deferred.reason}: {deferred.message}"
+            return f"{named} is released again after a minute: {why}"
+        case None:
+            if answers.last is not None:
+                return f"{named} is under way: {service} has published {answers.last}"
+            how = f", as task {task.number} of the table" if task else ""
+            return f"{named} has no outcome yet: {service} will carry it out{how}"
+
+
+def _remove_hold(table: str) -> str:
+    return command_line("hold remove", table, reason="no longer needed")
+
+
+def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
+    """The ids of an event, its causes, and all effects of those.
+
+    Args:
+        event_id: The event.
+        events: All events of its table, in any order.
+    """
+    causes: dict[str, str] = {}
+    effects: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event.caused_by is not None:
+            causes[event.event_id] = event.caused_by
+            effects[event.caused_by].add(event.event_id)
+    root, seen = event_id, {event_id}
+    while (cause := causes.get(root)) is not None and cause not in seen:
+        seen.add(cause)
+        root = cause
+    found, left = set[str](), [root]
+    while left:
+        current = left.pop()
+        if current not in found:
+            found.add(current)
+            left += effects[current]
+    return frozenset(found)
+
+
+def held_by(vacuums: Iterable[VacuumFinished]) -> Callable[[Event], bool]:
+    """Whether an event releases a lock or transaction that one of these vacuums waits for."""
+    locks, transactions = set[int](), set[int]()
+    for vacuum in vacuums:
+        locks.update(lock.lock_id for lock in vacuum.locks)
+        transactions.update(vacuum.open_transactions)
+        transactions |= {it.transaction_id for it in vacuum.locks if it.transaction_id is not None}
+
+    def is_released_by(event: Event) -> bool:
+        return isinstance(event, LockReleased) and (
+            event.lock_id in locks or event.transaction_id in transactions
+        )
+
+    return is_released_by
+
+
+def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
+    """The history of a table, or of the chain of causes that an event belongs to.
+
+    Args:
+        settings: The deployment.
+        subject: A table's name, or an event's id or its first characters.
+        since: Only events that the broker appended from this time on; None: all.
+        limit: Only this many of the newest events.
+
+    Raises:
+        TidegateError: there is no such table or event.
+        ConfigError: no event names the table, or the topics do not exist.
+        TransientError: no broker answers.
+    """
+    log = EventLog.of(settings)
+    table = _table(subject)
+    if table is not None:
+        story = _of_table(settings, log, table, since, limit)
+        if story.events or story.waiting or story.dead_letters:
+            return story
+    event = _event(log, subject, since)
+    if event is None:
+        if table is not None:
+            log.check_named(table, "tables and events' ids are explained")
+        raise TidegateError(f"nothing is known of {subject}: no event has this id or table")
+    return _of_event(settings, log, event, since, limit)
+
+
+def _of_table(
+    settings: Settings, log: EventLog, table: str, since: datetime | None, limit: int
+) -> Story:
+    with closing(_all_of(log, table, since)) as events:
+        newest = NewestEvents(limit, events)
+    with DeadLetterBox(settings) as box:
+        dead_letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
+    shown = {logged.event.event_id for logged in newest if logged.event}
+    also = set[str]()
+
+    def wanted(vacuum: WaitingVacuum) -> bool:
+        if vacuum.event_id in shown:
+            also.add(vacuum.event_id)
+        return True
+
+    waiting = _waiting(settings, table, OldestVacuums(limit, wanted))
+    return Story(table, newest, waiting.vacuums, dead_letters, newest.dropped, waiting.count, also)
+
+
+def _of_event(
+    settings: Settings, log: EventLog, found: LoggedEvent, since: datetime | None, limit: int
+) -> Story:
+    if found.event is None:
+        raise TidegateError(f"the event at {found.place} can't be decoded: {found.problem}")
+    event_id, table = found.event.event_id, found.event.table
+    with closing(_all_of(log, table, since)) as events:
+        chain = ids_of_chain(event_id, (event.event for event in events if event.event))
+    related = NewestEvents(limit)
+    releases = held_by(
+        logged.event
+        for logged in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
+        if isinstance(logged.event, VacuumFinished) and logged.event.event_id in chain
+    )
+    with closing(_all_of(log, table, since)) as events:
+        for logged in events:
+            event = logged.event
+            if event and (event.event_id in chain or releases(event)):
+                related.add(logged)
+    with DeadLetterBox(settings) as box:
+        wanted = DeadLetterFilter(table=table)
+        dead_letters = [
+            replace(found, record=without_value(found.record))
+            for batch in box.batches(wanted, include_resolved=True)
+            for found in batch
+            if (event := found.event(box.wire)) and event.event_id in chain
+        ]
+    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.event_id in chain)
+    waiting = _waiting(settings, table, in_chain)
+    return Story(event_id, related, waiting.vacuums, dead_letters, related.dropped, waiting.count)
+
+
+def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVacuums:
+    for store in gate_stores(settings, table):
+        oldest.take(store)
+    return oldest
+
+
+def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
+    """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
+    found: LoggedEvent | None = None
+    for topic in TOPICS:
+        for logged in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
+            if found is None or logged.at >= found.at:
+                found = logged
+    return found
+
+
+def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:
+    """The events of a table on all topics, by the broker's time."""
+    wanted = EventFilter((table,))
+    topics = [_decoded(log.read(topic, wanted, since=since)) for topic in TOPICS]
+    yield from heapq.merge(*topics, key=lambda topic: topic.record.timestamp_ms)
+
+
+def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:
+    return (logged for logged in found if logged is not None)
+
+
+def _table(subject: str) -> str | None:
+    try:
+        return table_identity(subject)
+    except FormatError:
+        return None

@@ -1,0 +1,336 @@
+"""A deployment's status at one moment, read from Kafka: services, waiting vacuums, outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from tidegate.errors.commands import command_line
+from tidegate.events import (
+    CleaningProgressed,
+    Event,
+    Outcome,
+    RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreFailed,
+    RestoreProgressed,
+    RestoreStarted,
+    SavepointCreated,
+    SavepointRemoved,
+    TaskEnded,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
+from tidegate.events.verdict import Verdict
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
+from tidegate.ops.event_log import EventLog, LoggedEvent
+from tidegate.ops.groups import Groups, Lag, lags_of
+from tidegate.ops.summary import asked_by, counted, row_of
+from tidegate.ops.waiting import (
+    HeldTable,
+    OldestVacuums,
+    PendingVacuum,
+    QuarantinedDirectories,
+    gate_stores,
+    holds_and_quarantines,
+)
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
+from tidegate.service.settings import Settings
+
+
+@dataclass(slots=True)
+class Recent:
+    """Takes outcomes, oldest first. Memory grows with the tables and the running requests."""
+
+    last_by_service: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """The newest outcome of started requests without a final outcome, by the request's id."""
+    savepoints_made: int = 0
+    savepoints_removed: int = 0
+    alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """Unresolved alarms, by the vacuum's id or the table."""
+    awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """Restores that wait for a second person's approval, by the request's id."""
+    unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """By table, the last outcome of a restore that began and did not complete."""
+    refused: int = 0
+    failed: int = 0
+    day_ago: datetime | None = None
+    of_today: int = 0
+    """The refused and failed requests since `day_ago`."""
+
+    def take(self, logged: LoggedEvent) -> None:
+        """Take the next outcome."""
+        event = logged.event
+        if not isinstance(event, Outcome) or event.caused_by is None:
+            return
+        if not isinstance(event, TaskEnded):  # it follows what was done
+            self.last_by_service[event.source] = logged
+        self._take_alarm(event, logged)
+        verdict = event.verdict
+        self._take_awaiting(event.caused_by, verdict, logged)
+        self.refused += verdict is Verdict.REFUSED
+        self.failed += verdict is Verdict.FAILED
+        if verdict in {Verdict.REFUSED, Verdict.FAILED}:
+            self.of_today += self.day_ago is None or logged.at >= self.day_ago
+        if verdict is not Verdict.UNDER_WAY:
+            self.running.pop(event.caused_by, None)
+        elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
+            self.running[event.caused_by] = logged
+        if isinstance(event, RestoreStarted | RestoreFailed):
+            self.unfinished[event.table] = logged
+        elif isinstance(event, RestoreCompleted):
+            self.unfinished.pop(event.table, None)
+        self.savepoints_made += isinstance(event, SavepointCreated) and not event.already_there
+        self.savepoints_removed += isinstance(event, SavepointRemoved)
+
+    def _take_awaiting(self, request: str, verdict: Verdict, logged: LoggedEvent) -> None:
+        if verdict is Verdict.AWAITING:
+            self.awaiting.setdefault(request, logged)
+        else:
+            self.awaiting.pop(request, None)
+
+    def awaiting_at(self, now: datetime) -> list[LoggedEvent]:
+        """Restores that still wait for an approval and have not expired, oldest first."""
+        return [
+            logged
+            for logged in self.awaiting.values()
+            if (until := getattr(logged.event, "expires_at", None)) is None or now <= until
+        ]
+
+    def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
+        match event:
+            case VacuumOverdue():
+                self.alarms[event.caused_by or ""] = logged
+            case VacuumOverdueResolved():
+                self.alarms.pop(event.caused_by or "", None)
+            case UnknownTableReleased():
+                self.alarms[event.table] = logged
+            case UnknownTableResolved():
+                self.alarms.pop(event.table, None)
+            case _:
+                pass
+
+
+_ALARMS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """One service.
+
+    `lag` is Kafka's: the records from the group's committed offsets to the topics' ends. A group
+    that has not committed yet starts at the first record.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    lag: int
+    last_outcome: LoggedEvent | None
+    dead_letters: int
+
+    @property
+    def problem(self) -> str:
+        """The problem that a person should solve; empty if there is none."""
+        if not self.members:
+            return "it is not running"
+        return counted(self.dead_letters, "open dead letter") if self.dead_letters else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The deployment. Lists are oldest first; outcomes count since `since`."""
+
+    at: datetime
+    since: datetime
+    services: Sequence[ServiceStatus]
+    waiting: int
+    oldest_waiting: PendingVacuum | None
+    recent: Recent
+    unknown_dead_letters: int
+    """Open dead letters that were not written by Tidegate's services."""
+    held: Sequence[HeldTable] = ()
+    """The tables whose cleaning is on hold."""
+    quarantined: Sequence[QuarantinedDirectories] = ()
+    """The directories in quarantine."""
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, for scripts."""
+        recent = self.recent
+        return {
+            "at": self.at.isoformat(timespec="seconds"),
+            "since": self.since.isoformat(timespec="seconds"),
+            "services": [
+                {
+                    "service": service.name,
+                    "members": list(service.members),
+                    "lag": service.lag,
+                    "dead_letters": service.dead_letters,
+                    "last_outcome": row_of(service.last_outcome) if service.last_outcome else None,
+                    "problem": service.problem or None,
+                }
+                for service in self.services
+            ],
+            "waiting": self.waiting,
+            "oldest_waiting": self.oldest_waiting,
+            "running": list(map(row_of, by_time(recent.running))),
+            "savepoints_made": recent.savepoints_made,
+            "savepoints_removed": recent.savepoints_removed,
+            "alarms": list(map(row_of, by_time(recent.alarms))),
+            "refused": recent.refused,
+            "failed": recent.failed,
+            "of_today": recent.of_today,
+            "needs": self.needs(),
+            "unknown_dead_letters": self.unknown_dead_letters,
+            "awaiting": list(map(row_of, recent.awaiting_at(self.at))),
+            "held": self.held,
+            "quarantined": self.quarantined,
+        }
+
+    def needs(self) -> list[str]:
+        """What needs a person, the most urgent first: one line each, with its command."""
+        alarms, today = by_time(self.recent.alarms), self.recent.of_today
+        found = [_approval(logged.event) for logged in self.recent.awaiting_at(self.at)]
+        found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:]]
+        if (older := len(alarms) - _ALARMS) > 0:
+            found.append(f"{older} older alarms: {command_line('status', json=True)}")
+        found += [
+            f"{counted(service.dead_letters, 'open dead letter')} of {service.name}:"
+            f" {command_line('dead-letters list', service=service.name)}"
+            for service in self.services
+            if service.dead_letters
+        ]
+        if self.unknown_dead_letters:
+            unknown = counted(self.unknown_dead_letters, "open dead letter")
+            found.append(f"{unknown} of no known service: {command_line('dead-letters list')}")
+        if today:
+            listed = command_line("outcomes", failed=True, since="1d")
+            found.append(
+                f"{counted(today, 'request')} of the last 24 hours failed or refused: {listed}"
+            )
+        return found + [
+            f"{service.name} is not running: {command_line('run', service.name)}"
+            for service in self.services
+            if not service.members
+        ]
+
+
+def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
+    """Logged events, oldest first by the broker's time."""
+    return sorted(found.values(), key=lambda logged: logged.at)
+
+
+def _approval(event: Event | None) -> str:
+    if not isinstance(event, RestoreAwaitingApproval):
+        return str(event)
+    approve = command_line(
+        "publish approval",
+        request=event.caused_by,
+        plan_id=event.plan_id,
+        table=event.table,
+        location=event.location,
+        reason="checked the plan",
+    )
+    by = f", requested by {asked_by(event)}" if event.requested_by else ""
+    until = f", by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
+    return (
+        f"awaits approval{until}: the restore of {event.table} to {event.savepoint}{by}: {approve}"
+    )
+
+
+def _alarm(event: Event | None) -> str:
+    if isinstance(event, VacuumOverdue):
+        return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
+    if event is None:
+        return ""
+    return f"releases of the unknown table {event.table}: {command_line('explain', event.table)}"
+
+
+_RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
+
+
+def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapshot:
+    """Read a deployment's status from Kafka; no service is contacted.
+
+    Args:
+        settings: The deployment.
+        since: Outcomes count from this time on.
+        now: The time of the snapshot.
+
+    Raises:
+        ConfigError: the topics do not exist.
+        TransientError: no broker answers.
+    """
+    metadata = KafkaMetadata.for_people(settings.connection())
+    metadata.require_connection()
+    recent = Recent(day_ago=now - timedelta(days=1))
+    for logged in EventLog.of(settings).read(since=since):
+        if logged is not None:
+            recent.take(logged)
+    dead_letters = _dead_letters(settings)
+    waiting, oldest, held, quarantined = _waiting(settings)
+    services = [
+        _service(settings, metadata, name, recent, dead_letters.pop(name, 0))
+        for name in CONSUMED_EVENTS
+    ]
+    return Snapshot(
+        at=now,
+        since=since,
+        services=services,
+        waiting=waiting,
+        oldest_waiting=oldest,
+        recent=recent,
+        unknown_dead_letters=sum(dead_letters.values()),
+        held=sorted(held, key=lambda hold: hold.since),
+        quarantined=sorted(quarantined, key=lambda cleaning: cleaning.until),
+    )
+
+
+def _service(
+    settings: Settings, metadata: KafkaMetadata, name: str, recent: Recent, dead_letters: int
+) -> ServiceStatus:
+    prefix = settings.topics.prefix
+    group = f"{prefix}.{name}"
+    connection = settings.connection()
+    members = Groups.of(connection).members(group)
+    topics = [found.name(prefix) for found in inputs_of(name)]
+    lags = _RETRIES.call(lambda: _lags(metadata, group, topics))
+    return ServiceStatus(
+        name,
+        tuple(members),
+        sum(lag.records for lag in lags.values()),
+        recent.last_by_service.get(name),
+        dead_letters,
+    )
+
+
+def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Partition, Lag]:
+    parts = [Partition(t, number) for t in topics for number in range(metadata.partitions(t))]
+    return lags_of(metadata, group, metadata.ends(parts))
+
+
+def _dead_letters(settings: Settings) -> Counter[str]:
+    """Open dead letters by service."""
+    with DeadLetterBox(settings) as box:
+        return Counter(listed.service for listed in box.list(DeadLetterFilter()))
+
+
+def _waiting(
+    settings: Settings,
+) -> tuple[int, PendingVacuum | None, list[HeldTable], list[QuarantinedDirectories]]:
+    oldest = OldestVacuums(1)
+    held: list[HeldTable] = []
+    quarantined: list[QuarantinedDirectories] = []
+    for store in gate_stores(settings):
+        oldest.take(store)
+        for it in holds_and_quarantines(store):
+            held.append(it) if isinstance(it, HeldTable) else quarantined.append(it)
+    return oldest.count, next(iter(oldest.vacuums), None), held, quarantined
