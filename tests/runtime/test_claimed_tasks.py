@@ -30,7 +30,7 @@ from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import DeliveryError
+from tidegate.errors import DeliveryError, TransientError
 from tidegate.events import (
     CleaningRefused,
     CleaningReleased,
@@ -60,7 +60,7 @@ from tidegate.runtime.retry import RetryPolicy
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import FileInfo
 from tidegate.tables import task_numbers
-from tidegate.tables.claim import HIVE, HUDI, Task
+from tidegate.tables.claim import HIVE, HUDI, MOST_STARTS, Task
 from tidegate.tables.task_numbers import Overtaken, TaskNumbers
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -245,6 +245,40 @@ def test_a_stop_runs_beside_the_task_that_it_stops(
 
     assert [(end.number, end.stopped) for end in ends(workers)] == [(2, Stopped.BEGUN)]
     assert len(set(INSERTS) & set(names_in(tmp_path / "t"))) == len(INSERTS) - 1
+
+
+def test_a_task_that_ends_every_process_is_given_up_and_its_table_goes_on(
+    command: CleaningReleased, tmp_path: Path
+) -> None:
+    workers = Workers(tmp_path, "memory/tidegate")
+    deadly = Cleaner(Interfering(tmp_path, before=_die), ThreadMap(1), ticking())
+    for _ in range(MOST_STARTS):
+        with pytest.raises(KeyboardInterrupt):
+            workers.do(1, command, deadly)
+    workers.bus.send([message(issued(1, command))])
+    work_off(ExecutorLoop(deadly, workers.bus, retries=RetryPolicy(1)))
+
+    [dead] = workers.bus.records("tidegate.dead-letters")
+    assert b"given up" in (dict(dead.headers)["x-exception-message"] or b"")
+    assert [(end.number, end.end) for end in ends(workers)] == [(1, TaskEnd.DEAD_LETTERED)]
+    assert workers.do(1, command) == []
+    assert kinds(workers.do(2, command)) == [CleaningStarted, DirectoriesCleaned]  # redriven
+    left = names_in(tmp_path / "t" / HIVE / "tasks")
+    assert left == ["2", "2.done"]
+
+
+def test_attempts_of_one_process_are_not_counted(
+    workers: Workers, command: CleaningReleased, tmp_path: Path
+) -> None:
+    def fail(name: str) -> None:
+        raise TransientError(name)
+
+    cleaner = Cleaner(Interfering(tmp_path, before=fail), ThreadMap(1), ticking())
+    runner = CommandRunner(cleaner, workers.bus, "tidegate", Wire(), RetryPolicy(99, 0, 0))
+    attempts = Attempts(AT_ZERO, issued(1, command))
+    for _ in range(2 * MOST_STARTS):
+        assert runner.attempt(command, attempts) is not None
+    assert names_in(tmp_path / "t" / HIVE / "tasks") == ["1"]
 
 
 def test_a_restore_has_begun_once_one_is_on_the_timeline(workers: Workers, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     .tidegate/owner          which deployment and table the location belongs to
     .tidegate/tasks/7        the id of task 7: no task with a lower number changes anything any more
     .tidegate/tasks/7.plan   what task 7 decided before its first step
+    .tidegate/tasks/7.again1 another process began task 7: its first one has perhaps died of it
     .tidegate/tasks/7.done   the last outcomes of task 7: a repeat publishes them again
 
 A Hudi table has the folder in `.hoodie`, a Hive table or partition in its own directory. Hudi, Hive
@@ -21,13 +22,19 @@ call after it: no store changes a file on condition of another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL, parse_json
-from tidegate.errors import ConfinementError, FormatError, TidegateError, TransientError
+from tidegate.errors import (
+    ConfinementError,
+    FormatError,
+    PermanentError,
+    TidegateError,
+    TransientError,
+)
 from tidegate.events import Outcome
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.reasons import Reason
@@ -38,6 +45,8 @@ from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 HIVE: Final = ".tidegate"
 HUDI: Final = ".hoodie/.tidegate"
+MOST_STARTS: Final = 20
+"""A task that so many processes began and none ended is given up: it may have killed them."""
 _LARGEST: Final = 32 * 2**20
 """Bytes of the last outcomes of a task, as JSON."""
 
@@ -70,6 +79,8 @@ class Task:
     table: str
     deployment: str
     """The id of the Kafka cluster and the prefix of the topics."""
+    is_first: bool = False
+    """Whether this is the process's first attempt at it."""
 
 
 @dataclass(slots=True)
@@ -113,24 +124,40 @@ class Claim(Unclaimed):
             Refused: the location belongs to another table or deployment, does not exist, or its
                 folder can't be read.
             OSError: the store is full, or refuses to create a file.
+            PermanentError: the task is given up, see `MOST_STARTS`.
         """
-        claim = cls(task, warehouse, join(location, folder))
+        claim, is_repeated = cls(task, warehouse, join(location, folder)), False
         try:
             claim._require_owner()
             claim._numbers.newest()
             try:
                 warehouse.create(claim._path(), task.id.encode())
             except AlreadyExists:  # an earlier attempt, another worker, or another task
+                is_repeated = True
                 if claim._read("") != task.id:
                     raise NumberTaken(task.number) from None
-            if (task.number, ".done") in claim._numbers.newest():
+            found = claim._numbers.newest()
+            if (task.number, ".done") in found:
                 raise AlreadyDone(claim._outcomes())
+            if is_repeated and task.is_first:
+                claim._count_start(found)
             claim.check()
         except (ConfinementError, FormatError) as error:
             raise refusal_of(error) from error
         except NotFound as error:
             raise TransientError(f"{error} is gone") from error
         return claim
+
+    def _count_start(self, found: Collection[tuple[int, str]]) -> None:
+        """Another process began the task before, and did not end it."""
+        starts = sum(n == self.task.number and text.startswith(".again") for n, text in found) + 1
+        if starts >= MOST_STARTS:
+            raise PermanentError(
+                f"task {self.task.number} is given up: {starts} processes began it, and none ended"
+                " it. Find out what ends them, then redrive it"
+            )
+        with suppress(AlreadyExists):  # another worker counts at the same time
+            self.warehouse.create(self._path(f".again{starts}"), b"")
 
     def check(self) -> None:
         """List the claims again.

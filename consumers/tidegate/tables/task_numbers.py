@@ -17,7 +17,7 @@ from tidegate.tables.warehouse import Warehouse
 
 FRESH_SECONDS: Final = 1.0
 """How long a check counts within one step that consists of many calls."""
-_NAME: Final = re.compile(r"([1-9][0-9]{0,18})(\.done|\.plan|)")
+_NAME: Final = re.compile(r"([1-9][0-9]{0,18})(\.done|\.plan|\.again[1-9][0-9]*|)")
 # it counts the time for which the machine was suspended, too
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -124,7 +124,7 @@ class CommandRunner:
 
     def _attempt(self, command: Command, attempts: Attempts) -> float | None:
         try:
-            self._carry_out(command, attempts.issued, attempts.record)
+            self._carry_out(command, attempts)
         except Exception as error:
             attempts.failed += 1
             wait = self.retries.wait_after(attempts.failed, error)
@@ -142,9 +142,10 @@ class CommandRunner:
             log.info("%s succeeded after %d failed attempts", type(command).__name__, failed)
         return None
 
-    def _carry_out(self, command: Command, issued: TaskIssued, record: Record) -> None:
+    def _carry_out(self, command: Command, attempts: Attempts) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
-        task = self._task(issued)
+        issued, record = attempts.issued, attempts.record
+        task = self._task(issued, is_first=attempts.failed == 0)
         outcomes: Sequence[Outcome]
         signed_by: SignedBy | None = None
         try:
@@ -189,8 +190,9 @@ class CommandRunner:
             else:
                 yield answer
 
-    def _task(self, issued: TaskIssued) -> Task:
-        return Task(issued.number, issued.event_id, issued.table, self.deployment)
+    def _task(self, issued: TaskIssued, *, is_first: bool = False) -> Task:
+        about = issued.number, issued.event_id, issued.table
+        return Task(*about, self.deployment, is_first)
 
     def publish_redriven(self, issued: TaskIssued, record: Record) -> None:
         """Publish that a task is to be issued again, above the numbers that are on the table."""
