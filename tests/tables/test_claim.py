@@ -27,7 +27,7 @@ DEPLOYMENT = "cluster-1/tidegate"
 
 def task(number: int, **changes: str) -> Task:
     fields = {"id": f"task-{number}", "table": TABLE, "deployment": DEPLOYMENT} | changes
-    return Task(number, **fields)
+    return Task(number, fields["id"], fields["table"], fields["deployment"])
 
 
 def done(number: int, files: int = 1) -> list[Outcome]:
