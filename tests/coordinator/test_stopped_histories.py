@@ -1,0 +1,361 @@
+"""Random histories of tasks, holds and withdrawals, with crashes, stalls, copies and redrives.
+
+The coordinator, its changelog, the claims on the table and what workers publish are the real ones.
+What a worker does to the table is two steps, so that a task may be half way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import ClassVar
+
+import pytest
+
+from support.memory_bus import MemoryBus
+from support.samples import NOON, events_on, message, release
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.events import (
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
+    CleaningReleased,
+    Command,
+    LockHold,
+    Outcome,
+    RequestWithdrawn,
+    RestoreApproved,
+    RestoreAwaitingApproval,
+    RestoreRequested,
+    StopRequested,
+    TaskEnded,
+    TaskIssued,
+    VacuumFinished,
+    WithdrawalRefused,
+    WithdrawalRequested,
+)
+from tidegate.events.reasons import Reason
+from tidegate.events.refusals import refusal
+from tidegate.events.topics import ALL_TOPICS
+from tidegate.events.wire import Wire, command_of
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Record
+from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.protocols import Published
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables import task_numbers
+from tidegate.tables.claim import HIVE, Claim, Task
+from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+TABLE = "hive.sales.orders"
+HISTORIES = 100
+STEPS = 14
+CHOICES = (
+    ("coordinate",) * 4
+    + ("work",) * 4
+    + ("vacuum", "restore") * 2
+    + (*("copy", "restart", "approve", "withdraw", "hold", "remove", "redrive"),)
+)
+MEANWHILE = (
+    *((), (), ("hold", "coordinate"), ("withdraw", "coordinate", "newest", "coordinate")),
+    *(("hold", "coordinate", "newest", "coordinate"), ("other", "hold", "coordinate")),
+    *(("redrive", "coordinate", "withdraw", "coordinate"), ("",) * 4),
+)
+"""What others do while a worker stalls."""
+LEFT_OPEN = ("task", "queued", "failed", "stopping", "unconfirmed")
+
+
+class Died(BaseException):
+    """A process has died."""
+
+
+class Bus(MemoryBus):
+    """A process may die between any two records, or stall before it publishes."""
+
+    def __init__(self) -> None:
+        super().__init__([topic.name() for topic in ALL_TOPICS], 1)
+        self.records_left = 10**9
+        self.before_outcomes: Callable[[], object] = lambda: None
+
+    def send(self, messages: Sequence[Message]) -> None:
+        for item in messages:
+            if item.topic == "tidegate.outcomes":
+                self.before_outcomes()
+            self.records_left -= 1
+            if self.records_left < 0:
+                raise Died
+            super().send([item])
+
+
+@dataclass
+class Worker:
+    """Changes the table in two steps, each behind a check of the claim."""
+
+    warehouse: Warehouse
+    location: str
+    pause: Callable[[], object]
+    change: Callable[[Command], None]
+    name: ClassVar[str] = "cleaner"
+    consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased, RestoreRequested)
+
+    def claim(self, command: Command, task: Task) -> Claim:  # noqa: ARG002 - the protocol's
+        return Claim.take(self.warehouse, self.location, HIVE, task)
+
+    def execute(
+        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
+    ) -> Iterator[Outcome]:
+        is_waiting = command.event_id.startswith("approved") and len(grounds) < 2
+        if is_waiting and isinstance(command, RestoreRequested):
+            plan = {"savepoint": command.savepoint, "plan_id": "p", "instants": ()}
+            until = {"expires_at": NOON + timedelta(days=10_000), "files": 0, "bytes": 0}
+            about = {"occurred_at": NOON, "source": self.name}
+            yield RestoreAwaitingApproval.about(command, **plan, **until, **about)
+            return
+        for _ in range(2):
+            self.pause()
+            claim.check()
+            self.change(command)
+        yield refusal(command, Reason.NO_SUCH_TABLE, "it is done", self.name, NOON)
+
+
+@dataclass
+class History:
+    """One table, its coordinator and its workers, until all is settled."""
+
+    root: Path
+    random: Random
+    bus: Bus = field(default_factory=Bus)
+    changes: list[str] = field(default_factory=list[str])
+    """The commands that changed the table."""
+    processed: set[str] = field(default_factory=set[str])
+    """The tasks that a worker has committed."""
+    given_up: list[tuple[TaskIssued, Record]] = field(default_factory=list)
+    requests: list[Command] = field(default_factory=list[Command])
+    depth: int = 0
+    count: int = 0
+    faults: bool = True
+
+    def __post_init__(self) -> None:
+        (self.root / "t").mkdir()
+        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        warehouse = Warehouse(WarehouseRoots.of(str(self.root)))
+        self.worker = Worker(warehouse, str(self.root / "t"), self.pause, self.changed)
+
+    def runner(self) -> CommandRunner:
+        """One process."""
+        return CommandRunner(self.worker, self.bus, "tidegate", Wire(), RetryPolicy(1))
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            self.act()
+        self.faults = False
+        self.ask(CleaningHoldRemovalRequested, "removal")
+        known = -1
+        while known < (known := len(self.bus.records("tidegate.tasks"))):
+            self.coordinate()
+            for record in self.bus.records("tidegate.tasks"):
+                self.work(record)
+            failed = self.loop._owned[0].store.all("select number from failed")
+            for issued, record in self.given_up:
+                if (issued.number,) in failed:
+                    self.runner().publish_redriven(issued, record)
+            self.coordinate()
+        self.check_end()
+
+    def act(self, choice: str = "") -> None:  # noqa: C901 - a table of choices
+        """One step of one party, which may die within."""
+        choice = choice or self.random.choice(CHOICES)
+        tasks = self.bus.records("tidegate.tasks")
+        match choice:
+            case "coordinate":
+                self.coordinate()
+            case "work" | "copy" if tasks:
+                new = [it for it in tasks if self.id_of(it) not in self.processed]
+                self.work(self.random.choice(tasks if choice == "copy" or not new else new))
+            case "newest" | "other" if tasks:  # a stop, or another worker of the task
+                self.work(tasks[-1])
+            case "restart":
+                self.restart()
+            case "vacuum":
+                self.vacuum()
+            case "restore":
+                kind = self.random.choice(["plain", "approved"])
+                self.requests.append(self.restore(kind))
+                self.bus.send([message(self.requests[-1])])
+            case "approve" | "withdraw" if self.requests:
+                self.decide(choice, self.requests[-1])
+            case "hold":
+                self.ask(CleaningHoldRequested, "hold")
+            case "remove":
+                self.ask(CleaningHoldRemovalRequested, "removal")
+            case "redrive" if self.given_up:
+                issued, record = self.random.choice(self.given_up)
+                self.runner().publish_redriven(issued, record)
+            case _:
+                pass
+
+    # The parties
+
+    def coordinate(self) -> None:
+        self.survive(lambda: self.loop.step(0), self.restart, 8)
+
+    def restart(self) -> None:
+        """The process is killed; another one begins."""
+        self.bus._members["tidegate.coordinator"][0].expel()
+        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+
+    def survive(self, action: Callable[[], object], died: Callable[[], object], most: int) -> None:
+        outer, before = self.bus.records_left, self.bus.before_outcomes
+        if self.faults and self.random.random() < 0.3:
+            self.bus.records_left = self.random.randrange(most)
+        else:
+            self.bus.records_left = 10**9
+        self.bus.before_outcomes = self.pause if died == self.nothing else self.nothing
+        try:
+            action()
+        except Died:
+            self.bus.records_left = 10**9
+            died()
+        finally:
+            self.bus.records_left, self.bus.before_outcomes = outer, before
+
+    def nothing(self) -> None:
+        pass
+
+    def pause(self) -> None:
+        """A worker stalls while others go on, dies, or meets a fault of its store."""
+        if not self.faults:
+            return
+        if self.depth < 2:
+            self.depth += 1
+            outer = self.bus.records_left, self.bus.before_outcomes
+            self.bus.records_left, self.bus.before_outcomes = 10**9, self.nothing
+            for choice in self.random.choice(MEANWHILE):
+                self.act(choice)
+            self.bus.records_left, self.bus.before_outcomes = outer
+            self.depth -= 1
+        if self.random.random() < 0.1:
+            raise self.random.choice([Died(), OSError("full")])
+
+    def work(self, record: Record) -> None:
+        issued = Wire().deserialize(record.key, record.value, record.headers)
+        assert isinstance(issued, TaskIssued)
+        command = command_of(issued, Wire())
+
+        def attempt() -> None:
+            try:
+                self.runner().attempt(command, Attempts(record, issued))
+            except OSError as error:
+                self.bus.before_outcomes = self.nothing
+                self.given_up.append((issued, record))  # the dead letter is written first
+                self.runner().publish_end(issued, record, error, command)
+            self.processed.add(issued.event_id)
+
+        self.survive(attempt, self.nothing, 3)
+
+    def changed(self, command: Command) -> None:
+        """The two promises."""
+        self.changes.append(command.event_id)
+        outcomes = events_on(self.bus, "tidegate.outcomes")
+        if isinstance(command, CleaningReleased):
+            asked = events_on(self.bus, "tidegate.requests")
+            kinds = [type(it) for it in asked]
+            last = max(
+                (at for at, it in enumerate(kinds) if it is CleaningHoldRemovalRequested),
+                default=-1,
+            )
+            holds = {it.event_id for it in asked[last + 1 :]}
+            confirmed = {it.caused_by for it in outcomes if isinstance(it, CleaningHeld)}
+            assert not holds & confirmed, "a directory of a held table went"
+        withdrawn = {it.request for it in outcomes if isinstance(it, RequestWithdrawn)}
+        assert command.event_id not in withdrawn, "a withdrawn request changed the table"
+
+    # What people and writers publish
+
+    def vacuum(self) -> None:
+        self.count += 1
+        lock = self.count
+        vacuum = VacuumFinished(
+            table=TABLE,
+            location=str(self.root / "t"),
+            occurred_at=NOON,
+            source="compactor",
+            kind="minor",
+            directories=(f"delta_{lock:07}_{lock:07}",),
+            min_write_id=lock,
+            max_write_id=lock,
+            valid_write_ids="sales.orders:9:9223372036854775807::",
+            own_lock_id=lock,
+            locks=(LockHold(lock_id=lock),),
+        )
+        self.bus.send([message(vacuum), message(release(lock, TABLE))])
+
+    def restore(self, kind: str) -> RestoreRequested:
+        return RestoreRequested.model_validate(
+            self.fields(kind) | {"location": str(self.root / "t"), "savepoint": "20261121120000001"}
+        )
+
+    def decide(self, choice: str, request: Command) -> None:
+        fields = {"request": request.event_id, "location": request.location}
+        event: Command
+        if choice == "withdraw":
+            event = WithdrawalRequested.model_validate(self.fields("withdrawal") | fields)
+        else:
+            why = {"plan_id": "p", "approved_by": "ben"}
+            about = self.fields("approval") | fields | why
+            del about["requested_by"]
+            event = RestoreApproved.model_validate(about)
+        self.bus.send([message(event)])
+
+    def ask(self, kind: type[Command], name: str) -> None:
+        self.bus.send([message(kind.model_validate(self.fields(name)))])
+
+    def fields(self, name: str) -> dict[str, object]:
+        self.count += 1
+        why = {"requested_by": "ana", "reason": "an audit", "source": "ana"}
+        return {"table": TABLE, "occurred_at": NOON, "event_id": f"{name}-{self.count}"} | why
+
+    def id_of(self, record: Record) -> str:
+        return Wire().deserialize(record.key, record.value, record.headers).event_id
+
+    # The end
+
+    def check_end(self) -> None:
+        rows = self.loop._owned[0].store
+        for kind in LEFT_OPEN:
+            assert rows.all(f"select * from {kind}") == [], f"{kind} stands still"  # noqa: S608
+        outcomes = events_on(self.bus, "tidegate.outcomes")
+        ended = {it.caused_by for it in outcomes if isinstance(it, TaskEnded)}
+        tasks = [it for it in events_on(self.bus, "tidegate.tasks") if isinstance(it, TaskIssued)]
+        for task in tasks:
+            assert task.kind == StopRequested.__name__ or task.event_id in ended
+        withdrawn = {it.request for it in outcomes if isinstance(it, RequestWithdrawn)}
+        assert not withdrawn & set(self.changes), "a request was withdrawn that had begun"
+        for cleaning in (it for it in tasks if it.kind == CleaningReleased.__name__):
+            assert self.changes.count(cleaning.caused_by or "") > 1, "it was not resumed"
+        for request in self.requests:
+            is_plain = request.event_id.startswith("plain")
+            assert not is_plain or request.event_id in withdrawn | set(self.changes)
+        answered = {
+            it.caused_by
+            for it in outcomes
+            if isinstance(it, RequestWithdrawn | WithdrawalRefused | CleaningHeld)
+        }
+        for asked in events_on(self.bus, "tidegate.requests"):
+            if isinstance(asked, WithdrawalRequested | CleaningHoldRequested):
+                assert asked.event_id in answered
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_people_were_told_stays_true_and_no_table_stands_still(
+    part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
+    for seed in range(part * HISTORIES // 4, (part + 1) * HISTORIES // 4):
+        (tmp_path / str(seed)).mkdir()
+        History(tmp_path / str(seed), Random(seed)).run()  # noqa: S311 - a history, no secret
