@@ -352,7 +352,7 @@ class History:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_what_people_were_told_stays_true_and_no_table_stands_still(
+def test_confirmed_answers_stay_true_and_no_table_stands_still(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
