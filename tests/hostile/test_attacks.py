@@ -55,7 +55,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_resuming_a_pending_restore_does_not_delete_a_file_of_the_savepoint",
             "test_forged_numbers_of_an_earlier_attempt_reach_no_outcome",
             "test_a_link_where_outcomes_are_stored_is_refused",
-            "test_a_stored_outcome_of_another_table_does_not_stand_for_this_restore",
+            "test_a_record_of_another_table_does_not_stand_for_this_restore",
         ),
     },
     "a read follows a link and shows another table's content": {

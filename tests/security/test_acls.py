@@ -16,7 +16,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import REQUEST_TOPIC, TOPICS
+from tidegate.events.topics import TOPICS
 from tidegate.ops.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
@@ -48,23 +48,16 @@ def test_the_coordinator_reads_facts_and_requests_writes_tasks_and_keeps_its_cha
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "read"),
-    [
-        (SavepointWriter.name, ("tasks",)),
-        (Restorer.name, ("tasks",)),
-        (Cleaner.name, ("requests", "tasks")),
-    ],
-)
-def test_an_executor_reads_tasks_and_writes_outcomes(name: str, read: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", [SavepointWriter.name, Restorer.name, Cleaner.name])
+def test_an_executor_reads_tasks_and_writes_outcomes(name: str) -> None:
     written = ("outcomes", "dead-letters")
 
     assert rights(name) == {
-        *(f"read topic t.{n}" for n in read),
+        "read topic t.tasks",
         *(f"write topic t.{n}" for n in written),
-        *(f"describe_configs topic t.{n}" for n in (*read, *written)),
+        *(f"describe_configs topic t.{n}" for n in ("tasks", *written)),
         f"read group t.{name}",
-        *(f"describe group t.{n}" for n in read),
+        "describe group t.tasks",
     }
 
 
@@ -137,7 +130,6 @@ def test_only_operators_may_create_topics_or_add_partitions() -> None:
 
 def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
     consumed = {name: {*inputs_of(name)} for name in CONSUMED_EVENTS}
-    consumed["cleaner"] |= {REQUEST_TOPIC}
     declared = {name: {topic for topic in TOPICS if name in topic.read_by} for name in consumed}
 
     assert consumed == declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ SignWith = Annotated[
     Path | None,
     typer.Option(help="Your private key, which signs it; default: security.sign_with."),
 ]
+log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 """The events whose outcome can be waited for."""
@@ -212,8 +214,10 @@ class _ReachablePublisher(Publisher):
         if self.notes_new:
             try:
                 self._check_named({event.table for event in events}, "it counts as a new table")
-            except ConfigError as unknown:  # a writer need not have the right to read
+            except ConfigError as unknown:
                 write_error(f"note: {unknown}")
+            except TidegateError as error:  # a writer need not have the right to read
+                log.debug("whether the table's name is known could not be read: %s", error)
         return super().publish(*events)
 
     def _check_named(self, tables: Iterable[str], otherwise: str) -> None:
