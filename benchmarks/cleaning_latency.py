@@ -16,12 +16,10 @@ from report import Line, line
 
 from cleaning import NOTHING_OPEN, make_table, product
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.hold_lookup import HoldLookup
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import LockHold, LockReleased, VacuumFinished, VacuumKind
-from tidegate.events.wire import Wire
 from tidegate.local.embedded import bootstrap
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
@@ -64,8 +62,7 @@ def _services(servers: str, folder: Path) -> Generator[Publisher]:
     create_topics(config, TopicSettings(prefix=prefix, partitions=1))
     warehouse = Warehouse(WarehouseRoots.of(str(folder)))
     buses = KafkaBus(config), KafkaBus(config)
-    holds = HoldLookup(buses[1], Wire(), prefix)  # as the service has it: it asks the broker
-    cleaner = Cleaner(warehouse, ThreadMap(), lambda: datetime.now(UTC), holds=holds)
+    cleaner = Cleaner(warehouse, ThreadMap(), lambda: datetime.now(UTC))
     loops = CoordinatorLoop(ReaderGate(), buses[0], prefix), ExecutorLoop(cleaner, buses[1], prefix)
     stop = threading.Event()
     threads = [threading.Thread(target=loop.run, args=(stop,)) for loop in loops]
