@@ -15,7 +15,7 @@ from tidegate.cli import main
 from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
 from tidegate.cli.sending import OF_VERDICT
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.events import RestoreRequested
+from tidegate.events import RestoreRequested, WithdrawalRequested
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.verdict import Verdict
 from tidegate.local.demo.monitor import TopicMonitor
@@ -411,3 +411,22 @@ def test_the_latest_commit_is_the_one_that_the_timeline_has(
     )
     four_commits(tmp_path / "orders", 9)
     assert "no broker answers" in tidegate(*commit, place)[2]
+
+
+@pytest.mark.kafka
+def test_a_request_is_withdrawn_by_the_first_characters_of_its_id(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    table = ("-t", "lake.sales.orders", "-l", "/lake/orders", "-c", str(settings_file))
+    ids = ("11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "11111111-bbbb-4bbb-8bbb-bbbbbbbbbbbb")
+    for request in ids:
+        savepoint = ("publish", "savepoint", *table, "--new", "--request-id", request)
+        assert tidegate(*savepoint)[0] == 0
+    withdraw = ("publish", "withdraw", *table, "--reason", "x", "--request")
+
+    code, _, err = tidegate(*withdraw, "11111111")
+    assert (code, "several requests begin with 11111111" in err) == (2, True)
+    assert tidegate(*withdraw, "11111111-b")[0] == 0
+    asked = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("requests")[-1]
+    assert isinstance(asked, WithdrawalRequested)
+    assert asked.request == ids[1]

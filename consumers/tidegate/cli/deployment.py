@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from tidegate.cli.options import table_of
 from tidegate.cli.output import write_error
 from tidegate.errors import ConfigError
 from tidegate.service.settings import Settings
+
+_WHOLE: Final = 36
+"""Characters of a UUID."""
 
 
 def reachable(config: Path | None) -> Settings:
@@ -61,3 +65,17 @@ def located(settings: Settings, table: str | None, location: str | None) -> str:
     found = EventLog.of(settings).location_of(name)
     write_error(f"{name} is at {found}")
     return found
+
+
+def request_id(settings: Settings, table: str, given: str) -> str:
+    """The id of a table's request, from its first characters.
+
+    Raises:
+        ConfigError: several begin so.
+        TransientError: no broker answers.
+    """
+    if len(given) >= _WHOLE:
+        return given
+    from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+    return EventLog.of(settings).request_id(table_of(table) or table, given)

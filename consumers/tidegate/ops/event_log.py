@@ -275,6 +275,24 @@ class EventLog:
         if not any(name == table for topic in TOPICS for name in self.tables(topic, table)):
             raise self._unknown(table, otherwise)
 
+    def request_id(self, table: str, shortened: str) -> str:
+        """The id of the table's request that begins so; without one, what was given.
+
+        Raises:
+            ConfigError: several do.
+        """
+        wanted = EventFilter((table,), event_id=shortened)
+        found = {
+            logged.event.event_id
+            for logged in self.read(REQUEST_TOPIC, wanted)
+            if logged is not None and logged.event is not None
+        }
+        if len(found) > 1 and shortened not in found:
+            raise ConfigError(
+                f"several requests begin with {shortened}: {', '.join(sorted(found))}"
+            )
+        return shortened if shortened in found or not found else found.pop()
+
     def location_of(self, table: str) -> str:
         """The location of a table, from the events that name it.
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.deployment import located
+from tidegate.cli.deployment import request_id as whole_id
 from tidegate.cli.options import (
     ConfigFile,
     Location,
@@ -156,7 +157,7 @@ def restore(
 def approval(
     sending: Sending,
     restore_request: Annotated[
-        str, typer.Option("--request", help="Id of the restore's request; see `tidegate status`.")
+        str, typer.Option("--request", help="Id of the restore's request, or its first characters.")
     ],
     reason: Reason,
     plan: PlanPath = None,
@@ -185,7 +186,7 @@ def approval(
         Publisher.approve_restore,
         table=wanted["table"] or "",
         location=wanted["location"] or "",
-        request=restore_request,
+        request=whole_id(Settings.load(config), wanted["table"] or "", restore_request),
         plan_id=wanted["plan_id"] or "",
         approved_by=person(approved_by),
         reason=reason,
@@ -195,7 +196,7 @@ def approval(
 
 
 WhichRequest = Annotated[
-    str, typer.Option("--request", help="Id of the request; see `tidegate status`.")
+    str, typer.Option("--request", help="Id of the request, or its first characters.")
 ]
 
 
@@ -244,11 +245,12 @@ def _end(
     location: str | None,
     config: Path | None,
 ) -> None:
+    settings = Settings.load(config)
     ask = partial(
         Publisher.withdraw,
         table=table,
-        location=located(Settings.load(config), table, location),
-        request=request_of,
+        location=located(settings, table, location),
+        request=whole_id(settings, table, request_of),
         requested_by=asking.person,
         reason=reason,
         as_approver=kind is RestoreDeclined,
