@@ -31,7 +31,7 @@ from support.samples import ended, release, savepoint_request
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.coordinator.store import Store
-from tidegate.errors import PermanentError, TidegateError
+from tidegate.errors import ConfigError, PermanentError, TidegateError
 from tidegate.events import TaskIssued
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
@@ -132,6 +132,8 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert [row["table"] for row in place.rows("waiting", "-t", ORDERS)] == [ORDERS]
     assert [row["table"] for row in place.rows("waiting", "-t", "*.CUST*")] == [CUSTOMERS]
     assert place.rows("waiting", "-t", "lake.sales.none") == []
+    with pytest.raises(ConfigError, match=f"did you mean {CUSTOMERS}"):
+        place.call("waiting", "-t", CUSTOMERS.replace("tom", "tm"))
     assert place.rows("waiting", "--older-than", "1h") == []
     assert place.call("waiting", "--older-than", "1h", "--check") == "no such vacuum waits\n"
     place.call("waiting", "--check", code=1)

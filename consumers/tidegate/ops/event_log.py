@@ -63,7 +63,7 @@ class LoggedEvent:
 
 
 _FAILED: Final = {Verdict.FAILED, Verdict.REFUSED}
-_PATTERN: Final = frozenset("*?[")
+PATTERN: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class EventFilter:
     @property
     def exact_tables(self) -> frozenset[str] | None:
         """The tables, if all are named exactly and not by a pattern; None: any table may match."""
-        if not self.tables or any(_PATTERN & set(table) for table in self.tables):
+        if not self.tables or any(PATTERN & set(table) for table in self.tables):
             return None
         return frozenset(self.tables)
 

@@ -13,6 +13,7 @@ from tidegate.cli.options import AsJsonLines, ConfigFile, duration, table_patter
 from tidegate.cli.output import write, write_json
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import waiting_vacuums
+from tidegate.ops.event_log import PATTERN, EventLog
 from tidegate.ops.waiting import (
     HeldTable,
     OldestVacuums,
@@ -61,7 +62,8 @@ def waiting(
     """
     latest = datetime.now(UTC) - duration(older_than) if older_than else _ANY_TIME
     pattern = None if table is None else table_pattern(table)
-    stores = gate_stores(Settings.load(config), pattern)
+    settings = Settings.load(config)
+    stores = gate_stores(settings, pattern)
     if as_json:
         count = 0
         for store in stores:
@@ -78,6 +80,8 @@ def waiting(
         count = oldest.count
         chosen = table is not None or older_than is not None
         nothing = "no such vacuum waits" if chosen else "no vacuum waits"
+        if pattern is not None and not (count or others or PATTERN & set(pattern)):
+            EventLog.of(settings).check_named(pattern, "no vacuum of it waits")
         _show(oldest, nothing)
         for line in sorted(map(str, others)):
             write(line)
