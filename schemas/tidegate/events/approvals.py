@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import AwareDatetime, Field
 
 from tidegate.errors import validation
-from tidegate.events.base import Request
+from tidegate.events.base import ReasonedRequest, Request
 from tidegate.events.limits import Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, RestorePlan
@@ -70,7 +70,7 @@ class RestoreApprovalRejected(Answer, frozen=True):
     message: Message
 
 
-class Withdrawal(Request, frozen=True):
+class Withdrawal(ReasonedRequest, frozen=True):
     """A person wants a request to end before it has begun.
 
     `request` is its id. If it waits, it ends at once; a task that is under way is stopped first.
@@ -80,13 +80,6 @@ class Withdrawal(Request, frozen=True):
     identified_by: ClassVar[tuple[str, ...]] = ("table", "request", "caused_by", "source")
 
     request: RequestId
-    requested_by: Name
-    reason: Text
-
-    @property
-    def asked_by(self) -> str:
-        """The name in the withdrawal."""
-        return self.requested_by
 
     @property
     def asked_why(self) -> str | None:

@@ -139,6 +139,23 @@ class Request(Command, frozen=True):
         return super().checked_id()
 
 
+class ReasonedRequest(Request, frozen=True):
+    """A request that names its requester and the reason."""
+
+    requested_by: Name
+    reason: Text
+
+    @property
+    def asked_by(self) -> str:
+        """The name in the request."""
+        return self.requested_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The reason in the request."""
+        return self.reason
+
+
 class Caused(Event, frozen=True):
     """An event that always has a cause, and is identified by its kind and that cause."""
 

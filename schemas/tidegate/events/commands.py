@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from tidegate.events.base import Caused, Command, Request
+from tidegate.events.base import Caused, Command, ReasonedRequest, Request
 from tidegate.events.facts import VacuumKind
 from tidegate.events.limits import (
     MAX_DIRECTORIES,
@@ -95,7 +95,7 @@ class SavepointsCheckRequested(Caused, Command, frozen=True):
     measure: bool = False
 
 
-class RestoreRequested(Request, frozen=True):
+class RestoreRequested(ReasonedRequest, frozen=True):
     """Roll the table back to a savepoint. This destroys every later commit.
 
     With `plan_only` the plan is published and nothing is changed. With `expected_plan` the restore
@@ -113,17 +113,10 @@ class RestoreRequested(Request, frozen=True):
     )
 
     savepoint: HudiInstant
-    requested_by: Name
-    reason: Text
     plan_only: bool = False
     expected_plan: Text | None = None
     seen_up_to: HudiInstant | None = None
     needs_approval: bool = False
-
-    @property
-    def asked_by(self) -> str:
-        """The name in the request."""
-        return self.requested_by
 
     @property
     def asked_why(self) -> str | None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from tidegate.events.base import Request
+from tidegate.events.base import ReasonedRequest
 from tidegate.events.facts import VacuumKind
 from tidegate.events.limits import (
     MAX_DIRECTORIES,
@@ -21,7 +21,6 @@ from tidegate.events.limits import (
     Snapshot,
     Text,
 )
-from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
 from tidegate.events.verdict import Verdict
 
@@ -29,19 +28,12 @@ ANYWHERE: Final = "unknown"
 """The location of a hold: it is on a table's name, wherever that is."""
 
 
-class HoldRequest(Request, frozen=True):
+class HoldRequest(ReasonedRequest, frozen=True):
     """A person's word on the cleaning of a table."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "source")
 
     location: Path = ANYWHERE
-    requested_by: Name
-    reason: Text
-
-    @property
-    def asked_by(self) -> str:
-        """The name in the request."""
-        return self.requested_by
 
     @property
     def asked_why(self) -> str | None:

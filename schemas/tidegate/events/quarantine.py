@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from tidegate.events.base import Caused, Command, Request
+from tidegate.events.base import Caused, Command, ReasonedRequest
 from tidegate.events.limits import Count, Message, Text
-from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, DirectoriesOutcome
 from tidegate.events.verdict import Verdict
 
@@ -23,7 +22,7 @@ class CleaningMode(StrEnum):
     QUARANTINE = "quarantine"
 
 
-class CleaningUndoRequested(Request, frozen=True):
+class CleaningUndoRequested(ReasonedRequest, frozen=True):
     """Put back what a cleaning moved into quarantine.
 
     `cleaning` is the id of the CleaningReleased that caused it. With `plan_only` the plan is
@@ -41,14 +40,7 @@ class CleaningUndoRequested(Request, frozen=True):
 
     cleaning: Text
     partition: Text | None = None
-    requested_by: Name
-    reason: Text
     plan_only: bool = False
-
-    @property
-    def asked_by(self) -> str:
-        """The name in the request."""
-        return self.requested_by
 
     @property
     def asked_why(self) -> str | None:

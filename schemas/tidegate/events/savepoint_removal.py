@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from pydantic import AwareDatetime
 
-from tidegate.events.base import Request
+from tidegate.events.base import ReasonedRequest
 from tidegate.events.limits import Count, HudiInstant, Message, Text
 from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
 from tidegate.events.verdict import Verdict
 
 
-class SavepointRemovalRequested(Request, frozen=True):
+class SavepointRemovalRequested(ReasonedRequest, frozen=True):
     """Remove a savepoint: Hudi may clean what only it kept. The table's rows stay as they are.
 
     A person may remove any savepoint. The savepoint writer removes those whose time is over at a
@@ -23,13 +23,6 @@ class SavepointRemovalRequested(Request, frozen=True):
     identified_by: ClassVar[tuple[str, ...]] = ("table", "instant", "caused_by", "source")
 
     instant: HudiInstant
-    requested_by: Name
-    reason: Text
-
-    @property
-    def asked_by(self) -> str:
-        """The name in the request."""
-        return self.requested_by
 
     @property
     def asked_why(self) -> str | None:
