@@ -145,8 +145,8 @@ RULES: Final = (
     Rule(
         "a hold stops the cleaning that is under way",
         "consumers/tidegate/coordinator/tasks.py",
-        "is_held_up = lane == CLEANINGS and is_held(rows, table)",
-        "is_held_up = False",
+        "(lane == CLEANINGS and is_held(rows, table))",
+        "False",
         "tests/coordinator/test_tasks.py::test_a_hold_stops_the_cleaning_that_is_under_way_and_is_then_confirmed",
     ),
     Rule(

@@ -135,6 +135,19 @@ def awaiting(of: RestoreRequested) -> RestorePlan:
     )
 
 
+def completed(of: RestoreRequested, **more: object) -> RestoreCompleted:
+    fields: dict[str, object] = {
+        "occurred_at": NOON,
+        "source": "restorer",
+        "savepoint": SAVEPOINT,
+        "restore_instant": "20261121130000000",
+        "instants": (),
+        "files_deleted": 0,
+        "duration_ms": 1,
+    }
+    return RestoreCompleted.about(of, **fields | more)
+
+
 def awaited(place: Place) -> RestoreRequested:
     """A restore whose worker said that it needs an approval."""
     request = restore()
@@ -211,18 +224,7 @@ def test_a_second_approval_is_refused_until_the_worker_refused_the_first(place: 
 def test_a_restore_that_is_done_takes_no_further_approval(place: Place) -> None:
     request = awaited(place)
     place.send(approval(request))
-    done = RestoreCompleted.about(
-        request,
-        occurred_at=NOON,
-        source="restorer",
-        savepoint=SAVEPOINT,
-        restore_instant="20261121130000000",
-        instants=(),
-        files_deleted=0,
-        duration_ms=1,
-        approval="a-1",
-        approved_by="ben",
-    )
+    done = completed(request, approval="a-1", approved_by="ben")
     place.send(done)
     place.end()
     place.restart()
@@ -480,16 +482,7 @@ def test_a_restore_that_waits_for_an_approval_ends_once_another_restore_is_compl
     place: Place,
 ) -> None:
     request, other = awaited(place), restore("other")
-    done = RestoreCompleted.about(
-        other,
-        occurred_at=NOON,
-        source="restorer",
-        savepoint=SAVEPOINT,
-        restore_instant="20261121130000000",
-        instants=(),
-        files_deleted=0,
-        duration_ms=1,
-    )
+    done = completed(other)
     place.send(done)  # of no task under way
     assert ends(place) == []
     place.send(other, done)

@@ -43,7 +43,6 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import (
-    Answer,
     Command,
     Event,
     TaskEnded,
@@ -336,12 +335,7 @@ class CoordinatorLoop:
             effects = self._people.requested(event, original, owned.store, at, signer)
         else:
             effects = self._subject.handle(event, owned.store, at)
-        effects.outcomes = [
-            outcome.to(event, signer)
-            if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
-            else outcome
-            for outcome in effects.outcomes
-        ]
+        effects.name_asker(event, signer)
         return effects
 
     @staticmethod

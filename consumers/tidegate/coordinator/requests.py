@@ -171,7 +171,14 @@ class Requests:
     ) -> Effects:
         """End a request that waits; stop it, if its task is under way."""
         table, number = event.table, hashed(event.request)
-        found = self._waiting(table, event.request, rows)
+        queued = {
+            sequence: it
+            for sequence, body in rows.all(_WAITS, table)
+            if (it := Queued(**loads(body))).command == event.request
+        }
+        until, body = rows.one(_AWAITING, table, number) or (None, "")
+        awaiting = None if until is None else Queued(**loads(body)[0])
+        found = next(iter(queued.values()), awaiting)
         is_late = rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None
         under_way = Tasks.under_way(table, rows)
         if under_way is not None and under_way.command == event.request:
@@ -183,7 +190,7 @@ class Requests:
         if (
             found is None
             or found.location != event.location
-            or (isinstance(event, RestoreDeclined) and not self._is_restore(found))
+            or (isinstance(event, RestoreDeclined) and found.kind != RestoreRequested.__name__)
         ):
             text = "it was not requested for this table and location"
             return self._refused(event, Reason.NO_SUCH_REQUEST, text, at)
@@ -196,9 +203,8 @@ class Requests:
             asked.append([type(event).__name__, event.model_dump(mode="json"), signed_by])
             rows.put("stopping", table, number, body=dumps(asked))
             return Effects()
-        for sequence, body in rows.all(_WAITS, table):
-            if Queued(**loads(body)).command == event.request:
-                rows.drop("queued", table, sequence)
+        for sequence in queued:
+            rows.drop("queued", table, sequence)
         for task in failed:
             rows.drop("failed", table, task)
         rows.drop("awaiting", table, number)
@@ -210,19 +216,6 @@ class Requests:
             event, request=event.request, source=SOURCE, occurred_at=at
         )
         return Effects(outcomes=[ended, withdrawn])
-
-    @staticmethod
-    def _waiting(table: str, request: str, rows: Store) -> Queued | None:
-        """A request that is queued, or waits for an approval."""
-        for _, body in rows.all(_WAITS, table):
-            if (queued := Queued(**loads(body))).command == request:
-                return queued
-        until, body = rows.one(_AWAITING, table, hashed(request)) or (None, "")
-        return None if until is None else Queued(**loads(body)[0])
-
-    @staticmethod
-    def _is_restore(queued: Queued) -> bool:
-        return queued.kind == RestoreRequested.__name__
 
     @staticmethod
     def _refused(event: Withdrawal, reason: Reason, text: str, at: datetime) -> Effects:
@@ -308,12 +301,7 @@ class Requests:
         if not isinstance(event, Withdrawal):
             raise PermanentError(f"a {kind} is not a withdrawal")
         effects = self._withdrawn(event, signed_by, rows, at)
-        effects.outcomes = [
-            outcome.to(event, signed_by)
-            if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
-            else outcome
-            for outcome in effects.outcomes
-        ]
+        effects.name_asker(event, signed_by)
         return effects
 
     def restored(self, rows: Store) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from tidegate.coordinator.store import Kind, Store
-from tidegate.events import Command, Event, Outcome
+from tidegate.events import Answer, Command, Event, Outcome
 
 
 @dataclass(slots=True)
@@ -27,6 +27,15 @@ class Effects:
         """Add others, behind these."""
         self.commands += others.commands
         self.outcomes += others.outcomes
+
+    def name_asker(self, command: Command, signed_by: str | None) -> None:
+        """Let the answers to a command name its requester and the verified signer."""
+        self.outcomes = [
+            outcome.to(command, signed_by)
+            if isinstance(outcome, Answer) and outcome.caused_by == command.event_id
+            else outcome
+            for outcome in self.outcomes
+        ]
 
 
 class Subject(Protocol):

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.alarms import SOURCE
-from tidegate.coordinator.holds import HOLD, hashed, is_held
+from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import milliseconds, moment
 from tidegate.events import (
@@ -86,7 +86,7 @@ _NEXT: Final = (
     "select id, lane, body from queued indexed by queued_next where tbl = ? and lane = ?"
     " order by id limit 1"
 )
-_UNDER_WAY: Final = f"select number, lane, body from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
+_UNDER_WAY: Final = f"select number, lane from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
 _STOP: Final = f"select number, body from task where tbl = ? and lane = {STOPS}"  # noqa: S608
 _ENDED: Final = {
     "task": "select lane, body from task where tbl = ? and number = ?",
@@ -240,9 +240,11 @@ class Tasks:
         """The messages to publish now: the next task or a stop, and what its end confirms."""
         found = rows.one(_UNDER_WAY, table)
         if found is not None:
-            number, lane, body = found
+            number, lane = found
             messages = [] if lane == CLEANINGS else self._confirmations(table, rows)
-            return messages + self._stop(table, number, lane, body, rows, at)
+            if self._must_stop(table, lane, rows):
+                messages.append(self._stop(table, number, rows, at))
+            return messages
         messages = self._confirmations(table, rows)
         lanes = (ANY, CHECKS) if is_held(rows, table) else (ANY, CLEANINGS, CHECKS)
         candidates = [rows.one(_NEXT, table, lane) for lane in lanes]
@@ -270,7 +272,10 @@ class Tasks:
     def under_way(table: str, rows: Store) -> Queued | None:
         """What the task of a table carries that is under way."""
         found = rows.one(_UNDER_WAY, table)
-        return None if found is None else Queued(**loads(found[2])[2])
+        if found is None:
+            return None
+        _, body = rows.one(_ENDED["task"], table, found[0])
+        return Queued(**loads(body)[2])
 
     @staticmethod
     def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
@@ -301,18 +306,22 @@ class Tasks:
         queued = Queued(**loads(body))
         return self._issued(table, lane, queued, queued._asdict(), rows, at)
 
-    def _stop(  # noqa: PLR0913, PLR0917 - a row
-        self, table: str, number: int, lane: int, body: str, rows: Store, at: datetime
-    ) -> list[Message]:
-        """The stop of a task, if it is wanted and not under way."""
+    @staticmethod
+    def _must_stop(table: str, lane: int, rows: Store) -> bool:
+        """Whether the task under way is to be stopped, and no stop is under way.
+
+        It runs for every release during a task, so it reads no task.
+        """
+        is_wanted = (lane == CLEANINGS and is_held(rows, table)) or rows.one(
+            "select 1 from stopping where tbl = ?", table
+        ) is not None
+        return is_wanted and rows.one(_STOP, table) is None
+
+    def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Message:
+        """The stop of the task under way."""
+        _, body = rows.one(_ENDED["task"], table, number)
         task, _, carried = loads(body)
         queued = Queued(**carried)
-        is_held_up = lane == CLEANINGS and is_held(rows, table)
-        withdrawn = "select 1 from stopping where tbl = ? and id = ?"
-        if not is_held_up and rows.one(withdrawn, table, hashed(queued.command)) is None:
-            return []
-        if rows.one(_STOP, table) is not None:
-            return []
         command = StopRequested(
             table=table,
             location=queued.location,
@@ -327,7 +336,7 @@ class Tasks:
         message = self._sign(command, self._serialize(command, self._topic))
         # as the signature says
         stop = Queued.of(command, original_of(message, max(at, datetime.now(UTC))))
-        return [self._issued(table, STOPS, stop, number, rows, at)]
+        return self._issued(table, STOPS, stop, number, rows, at)
 
     def _issued(  # noqa: PLR0913, PLR0917 - a row
         self,
