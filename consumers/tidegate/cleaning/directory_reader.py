@@ -28,7 +28,8 @@ def read_acid_directories(
     listed = dict(zip(plain, storage.walk_each(location, plain, parallel_map), strict=True))
     parent = normalise(location).rstrip("/")
     found: list[ListedDirectory] = []
-    for name, is_dir in [(entry.name, entry.is_dir) for entry in entries]:
+    for entry in entries:
+        name, is_dir = entry.name, entry.is_dir
         files = listed.pop(name) if is_dir else ()  # pop: so that no list is in memory twice
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers

@@ -67,7 +67,7 @@ def located(settings: Settings, table: str | None, location: str | None) -> str:
     return found
 
 
-def request_id(settings: Settings, table: str, given: str) -> str:
+def whole_request_id(settings: Settings, table: str, given: str) -> str:
     """The id of a table's request, from its first characters.
 
     Raises:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.cli.deployment import located
-from tidegate.cli.deployment import request_id as whole_id
+from tidegate.cli.deployment import located, whole_request_id
 from tidegate.cli.options import (
     ConfigFile,
     Location,
@@ -24,7 +24,6 @@ from tidegate.cli.options import (
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.cli.sending import RequestId, Requesting, Sending, request
 from tidegate.errors import ConfigError
-from tidegate.events import RestoreDeclined, Withdrawal, WithdrawalRequested
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
@@ -186,7 +185,7 @@ def approval(
         Publisher.approve_restore,
         table=wanted["table"] or "",
         location=wanted["location"] or "",
-        request=whole_id(Settings.load(config), wanted["table"] or "", restore_request),
+        request=whole_request_id(Settings.load(config), wanted["table"] or "", restore_request),
         plan_id=wanted["plan_id"] or "",
         approved_by=person(approved_by),
         reason=reason,
@@ -195,68 +194,54 @@ def approval(
     request(config, sending, wanted["table"] or "", ask, again=request_id is not None)
 
 
-WhichRequest = Annotated[
-    str, typer.Option("--request", help="Id of the request, or its first characters.")
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ending(Requesting):
+    """Options of a person's word against a request."""
+
+    request_of: Annotated[
+        str, typer.Option("--request", help="Id of the request, or its first characters.")
+    ]
+    table: TableName
+    reason: Reason
+    location: Location = None
+    config: ConfigFile = None
 
 
-@option_group(Requesting)
-def withdraw(
-    asking: Requesting,
-    request_of: WhichRequest,
-    table: TableName,
-    reason: Reason,
-    location: Location = None,
-    config: ConfigFile = None,
-) -> None:
+@option_group(_Ending)
+def withdraw(ending: _Ending) -> None:
     """Withdraw a request that has not begun to change the table.
 
     Examples:
         tidegate publish withdraw -t lake.sales.orders
             --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'repaired' --wait
     """
-    _end(WithdrawalRequested, asking, request_of, table, reason, location, config)
+    _end(ending, as_approver=False)
 
 
-@option_group(Requesting)
-def rejection(
-    asking: Requesting,
-    request_of: WhichRequest,
-    table: TableName,
-    reason: Reason,
-    location: Location = None,
-    config: ConfigFile = None,
-) -> None:
+@option_group(_Ending)
+def rejection(ending: _Ending) -> None:
     """Reject a restore that another person requested, as its approver.
 
     Examples:
         tidegate publish rejection -t lake.sales.orders
             --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'month end' --wait
     """
-    _end(RestoreDeclined, asking, request_of, table, reason, location, config)
+    _end(ending, as_approver=True)
 
 
-def _end(
-    kind: type[Withdrawal],
-    asking: Requesting,
-    request_of: str,
-    table: str,
-    reason: str,
-    location: str | None,
-    config: Path | None,
-) -> None:
-    settings = Settings.load(config)
+def _end(ending: _Ending, *, as_approver: bool) -> None:
+    settings = Settings.load(ending.config)
     ask = partial(
         Publisher.withdraw,
-        table=table,
-        location=located(settings, table, location),
-        request=whole_id(settings, table, request_of),
-        requested_by=asking.person,
-        reason=reason,
-        as_approver=kind is RestoreDeclined,
-        request_id=asking.request_id,
+        table=ending.table,
+        location=located(settings, ending.table, ending.location),
+        request=whole_request_id(settings, ending.table, ending.request_of),
+        requested_by=ending.person,
+        reason=ending.reason,
+        as_approver=as_approver,
+        request_id=ending.request_id,
     )
-    request(config, asking, table, ask)
+    request(ending.config, ending, ending.table, ask)
 
 
 def _chosen(config: Path | None, location: str, savepoint: str) -> str:
