@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from time import time
 from unittest.mock import patch
 
 import pytest
@@ -23,6 +24,7 @@ from support.samples import (
 )
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import USED_FOR
@@ -33,6 +35,7 @@ from tidegate.events import (
     CleaningHoldRemovalRequested,
     CleaningHoldRemoved,
     CleaningHoldRequested,
+    CleaningProgressed,
     CleaningReleased,
     CleaningUndoRefused,
     CleaningUndoRequested,
@@ -43,6 +46,7 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
     TaskIssued,
+    TaskOverdue,
     VacuumFinished,
 )
 from tidegate.events.deferral import not_confirmed
@@ -100,7 +104,13 @@ class Place:
 
     def __init__(self) -> None:
         self.bus = memory_bus(partitions=1)
-        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.seconds = 0.0
+        self.bus.now_ms = lambda: round(1000 * (time() + self.seconds))
+        self.loop = self._begun()
+
+    def _begun(self) -> CoordinatorLoop:
+        clock = BrokerTime(lambda: self.seconds, lambda: time() + self.seconds)
+        return CoordinatorLoop(ReaderGate(), self.bus, clock=clock, tick_seconds=0)
 
     def send(self, *events: Event) -> None:
         """Publish events one by one, and let the coordinator decide on each."""
@@ -114,8 +124,14 @@ class Place:
 
     def restart(self) -> None:
         self.loop.close()
-        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.loop = self._begun()
         self.run()
+
+    def pass_time(self, **span: float) -> None:
+        """Let the broker's time pass without an event."""
+        self.seconds += timedelta(**span).total_seconds()
+        self.loop.step(0)
+        self.loop.step(0)
 
     def tasks(self) -> list[TaskIssued]:
         """The tasks on the topic, once each."""
@@ -218,6 +234,51 @@ def test_a_redriven_task_that_is_still_under_way_is_published_again(place: Place
     other = {"event_id": "forged", "caused_by": "another", "end": TaskEnd.REDRIVEN}
     place.send(ended(under_way[0]).model_copy(update=other))
     assert len(events_on(place.bus, "tidegate.tasks")) == 2
+
+
+def test_a_task_without_an_outcome_is_published_again_hourly_with_an_alarm(place: Place) -> None:
+    released(place, 1)
+    [task] = place.tasks()
+    place.pass_time(minutes=59)
+    assert place.outcomes(TaskOverdue) == []
+
+    place.pass_time(minutes=2)
+    [alarm] = place.outcomes(TaskOverdue)
+    assert (alarm.caused_by, alarm.location) == (task.event_id, "/wh/t")
+    assert events_on(place.bus, "tidegate.tasks") == [task, task]
+
+    place.pass_time(minutes=30)
+    assert len(place.outcomes(TaskOverdue)) == 1
+    place.pass_time(minutes=31)
+    assert len(place.outcomes(TaskOverdue)) == 2
+    assert {it.event_id for it in place.outcomes(TaskOverdue)} == {alarm.event_id}
+
+    place.send(ended(task))
+    place.pass_time(hours=5)
+    assert len(place.outcomes(TaskOverdue)) == 2
+
+
+def test_a_task_that_progresses_is_not_overdue(place: Place) -> None:
+    released(place, 1)
+    [task] = place.tasks()
+    place.pass_time(minutes=50)
+    place.send(
+        CleaningProgressed(
+            table=TABLE,
+            location="/wh/t",
+            occurred_at=NOON,
+            source="cleaner",
+            caused_by=task.caused_by,
+            directories_done=1,
+            directories_total=2,
+            files_done=1,
+            files_total=2,
+        )
+    )
+    place.pass_time(minutes=50)
+    assert place.outcomes(TaskOverdue) == []
+    place.pass_time(minutes=11)
+    assert len(place.outcomes(TaskOverdue)) == 1
 
 
 def test_a_request_is_used_once_however_often_its_bytes_are_published(place: Place) -> None:

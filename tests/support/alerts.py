@@ -179,6 +179,15 @@ ALERTS: Final = (
         "A vacuum that waits",
     ),
     Alert(
+        "TidegateTaskOverdue",
+        _seen('{kind="TaskOverdue"}'),
+        "0m",
+        "warning",
+        "A task has had no outcome for an hour, and its table's next tasks wait for it.",
+        f"Which: {command_line('outcomes', kind='TaskOverdue')}",
+        "A task without an outcome",
+    ),
+    Alert(
         "TidegateUnknownTable",
         _seen('{kind="UnknownTableReleased"}'),
         "0m",

@@ -293,7 +293,7 @@ class CoordinatorLoop:
         self, owned: OwnedPartition, event: Event, record: Record, at: datetime
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
-        kind, store, again = type(event), owned.store, list[Message]()
+        kind, store = type(event), owned.store
         if kind in OF_TASKS and (is_unproven(event) or Tasks.carried(event, store) is None):
             return []  # late, replayed or forged
         if kind in self._signed_kinds:
@@ -302,10 +302,9 @@ class CoordinatorLoop:
             effects = self._authorized(owned, event, record, at)
         elif isinstance(event, TaskEnded):
             effects = self._people.ended(event, store, at)
-            again = Tasks.again(event, store)
         else:
             effects = self._subject.handle(event, store, at)
-        messages = self._messages(effects, store, at) + again
+        messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
             messages = []
         if effects.commands or kind in _MAY_ISSUE:
@@ -408,7 +407,7 @@ class CoordinatorLoop:
             MessageTooLargeError: a message exceeds the topic's limit.
         """
         if not effects.commands and not effects.outcomes:  # most events have none
-            return []
+            return effects.repeated
         try:
             messages = self._serialized(effects)
         except TransientError:  # only then are retries prepared: this runs for every decision
@@ -421,7 +420,7 @@ class CoordinatorLoop:
         made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(effects.commands, messages, strict=False):
             Tasks.queue(command, original_of(message, made), store)
-        return messages[count:]
+        return effects.repeated + messages[count:]
 
     def _require_accepted(self, message: Message, more: int = 0) -> None:
         size = _size(message) + more

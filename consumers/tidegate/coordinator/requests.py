@@ -27,6 +27,7 @@ from tidegate.coordinator.tasks import (
 )
 from tidegate.errors import PermanentError
 from tidegate.events import (
+    CleaningProgressed,
     CleaningUndoRequested,
     Command,
     Event,
@@ -37,6 +38,7 @@ from tidegate.events import (
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreDeclined,
+    RestoreProgressed,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
@@ -71,6 +73,7 @@ FOR_WORKERS: Final = (
     SavepointRemovalRequested,
     SavepointRequested,
 )
+PROGRESS: Final = (CleaningProgressed, RestoreProgressed)
 ABOUT_REQUESTS: Final = (*FOR_WORKERS, RestoreDeclined, WithdrawalRequested)
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
 _AT_ONCE: Final = 100
@@ -86,6 +89,7 @@ class Requests:
 
     consumes: tuple[type[Event], ...] = (
         *ABOUT_REQUESTS,
+        *PROGRESS,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
         RestoreCompleted,
@@ -238,6 +242,9 @@ class Requests:
         if carried is None:
             return Effects()
         table, number = event.table, hashed(carried.command)
+        if isinstance(event, PROGRESS):
+            Tasks.progressed(table, rows, at)
+            return Effects()
         if isinstance(event, RestoreCompleted):
             return self._moot(table, event.caused_by, rows, at)
         if isinstance(event, RestoreAwaitingApproval):
@@ -270,7 +277,7 @@ class Requests:
         """A task has ended, or was stopped."""
         found, table = Tasks.ended(event, rows), event.table
         if found is None:
-            return Effects()
+            return Effects(repeated=Tasks.again(event, rows))
         carried = found.carried
         number, effects = hashed(carried.command), Effects()
         if isinstance(found, TaskStopped):
@@ -308,13 +315,13 @@ class Requests:
         """Nothing is derived."""
 
     def next_due(self, rows: Store) -> int | None:
-        """When the first restore has waited too long."""
-        due: int | None = rows.one("select min(until) from awaiting indexed by awaiting_until")[0]
-        return due
+        """When the first restore, or task, has waited too long."""
+        [until] = rows.one("select min(until) from awaiting indexed by awaiting_until")
+        return min((due for due in (until, Tasks.next_overdue(rows)) if due), default=None)
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """End the restores that were not approved in time."""
-        effects = Effects()
+        """End the restores that were not approved in time; repeat overdue tasks."""
+        effects = Tasks.overdue(rows, at, _AT_ONCE)
         for table, number, body in rows.all(
             "select tbl, id, body from awaiting indexed by awaiting_until where until <= ?"
             " order by until limit ?",

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tidegate.coordinator.store import Kind, Store
 from tidegate.events import Answer, Command, Event, Outcome
+from tidegate.events.message import Message
 
 
 @dataclass(slots=True)
@@ -22,11 +23,14 @@ class Effects:
 
     commands: list[Command] = field(default_factory=list[Command])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    repeated: list[Message] = field(default_factory=list[Message])
+    """Messages that were published before."""
 
     def add(self, others: Effects) -> None:
         """Add others, behind these."""
         self.commands += others.commands
         self.outcomes += others.outcomes
+        self.repeated += others.repeated
 
     def name_asker(self, command: Command, signed_by: str | None) -> None:
         """Let the answers to a command name its requester and the verified signer."""

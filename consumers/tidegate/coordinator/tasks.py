@@ -2,7 +2,8 @@
 
 A command is queued behind the task of its table that is under way. Its task gets the table's next
 number; the TaskEnded of that task frees the next. A row of the task lasts until then, and its
-message is published again at each assignment: repeats are free, because the number is on the table.
+message is published again at each assignment, and hourly with an alarm while it has no outcome:
+repeats are free, because the number is on the table.
 
 A task under way is stopped by a task with a later number, which runs beside it. While a person
 holds a table no cleaning of it is issued, one that is under way is stopped, and the hold is
@@ -12,16 +13,17 @@ confirmed once none is. A stopped command is queued again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from tidegate.coordinator.alarms import SOURCE
+from tidegate.coordinator.alarms import SOURCE, task_overdue
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
-from tidegate.coordinator.subject import milliseconds, moment
+from tidegate.coordinator.subject import Effects, milliseconds, moment
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningDeferred,
+    CleaningProgressed,
     CleaningReleased,
     CleaningStarted,
     CleaningUndone,
@@ -33,6 +35,7 @@ from tidegate.events import (
     RestoreApprovalRejected,
     RestoreAwaitingApproval,
     RestoreCompleted,
+    RestoreProgressed,
     SavepointsCheckRequested,
     Stopped,
     StopRequested,
@@ -48,8 +51,16 @@ from tidegate.signatures.tokens import Sign
 
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""
-TASK: Final = Kind("task", ("lane",), key="number", has_body=True)
-"""A task under way: its id, its message, and what it carries; of a stop, what it stops."""
+TASK: Final = Kind(
+    "task",
+    ("lane", "due"),
+    key="number",
+    has_body=True,
+    indexes=("task_due on task (due)",),
+)
+"""A task under way: its id, its message, and what it carries; of a stop, what it stops. From `due`
+on it is overdue."""
+OVERDUE_AFTER: Final = timedelta(hours=1)
 QUEUED: Final = Kind(
     "queued",
     ("lane",),
@@ -70,12 +81,14 @@ KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
 OF_TASKS: Final = frozenset(
     {
         CleaningDeferred,
+        CleaningProgressed,
         CleaningStarted,
         CleaningUndone,
         QuarantineRemoved,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
         RestoreCompleted,
+        RestoreProgressed,
     }
 )
 """Outcomes that count only while the task that they are of is under way."""
@@ -228,6 +241,38 @@ class Tasks:
         return TaskStopped((outcome,), queued)
 
     @staticmethod
+    def progressed(table: str, rows: Store, at: datetime) -> None:
+        """The task under way is not overdue yet: its worker goes on."""
+        number, lane = rows.one(_UNDER_WAY, table)
+        _, body = rows.one(_ENDED["task"], table, number)
+        rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
+
+    @staticmethod
+    def next_overdue(rows: Store) -> int | None:
+        """When the first task is overdue, in ms of the broker's time."""
+        due: int | None = rows.one("select min(due) from task indexed by task_due")[0]
+        return due
+
+    @staticmethod
+    def overdue(rows: Store, at: datetime, limit: int) -> Effects:
+        """The messages of overdue tasks, again, with an alarm for each task that is not a stop."""
+        effects = Effects()
+        found = rows.all(
+            "select tbl, number, lane, body from task indexed by task_due where due <= ?"
+            " order by due limit ?",
+            *(milliseconds(at), limit),
+        )
+        for table, number, lane, body in found:
+            rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
+            task, message, carried = loads(body)
+            effects.repeated.append(load_message(message))
+            if lane != STOPS:
+                queued = Queued(**carried)
+                about = table, queued.location, queued.kind
+                effects.outcomes.append(task_overdue(task, number, *about, OVERDUE_AFTER, at))
+        return effects
+
+    @staticmethod
     def again(event: TaskEnded, rows: Store) -> list[Message]:
         """The message of a redriven task that is under way: its worker could not decode it."""
         found = rows.one(_ENDED["task"], event.table, event.number)
@@ -362,7 +407,8 @@ class Tasks:
         )
         message = self._serialize(task, self._topic)
         rows.put("number", table, None, (number,))
-        rows.put("task", table, number, (lane,), dumps([task.event_id, dump_message(message), row]))
+        body = dumps([task.event_id, dump_message(message), row])
+        rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
         return message
 
 

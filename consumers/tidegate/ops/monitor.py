@@ -30,6 +30,7 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
     SavepointsChecked,
+    TaskOverdue,
     UnknownTableReleased,
     VacuumFlagged,
     VacuumOverdue,
@@ -101,7 +102,7 @@ class PinnedFiles:
 
 _NOTIFIED: Final = (
     *(CommitFlagged, RestoreAwaitingApproval, RestoreFailed),
-    *(UnknownTableReleased, VacuumFlagged, VacuumOverdue),
+    *(TaskOverdue, UnknownTableReleased, VacuumFlagged, VacuumOverdue),
 )
 
 

@@ -22,6 +22,7 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
     TaskEnded,
+    TaskOverdue,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -109,9 +110,9 @@ class Recent:
 
     def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
         match event:
-            case VacuumOverdue():
+            case VacuumOverdue() | TaskOverdue():
                 self.alarms[event.caused_by or ""] = logged
-            case VacuumOverdueResolved():
+            case VacuumOverdueResolved() | TaskEnded():
                 self.alarms.pop(event.caused_by or "", None)
             case UnknownTableReleased():
                 self.alarms[event.table] = logged
@@ -250,6 +251,8 @@ def _approval(event: Event | None) -> str:
 def _alarm(event: Event | None) -> str:
     if isinstance(event, VacuumOverdue):
         return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
+    if isinstance(event, TaskOverdue):
+        return f"overdue task of {event.table}: {command_line('explain', event.table)}"
     if event is None:
         return ""
     return f"releases of the unknown table {event.table}: {command_line('explain', event.table)}"

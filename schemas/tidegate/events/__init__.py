@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.events.aborted import AbortedCleaningReleased, WritesAborted
 from tidegate.events.alarms import (
     OutstandingReader,
+    TaskOverdue,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -165,6 +166,7 @@ __all__ = [
     "TaskEnd",
     "TaskEnded",
     "TaskIssued",
+    "TaskOverdue",
     "UnknownTableReleased",
     "UnknownTableResolved",
     "VacuumFinished",

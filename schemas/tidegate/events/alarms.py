@@ -1,8 +1,8 @@
-"""Alarms of the reader gate: one when something waits too long, and one when that is over."""
+"""Alarms of the coordinator: one when something waits too long, and one when that is over."""
 
 from __future__ import annotations
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Outcome, Value
 from tidegate.events.limits import Count, Id, Message, Text
@@ -75,3 +75,15 @@ class UnknownTableResolved(Outcome, frozen=True):
 
     since: AwareDatetime
     unknown_since: AwareDatetime
+
+
+class TaskOverdue(Outcome, frozen=True):
+    """A task has had no outcome and no progress for an hour; published hourly until it ends.
+
+    `caused_by` is the id of its TaskIssued, `kind` the kind of its command. The task is published
+    again with each alarm; its TaskEnded is the end of the alarm.
+    """
+
+    number: int = Field(ge=1, lt=2**63)
+    kind: Text
+    message: Message
