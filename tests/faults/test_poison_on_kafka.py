@@ -26,7 +26,6 @@ from tidegate.runtime.input.dead_letters import (
     VALUE_LEFT_OUT,
 )
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.settings import TopicSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -169,8 +168,7 @@ def test_who_reads_outside_of_a_group_goes_on_after_it_too(
     bus.send([Message(outcomes.topic, b"k", b"v")])
     at = produce(bootstrap_servers, outcomes.topic, 0, bomb(GIB))
 
-    topics = TopicReader({"bootstrap.servers": bootstrap_servers}, bus)
-    found = list(topics.read(topics.spans(outcomes.topic)))
+    found = list(bus.read(bus.spans(outcomes.topic)))
     assert [item.offset for item in found] == [0, 1, 2, at]
     assert [bool(item.unreadable) for item in found] == [True, True, False, True]
     bus.close()

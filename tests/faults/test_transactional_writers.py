@@ -27,7 +27,6 @@ from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.status import read_snapshot
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.partition_reader import TopicReader, read_partition
 from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
@@ -135,15 +134,14 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
 ) -> None:
     leave_markers(deployment)
     bus = KafkaBus(deployment.connection)
-    log, topics = EventLog.of(settings), TopicReader(deployment.connection, bus)
+    log = EventLog.of(settings)
     where = Partition(f"{deployment.prefix}.requests", 0)
     began = time.monotonic()
     with transaction(deployment, "open") as producer:
         send(deployment, producer, [savepoint_request(2), commit(2)])
         for _ in range(2):
             assert [record.offset for record in bus.log(where)] == [0]
-            assert len(list(topics.read(topics.spans(where.topic)))) == 1
-            assert len(list(read_partition(deployment.connection, *where))) == 1
+            assert len(list(bus.read(bus.spans(where.topic)))) == 1
             assert sum(item is not None for item in log.read()) == 0
         with Replays(settings) as replays:
             found = replays.plan_events("commits", Selection())

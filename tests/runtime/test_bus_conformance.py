@@ -12,7 +12,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from support.changelogs import OpenPartition
 from support.memory_bus import MemoryBus
-from support.waiting import wait_for
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, ChangelogRecord, Partition, Record, Subscription
@@ -101,20 +100,6 @@ def test_headers_come_as_they_were_sent_a_null_among_them(bus: Bus, topics: Topi
     assert record.headers == sent
     assert tuple(record.headers[1:]) == sent[1:]
     assert len(record.headers) == len(sent)
-
-
-def test_a_log_is_read_from_the_first_record_of_a_time(bus: Bus, topics: Topics) -> None:
-    where = Partition(topics[0], 0)
-    bus.send([Message(topics[0], b"k", b"early", (), 0)])
-    (early,) = bus.log(where)
-    wait_for("a later time", lambda: time.time() * 1000 > early.timestamp_ms + 5)
-    bus.send([Message(topics[0], b"k", b"late", (), 0)])
-    _, late = bus.log(where)
-
-    assert [record.value for record in bus.log(where, late.timestamp_ms)] == [b"late"]
-    assert [record.value for record in bus.log(where, early.timestamp_ms + 1)] == [b"late"]
-    assert [record.value for record in bus.log(where, early.timestamp_ms)] == [b"early", b"late"]
-    assert list(bus.log(where, late.timestamp_ms + 1)) == []
 
 
 def test_the_same_key_has_the_same_partition_number_on_every_topic(
@@ -219,19 +204,6 @@ def test_a_partition_can_be_read_whole_outside_of_every_group(bus: Bus, topics: 
 
     assert [record.value for record in bus.log(Partition(topics[0], 1))] == [b"1", b"3", b"5"]
     assert list(bus.log(Partition(topics[1], 0))) == []
-
-
-def test_spans_of_several_partitions_are_read_again_each_in_order(bus: Bus, topics: Topics) -> None:
-    bus.send([Message(topics[0], b"k", f"{n}".encode(), (), n % 2) for n in range(20)])
-    zero, one = Partition(topics[0], 0), Partition(topics[0], 1)
-    records = list(
-        bus.read({zero: range(2, 5), one: range(9, 10), Partition(topics[0], 2): range(0)})
-    )
-
-    assert [record.offset for record in records if record.partition == zero] == [2, 3, 4]
-    assert [int(record.value or b"") for record in records if record.partition == zero] == [4, 6, 8]
-    assert [int(record.value or b"") for record in records if record.partition == one] == [19]
-    assert list(bus.read({zero: range(0)})) == []
 
 
 def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(

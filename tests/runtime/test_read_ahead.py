@@ -42,11 +42,7 @@ def read_merged() -> None:
     list(MergedReader({}, {Partition("locks", 0): range(1)}).records())
 
 
-def read_a_partition() -> None:
-    list(partition_reader.read_partition({}, "locks", 0))
-
-
-@pytest.mark.parametrize("read", [read_a_changelog, read_spans, read_merged, read_a_partition])
+@pytest.mark.parametrize("read", [read_a_changelog, read_spans, read_merged])
 def test_a_full_queue_holds_little_and_stops_the_fetching_for_milliseconds(
     settings: dict[str, Any], read: Callable[[], None]
 ) -> None:

@@ -60,3 +60,21 @@ def test_one_record_is_not_waited_for_as_long_as_a_thousand(
         if took[-1] < CLIENTS_WAIT:
             return
     raise AssertionError(took)
+
+
+def test_spans_of_several_partitions_are_read_each_in_order(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    name = f"{topic_prefix}.spans"
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    bus.send([Message(name, b"k", f"{n}".encode(), (), n % 2) for n in range(20)])
+    zero, one, two = (Partition(name, number) for number in range(3))
+    records = list(bus.read({zero: range(2, 5), one: range(9, 10), two: range(0)}))
+
+    read = [(record.offset, record.value) for record in records if record.partition == zero]
+    assert read == [(2, b"4"), (3, b"6"), (4, b"8")]
+    assert [record.value for record in records if record.partition == one] == [b"19"]
+    assert list(bus.read({zero: range(0)})) == []
+    bus.close()

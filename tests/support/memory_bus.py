@@ -6,7 +6,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile
 
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.events.keys import partition_of_key
@@ -208,24 +207,9 @@ class MemoryBus:
         self.now_ms: Callable[[], int] = _system_ms
         """The broker's clock, in ms since the epoch."""
 
-    def log(self, partition: Partition, since_ms: int = 0) -> list[Record]:
+    def log(self, partition: Partition) -> list[Record]:
         """All records of a partition, oldest first."""
-        records = self._logs[partition]
-        if since_ms <= 0:
-            return records
-        return list(dropwhile(lambda record: record.timestamp_ms < since_ms, records))
-
-    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        """The offsets of each partition, from the time `since_ms` on."""
-        parts = [Partition(topic, number) for number in range(self.partitions(topic))]
-        ends = {part: len(self._logs[part]) for part in parts}
-        return {
-            part: range(ends[part] - len(self.log(part, since_ms)), ends[part]) for part in parts
-        }
-
-    def read(self, spans: Mapping[Partition, range]) -> list[Record]:
-        """The records at these offsets."""
-        return [log for p, span in spans.items() for log in self._logs[p][span.start : span.stop]]
+        return self._logs[partition]
 
     def records(self, topic: str) -> list[Record]:
         """All records of a topic, partition by partition."""

@@ -35,7 +35,6 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.assembly import SERVICES, assemble
 from tidegate.service.catalogue import inputs_of
 from tidegate.service.settings import Settings
@@ -162,10 +161,9 @@ class Place:
     def unread(self, service: str) -> int:
         connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
         bus = KafkaBus(connection)
-        log = TopicReader(connection, bus)
         groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
         topics = {found.name(self.prefix) for found in inputs_of(service)}
-        held = {part: span for topic in topics for part, span in log.spans(topic).items()}
+        held = {part: span for topic in topics for part, span in bus.spans(topic).items()}
         stands = groups.committed(f"{self.prefix}.{service}", list(held))
         bus.close()
         return sum(span.stop - stands.get(part, span.start) for part, span in held.items())

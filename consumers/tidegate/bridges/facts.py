@@ -95,7 +95,7 @@ class FactsReader:
 
     def _records(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         # what retention removes while it is read was released, or is waited for longer
-        return read_spans(self._config, spans, on_missing_offset="earliest", group=self._group)
+        return read_spans(self._config, spans, group=self._group)
 
     def _decoded(self, record: Record) -> Event | None:
         try:

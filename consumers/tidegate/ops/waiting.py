@@ -27,9 +27,8 @@ from tidegate.events import OutstandingReader, derived_id, table_identity
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import ChangelogRecord, Partition
+from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition
-from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
@@ -157,7 +156,7 @@ def _store(settings: Settings, topic: str, number: int, table: str | None) -> St
 def _records(
     settings: Settings, topic: str, number: int, table: str | None
 ) -> Iterator[ChangelogRecord]:
-    for record in map(as_record, read_partition(settings.connection(), topic, number)):
+    for record in KafkaBus(settings.connection()).log(Partition(topic, number)):
         key = record.key or b""
         name = key.partition(_SEPARATOR)[0].decode()
         if key == POSITION_KEY or (name and (table is None or fnmatchcase(name, table))):

@@ -230,38 +230,8 @@ class Bus(Protocol):
         """
         ...
 
-    def log(self, partition: Partition, since_ms: int = 0) -> Iterable[Record]:
-        """Read a partition to its current end, outside of any group.
-
-        Args:
-            partition: What to read.
-            since_ms: Begin with the first record that the broker appended at this time or later,
-                in milliseconds since the epoch; by default with the first that there is.
-        """
-        ...
-
-    def spans(self, topic: str, since_ms: int = 0) -> Mapping[Partition, range]:
-        """The offsets that each partition of a topic holds now.
-
-        They include those that an open transaction hides. To `read` these waits for its end, and
-        fails after a while. So a check before a destructive step misses no reason against it.
-
-        With `since_ms`, only from the first record that the broker appended at this time or later;
-        where there is none, the span is empty and at the partition's end. It takes the same number
-        of requests for any number of partitions.
-
-        Raises:
-            ConfigError: the topic does not exist.
-            TransientError: the broker did not answer.
-        """
-        ...
-
-    def read(self, spans: Mapping[Partition, range]) -> Iterable[Record]:
-        """Read spans of one topic, outside of any group; those of a partition in order.
-
-        A record that the client can't read has its location only. Records that were deleted
-        meanwhile are skipped.
-        """
+    def log(self, partition: Partition) -> Iterable[Record]:
+        """Read a partition to its current end, outside of any group."""
         ...
 
     def changelog(self, topic: str) -> Changelog:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import islice
 from typing import cast
 
@@ -17,7 +16,7 @@ from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.box import Resolutions, newest_first
 from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.partition_reader import TopicReader
+from tidegate.runtime.kafka.bus import KafkaBus
 
 DAY = 24 * 3_600_000
 NOW = int(NOON.timestamp() * 1000)
@@ -42,13 +41,10 @@ class Topics:
     def at(self, topic: str, moment_ms: int) -> int:
         return max(0, EACH[topic] - (NOW - moment_ms) * EACH[topic] // (100 * DAY))
 
-    def spans(self, topic: str) -> dict[Partition, range]:
-        return {Partition(topic, number): range(EACH[topic]) for number in range(4)}
-
-    def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
-        self.requests += 1
-        at = self.at(topic, int(moment.timestamp() * 1000))
-        return {Partition(topic, number): at for number in range(4)}
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        self.requests += since_ms > 0
+        first = self.at(topic, since_ms) if since_ms else 0
+        return {Partition(topic, number): range(first, EACH[topic]) for number in range(4)}
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         for part, span in spans.items():
@@ -86,7 +82,7 @@ def open_dead_letters(topics: Topics) -> Iterable[Record]:
 
 def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_time() -> None:
     topics = Topics()
-    resolutions = Resolutions(cast("TopicReader", topics), OUTCOMES, Wire())
+    resolutions = Resolutions(cast("KafkaBus", topics), OUTCOMES, Wire())
     for record in islice(open_dead_letters(topics), 100):
         assert resolutions.state_of("any", record.timestamp_ms) == "open"
 
@@ -98,7 +94,7 @@ def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_t
 
 def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
     topics = Topics()
-    resolutions = Resolutions(cast("TopicReader", topics), OUTCOMES, Wire())
+    resolutions = Resolutions(cast("KafkaBus", topics), OUTCOMES, Wire())
     topics.taken[DEAD_LETTERS] = sum(
         resolutions.state_of("any", record.timestamp_ms) == "open"
         for record in open_dead_letters(topics)
@@ -114,7 +110,7 @@ def test_a_resolution_is_found_however_late_it_came(days: float) -> None:
     made = NOW - int(70 * DAY)
     topics.resolve("a", DeadLetterRedriven, made + 1000)
     topics.resolve("a", DeadLetterDiscarded, made + int(days * DAY))
-    resolutions = Resolutions(cast("TopicReader", topics), OUTCOMES, Wire())
+    resolutions = Resolutions(cast("KafkaBus", topics), OUTCOMES, Wire())
 
     assert resolutions.state_of("newer", NOW) == "open"
     assert resolutions.state_of("a", made) == "discarded"

@@ -10,9 +10,8 @@ from tidegate.events.message import event_of
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.ops.groups import lags_of
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition
-from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import BROKER_RETRIES
 from tidegate.service.assembly import SERVICES
 from tidegate.service.catalogue import inputs_of
@@ -52,8 +51,7 @@ class TopicMonitor:
         return sorted(records, key=lambda record: (record.timestamp_ms, record.offset))
 
     def _read(self, part: Partition) -> list[Record]:
-        config = {"bootstrap.servers": self.servers}
-        return [as_record(found) for found in read_partition(config, part.topic, part.number)]
+        return list(KafkaBus({"bootstrap.servers": self.servers}).log(part))
 
     def lag(self) -> int:
         """How many records the services have not committed yet."""

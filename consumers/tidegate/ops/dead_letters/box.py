@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice, zip_longest
 from typing import Final, Self
 
@@ -25,7 +25,6 @@ from tidegate.ops.dead_letters.dead_letter import (
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.service.settings import Settings
 
 OPEN: Final = "open"
@@ -71,7 +70,7 @@ class Resolutions:
     are read, each once: the newest dead letters cost little, even with many outcomes.
     """
 
-    topics: TopicReader
+    topics: KafkaBus
     topic: str
     wire: Wire
     _before: dict[Partition, int] | None = None
@@ -98,10 +97,9 @@ class Resolutions:
         self._step_ms *= 2
         if self._before is None:
             self._before = {part: span.stop for part, span in self.topics.spans(self.topic).items()}
-        at = datetime.fromtimestamp(self._since_ms / 1000, UTC)
-        starts = self.topics.offsets_at(self.topic, at)
+        since = self.topics.spans(self.topic, self._since_ms)
         before = self._before
-        unread = {part: range(min(starts[part], stop), stop) for part, stop in before.items()}
+        unread = {part: range(min(since[part].start, stop), stop) for part, stop in before.items()}
         for record in self.topics.read(unread):
             self._record_resolution(record)
         self._before = {part: span.start for part, span in unread.items()}
@@ -169,10 +167,8 @@ class DeadLetterBox:
 
     def __init__(self, settings: Settings) -> None:
         """Connect to the cluster of the settings."""
-        connection = settings.connection()
         self._prefix = settings.topics.prefix
-        self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus)
+        self._bus = KafkaBus(settings.connection())
         self.wire: Wire = wire_for(settings.registry)
 
     def __enter__(self) -> Self:
@@ -185,7 +181,7 @@ class DeadLetterBox:
 
     def spans(self) -> Mapping[Partition, range]:
         """The offsets of the dead letters that are on the topic now."""
-        return self._log.spans(DEAD_LETTERS.name(self._prefix))
+        return self._bus.spans(DEAD_LETTERS.name(self._prefix))
 
     def list(
         self,
@@ -206,9 +202,9 @@ class DeadLetterBox:
             within: Only dead letters at these offsets; None: all that are on the topic now.
         """
         spans = self.spans() if within is None else within
-        resolutions = Resolutions(self._log, OUTCOME_TOPIC.name(self._prefix), self.wire)
+        resolutions = Resolutions(self._bus, OUTCOME_TOPIC.name(self._prefix), self.wire)
         listed: set[str] = set()
-        for record in newest_first(spans, lambda part: map(without_value, self._log.read(part))):
+        for record in newest_first(spans, lambda part: map(without_value, self._bus.read(part))):
             dead_letter = read_dead_letter(record)
             if dead_letter.dead_letter_id in listed or not wanted.matches(dead_letter):
                 continue
@@ -262,7 +258,7 @@ class DeadLetterBox:
                 )
         origins = {(it.origin, it.origin_offset) for it in dead_letters}
         topics = {part.topic for part, _ in origins}
-        spans = {part: span for topic in topics for part, span in self._log.spans(topic).items()}
+        spans = {part: span for topic in topics for part, span in self._bus.spans(topic).items()}
         records = self._read([(part, at) for part, at in origins if at in spans.get(part, ())])
         found: dict[_Location, Original] = {}
         for dead_letter in dead_letters:
@@ -280,7 +276,7 @@ class DeadLetterBox:
         return {
             location: record
             for round_ in reading_rounds(wanted)
-            for record in self._log.read(round_)
+            for record in self._bus.read(round_)
             if (location := (record.partition, record.offset)) in wanted
         }
 

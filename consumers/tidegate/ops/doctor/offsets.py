@@ -172,7 +172,7 @@ def check_state(broker: Broker) -> Finding:
         # it commits, and its inputs grow meanwhile.
         parts = [Partition(name, part.number) for part in spans for name in inputs]
         starts = broker.groups.committed(f"{prefix}.{COORDINATOR}", parts)
-        state = read_state(read_spans(broker.connection, spans, on_missing_offset="earliest"))
+        state = read_state(read_spans(broker.connection, spans))
         return state.compared(broker.metadata.watermarks(parts), starts, len(spans))
     except ConfigError as error:
         return not_permitted(_CHECK, error)

@@ -44,7 +44,6 @@ from tidegate.ops.replay.events import (
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.partition_reader import TopicReader
 from tidegate.runtime.kafka.topic_guard import watched_ids
 from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
 from tidegate.service.settings import Settings
@@ -188,7 +187,6 @@ class Replays:
         connection = settings.connection()
         self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus)
         self._groups = Groups.of(connection)
         self._wire: Wire = wire_for(settings.registry)
 
@@ -225,7 +223,7 @@ class Replays:
         names = input_topics(service, topic, self._prefix)
         spans: dict[Partition, range] = {}
         for name in names:
-            spans |= self._log.spans(name)
+            spans |= self._bus.spans(name)
         spans = _within(spans, partition)
         if tables:
             count = require_copartitioned(self._bus, names)
@@ -267,8 +265,8 @@ class Replays:
         if suffix not in known:
             raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
         name = known[suffix].name(self._prefix)
-        spans = _within(self._log.spans(name), selection.partition)
-        spans = narrowed(spans, selection, lambda at: self._log.offsets_at(name, at))
+        spans = _within(self._bus.spans(name), selection.partition)
+        spans = narrowed(spans, selection, lambda at: self._offsets_at(name, at))
         return plan_of(self._selected(spans, selection), spans, selection, limit, self._wire)
 
     def publish(self, plan: EventReplay) -> None:
@@ -284,7 +282,12 @@ class Replays:
     def _selected(
         self, spans: Mapping[Partition, range], selection: Selection
     ) -> Iterator[LoggedEvent]:
-        return select_events(self._log.read(spans), selection, self._wire)
+        return select_events(self._bus.read(spans), selection, self._wire)
+
+    def _offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
+        """By partition, the first offset that was appended at `moment` or later, else the end."""
+        found = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
+        return {part: span.start for part, span in found.items()}
 
     def _positions(
         self, service: str, spans: Mapping[Partition, range], target: Target
@@ -295,7 +298,7 @@ class Replays:
         at: dict[Partition, int] = {}
         if not isinstance(target, int):
             for topic in {part.topic for part in spans}:
-                at |= self._log.offsets_at(topic, target)
+                at |= self._offsets_at(topic, target)
         found = {
             part: GroupPosition(
                 span, committed[part].offset if part in committed else None, at.get(part)
@@ -320,7 +323,7 @@ class Replays:
             return 0
         found, topics = 0, {topic.name(self._prefix) for topic in (REQUEST_TOPIC, TASK_TOPIC)}
         spans = {it.partition: it.span for it in plan.resets if it.partition.topic in topics}
-        for record in self._log.read(spans) if spans else ():
+        for record in self._bus.read(spans) if spans else ():
             try:
                 event: Event = self._wire.deserialize(record.key, record.value, record.headers)
             except FormatError:

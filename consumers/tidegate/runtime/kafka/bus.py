@@ -15,9 +15,8 @@ from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition, read_spans
-from tidegate.runtime.kafka.read_to_end import APPENDED
-from tidegate.runtime.kafka.records import LARGE, Config, as_record
+from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.records import LARGE, Config
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -99,17 +98,20 @@ class KafkaBus:
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
 
-    def log(self, partition: Partition, since_ms: int = 0) -> Iterator[Record]:
-        """Read a partition."""
-        return map(as_record, read_partition(self._config, *partition, since_ms=since_ms))
+    def log(self, partition: Partition) -> Iterator[Record]:
+        """Read a partition; a record that the client can't read is an error."""
+        for record in self.read(self._metadata.spans_of([partition])):
+            if record.unreadable:
+                raise StopService(f"{partition}@{record.offset}: {record.unreadable}")
+            yield record
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        """Ask the cluster."""
-        return self._metadata.spans(topic, since_ms, APPENDED)
+        """The offsets that each partition of a topic holds; see `KafkaMetadata.spans`."""
+        return self._metadata.spans(topic, since_ms)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """Read them with a consumer of their own; deleted records are passed over."""
-        return read_spans(self._config, spans, on_missing_offset="earliest")
+        """Read them outside of any group; see `read_spans`."""
+        return read_spans(self._config, spans)
 
     def changelog(self, topic: str) -> KafkaChangelog:
         """Open a changelog; it owns no partition yet."""

@@ -182,7 +182,7 @@ class KafkaMetadata:
             TransientError: the broker did not answer.
         """
         with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
-            return self._offsets(partitions, _END)
+            return self._required(self._ask(partitions, _END))
 
     def appended_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """The end offsets of partitions, after the records of open transactions.
@@ -193,28 +193,35 @@ class KafkaMetadata:
         with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
             return self._required(self._ask(partitions, _END, APPENDED))
 
-    def spans(
-        self, topic: str, since_ms: int = 0, isolation: IsolationLevel = STABLE
-    ) -> dict[Partition, range]:
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
         """The offsets that each partition of a topic holds, from the time `since_ms` on.
 
-        `isolation` selects the end (see `read_to_end`).
+        If no record is that late, it is an empty range at the partition's end.
 
         Raises:
             ConfigError: the topic does not exist, or the broker refuses the login.
             TransientError: the broker did not answer.
         """
         parts = [Partition(topic, number) for number in range(self.partitions(topic))]
-        with translate_kafka_errors(f"offsets of {topic}"):
-            end = self._required(self._ask(parts, _END, isolation))
+        return self.spans_of(parts, since_ms)
+
+    def spans_of(
+        self, partitions: Collection[Partition], since_ms: int = 0
+    ) -> dict[Partition, range]:
+        """The offsets that partitions of one topic hold; see `spans`.
+
+        Raises:
+            TransientError: the broker did not answer.
+        """
+        with translate_kafka_errors(f"offsets of {next(iter(partitions)).topic}"):
+            end = self._required(self._ask(partitions, _END))
             if since_ms <= 0:
-                first = self._offsets(parts, _FIRST)
-                return {part: range(first[part], end[part]) for part in parts}
-            since = OffsetSpec.for_timestamp(since_ms)
-            found = self._answered(self._ask(parts, since))
+                start = self._required(self._ask(partitions, _FIRST))
+            else:
+                since = OffsetSpec.for_timestamp(since_ms)
+                start = self._answered(self._ask(partitions, since))
         # below 0: no record is that late. Meanwhile a later record may have been appended.
-        start = {part: at if 0 <= at < end[part] else end[part] for part, at in found.items()}
-        return {part: range(start[part], end[part]) for part in parts}
+        return {p: range(at if 0 <= at < end[p] else end[p], end[p]) for p, at in start.items()}
 
     def identities(self, topics: Sequence[str]) -> PendingIdentities:
         """Ask for the ids and partition counts of topics; does not wait for the answer."""
@@ -245,9 +252,6 @@ class KafkaMetadata:
         finally:
             asking.close()
         return {Partition(at.topic, at.partition): at for at in found if at.offset >= 0}
-
-    def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
-        return self._required(self._ask(partitions, spec))
 
     def _required(self, asked: _Asked) -> dict[Partition, int]:
         found = self._answered(asked)

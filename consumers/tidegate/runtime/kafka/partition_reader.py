@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
-from tidegate.errors import StopService, TransientError
+from tidegate.errors import TransientError
 from tidegate.publisher.connection import arrived
-from tidegate.runtime.bus import Bus, Partition, Record
-from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.errors import is_unreadable, require_transient
 from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
 from tidegate.runtime.kafka.records import BATCH, MAX_RECEIVED, Config, as_record, unreadable_record
 
@@ -41,104 +40,29 @@ QUICK: Final[Config] = {
 _NOTHING: Final = range(0)
 
 
-def read_partition(
-    config: Config, topic: str, partition: int, *, since_ms: int = 0
-) -> Iterator[Received]:
-    """Yield every committed message that the partition has now, oldest first.
-
-    With `since_ms`, begin with the first message that was appended at that time or later.
-
-    Raises:
-        TransientError: not all messages could be read now.
-        StopService: the broker refuses access, or the client can't read a message.
-    """
-    part = Partition(topic, partition)
-    settings = {**config, **QUICK}
-    consumer = standalone_consumer(settings, topic, on_missing_offset="earliest")
-    try:
-        with translate_kafka_errors(f"reading {topic}[{partition}]"):
-            first, end = consumer.get_watermark_offsets(TopicPartition(*part), timeout=_WAIT)
-            if since_ms > 0:
-                asked = [TopicPartition(*part, since_ms)]
-                [found] = consumer.offsets_for_times(asked, timeout=_WAIT)
-                first = found.offset if found.offset >= 0 else end  # below 0: no record is so late
-        for message in _read(consumer, {part: range(first, end)}):
-            if isinstance(message, Record):
-                raise StopService(f"{topic}[{partition}]@{message.offset}: {message.unreadable}")
-            yield message
-    finally:
-        consumer.close()
-
-
 def read_spans(
-    config: Config,
-    spans: Mapping[Partition, range],
-    *,
-    on_missing_offset: str = "error",
-    group: str | None = None,
+    config: Config, spans: Mapping[Partition, range], *, group: str | None = None
 ) -> Iterator[Record]:
     """Yield the committed records at these offsets; those of a partition are in order.
 
-    A record that the client can't read has only its location (`Record.unreadable` has the reason).
+    Records that were deleted meanwhile are left out. One that the client can't read has only its
+    location (`Record.unreadable` has the reason).
 
     The broker checks the access rights of `group`, by default a group with the name of the first
     topic. Nothing is committed.
 
     Raises:
         TransientError: not all records could be read now.
-        StopService: the broker refuses access; or an offset was deleted meanwhile and
-            `on_missing_offset` is not "earliest".
+        StopService: the broker refuses access.
     """
     if not any(spans.values()):
         return
     named = group or next(iter(spans)).topic
-    consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset=on_missing_offset)
+    consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset="earliest")
     try:
-        for message in _read(consumer, spans):
-            yield message if isinstance(message, Record) else as_record(message)
+        yield from _read(consumer, spans)
     finally:
         consumer.close()
-
-
-class TopicReader:
-    """Reads the records that topics hold at the moment of the call; it waits for no later ones."""
-
-    def __init__(self, config: Config, bus: Bus) -> None:
-        """Take librdkafka's settings, and the bus for watermarks."""
-        self._config, self._bus = config, bus
-
-    def spans(self, topic: str) -> dict[Partition, range]:
-        """The offsets that each partition of a topic holds.
-
-        Raises:
-            ConfigError: the topic does not exist.
-        """
-        return self._readable(self._bus.spans(topic))
-
-    def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
-        """By partition, the first offset that the broker appended at `moment` or later.
-
-        If there is no such record, it is the partition's end.
-        """
-        spans = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
-        return {part: span.start for part, span in self._readable(spans).items()}
-
-    def _readable(self, spans: Mapping[Partition, range]) -> dict[Partition, range]:
-        """Cut off what an open transaction hides: an operator does not wait for its end."""
-        ends = {part: marks.end for part, marks in self._bus.watermarks(list(spans)).items()}
-        return {
-            part: range(min(span.start, ends[part]), min(span.stop, ends[part]))
-            for part, span in spans.items()
-        }
-
-    def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """The records at these offsets; those of a partition are in order.
-
-        Raises:
-            TransientError: not all of them could be read now.
-            StopService: the broker refuses access, or an offset was deleted meanwhile.
-        """
-        return read_spans(self._config, spans)
 
 
 def standalone_consumer(
@@ -156,8 +80,7 @@ def standalone_consumer(
     return Consumer({**_AHEAD, **config, **_READER, **own})
 
 
-def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received | Record]:
-    """Read spans of offsets; a Record stands for a message that the client can't read."""
+def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Record]:
     left = {part: span for part, span in spans.items() if span}
     consumer.assign([TopicPartition(*part, span.start) for part, span in left.items()])
     deadline = time.monotonic() + _WAIT
@@ -173,7 +96,7 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                 if not is_end(error):
                     require_transient(error, f"reading {named(message, spans)}")
             elif at in span:
-                yield message
+                yield as_record(message)
                 deadline = time.monotonic() + _WAIT
             # a new leader's end may be too early
             if (read_up_to(message) or 0) >= span.stop:
