@@ -200,8 +200,8 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> N
     class Bomb(MemoryBus):
         """The first batch of the commits unpacks to more than the client takes."""
 
-        def log(self, partition: Partition, since_ms: int = 0) -> list[Record]:
-            records = super().log(partition, since_ms)
+        def log(self, partition: Partition) -> list[Record]:
+            records = super().log(partition)
             if partition.topic != "tidegate.commits":
                 return records
             unreadable = Record(partition, 0, None, None, (), 0, "the client can't read it")
