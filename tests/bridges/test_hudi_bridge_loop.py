@@ -20,16 +20,11 @@ from tidegate.storage import FileInfo, Storage
 PREFIX = "tidegate"
 
 
-class _OnePartition:
-    def __init__(self, *_: object) -> None:
-        """Of any brokers."""
+class _Silent:
+    """A bus of one partition, its subscription and a reader of nothing."""
 
     def partitions(self, _: str) -> int:
         return 1
-
-
-class _Silent:
-    """A bus, its subscription and a reader of nothing."""
 
     def subscribe(self, *_: object) -> _Silent:
         return self
@@ -72,7 +67,6 @@ class Bridge:
             storage=storage,
             publish=self.events.extend,
             make_reader=lambda *_: silent,  # type: ignore[arg-type]
-            connection={},
         )
         self.loop.assigned({Partition(f"{PREFIX}.commits", 0): 0})
 
@@ -84,7 +78,6 @@ class Bridge:
 
 @pytest.fixture
 def bridged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bridge]:
-    monkeypatch.setattr(hudi, "KafkaMetadata", _OnePartition)
     monkeypatch.setattr(hudi, "_AGAIN", 0.05)
     made = Bridge(tmp_path, _Faulty())
     yield made

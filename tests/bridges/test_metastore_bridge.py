@@ -254,7 +254,7 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             reader = engine.open_txn()
             bridged.vacuum(bridged.compact())
             first.kill()
-            away, back = "no release is published for now", "releases are published again"
+            away, back = "nothing is published for now", "events are published again"
             wait_for("the log line", lambda: away in running.log.read_text(), 60)
             first.start()
             until_answers(engine.settings)

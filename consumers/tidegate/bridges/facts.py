@@ -1,13 +1,11 @@
-"""Read facts back from their topics: all of them once, then what is new, also on a thread."""
+"""Read facts back from their topics: all of them once, then what is new."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -106,52 +104,3 @@ class FactsReader:
             log.debug("%s at %d is passed over: %s", record.partition, record.offset, error)
             return None
         return event
-
-
-class FactsAhead:
-    """Reads all that there is, and then what is new on a thread: its owner waits for no broker."""
-
-    def __init__(self, reader: FactsReader) -> None:
-        """Take the reader; nothing is read yet."""
-        self._reader = reader
-        self._is_caught_up = False
-        self._read: SimpleQueue[list[Event]] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._fault: BaseException | None = None
-
-    def read(self) -> Iterator[list[Event]]:
-        """At first all that is there; from then on what has been read by now, in its order.
-
-        Raises:
-            TransientError, StopService: as `FactsReader.read`, after what was read before the
-                fault; the next call goes on where the reader stopped.
-        """
-        if not self._is_caught_up:
-            yield from self._reader.read()
-            self._is_caught_up = True
-            return
-        fault = None
-        is_over = self._thread is None or not self._thread.is_alive()
-        if is_over:
-            fault, self._fault = self._fault, None
-        yield from self._waiting()
-        if is_over:
-            # a daemon: a process that ends does not wait for a broker that is away
-            self._thread = threading.Thread(target=self._read_on, name="facts", daemon=True)
-            self._thread.start()
-        if fault is not None:
-            raise fault
-
-    def _read_on(self) -> None:
-        try:
-            for batch in self._reader.read():
-                self._read.put(batch)
-        except BaseException as error:  # noqa: BLE001 - raised where it is asked for
-            self._fault = error
-
-    def _waiting(self) -> Iterator[list[Event]]:
-        while True:
-            try:
-                yield self._read.get_nowait()
-            except Empty:
-                return

@@ -17,13 +17,8 @@ from typing import Final
 
 from tidegate.bridges.callbacks import HttpCallbacks
 from tidegate.bridges.facts import FactsReader
-from tidegate.errors import (
-    DeliveryError,
-    DeliveryRefusedError,
-    StopService,
-    TidegateError,
-    TransientError,
-)
+from tidegate.bridges.member import RECORDS, BridgeMember
+from tidegate.errors import TidegateError
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import COMMITS
@@ -33,15 +28,11 @@ from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import PublishedCommits, WatchedTable
 from tidegate.hudi_reader import NoSuchTable
 from tidegate.runtime.bus import Bus, Offsets, Partition
-from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.records import Config
 from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
 NAME: Final = "hudi-bridge"
 _LONGEST_POLL: Final = 0.2
-_COMMIT_SECONDS: Final = 5.0
-_RECORDS: Final = 1_000
 _AGAIN: Final = 600.0
 """Seconds until another check of a table that is another member's, or has a name already used."""
 _SLOWEST: Final = 60.0
@@ -59,7 +50,7 @@ class _Watch:
 
     table: WatchedTable
     next_poll: float = 0.0
-    job: Future[list[CommitCompleted]] | None = None
+    job: Future[list[CommitCompleted] | None] | None = None
     name: str = ""
     """The table's name; empty until the table is known to be this member's."""
     warned_of: str = ""
@@ -67,7 +58,7 @@ class _Watch:
     due: list[CommitCompleted] = field(default_factory=list[CommitCompleted])
 
 
-class HudiBridgeLoop:
+class HudiBridgeLoop(BridgeMember):
     """A member of the group; it watches the tables of its partitions."""
 
     def __init__(  # noqa: PLR0913 - its parts, by name
@@ -79,7 +70,6 @@ class HudiBridgeLoop:
         storage: Storage,
         publish: Callable[[Sequence[Event]], object],
         make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
-        connection: Config,
     ) -> None:
         """Join the group, and listen to callbacks if the settings enable them.
 
@@ -90,24 +80,21 @@ class HudiBridgeLoop:
             storage: Reads the tables.
             publish: Publishes events and returns when the broker has them.
             make_reader: Makes the reader of these topics under this group's access rights.
-            connection: librdkafka's settings.
 
         Raises:
             OSError: the port of the HTTP callback is not available.
         """
+        super().__init__()
         self._settings, self._storage, self._publish = settings, storage, publish
         self._topic, self._group = COMMITS.name(prefix), group_of(prefix)
         self._make_reader = make_reader
         self._reader: FactsReader | None = None
-        self._count = KafkaMetadata(connection).partitions(self._topic)
-        self._offsets: dict[Partition, int] = {}
-        self._committed: dict[Partition, int] = {}
+        self._count = bus.partitions(self._topic)
         self._watches: dict[str, _Watch] = {}
         self._published: dict[str, PublishedCommits] = {}
         self._hints: set[str] = set()
         self._finding: Future[list[str]] | None = None
-        self._next_find = self._next_read = self._next_commit = 0.0
-        self._fault = ""
+        self._next_find = self._next_read = 0.0
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="timeline")
         self._callbacks: HttpCallbacks | None = None
         if settings.callback_port is not None:
@@ -125,7 +112,7 @@ class HudiBridgeLoop:
         while not stop.is_set():
             self._poll(_LONGEST_POLL)
             if self._offsets:
-                self._step()
+                self._attempt(self._step)
             self._commit()
 
     def close(self) -> None:
@@ -146,7 +133,7 @@ class HudiBridgeLoop:
 
     def assigned(self, starts: Offsets) -> None:
         """Take over these partitions; the published commits of their tables are read anew."""
-        self._offsets = dict(starts)
+        super().assigned(starts)
         self._forget()
         log.info(
             "this process watches %s, the tables of %d of %d partitions",
@@ -155,15 +142,9 @@ class HudiBridgeLoop:
             self._count,
         )
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Commit, and leave these partitions to another member."""
-        self._commit(now=True)
-        self.lost(partitions)
-
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Stop watching partitions that another member already has; published events stay true."""
-        gone = set(partitions)
-        self._offsets = {part: at for part, at in self._offsets.items() if part not in gone}
+        super().lost(partitions)
         self._forget()
 
     def _forget(self) -> None:
@@ -172,30 +153,10 @@ class HudiBridgeLoop:
         self._next_find = self._next_read = 0.0
         self._finding = None
 
-    def _poll(self, seconds: float) -> None:
-        """Stay a member of the group. Another reader reads the records, from their beginning."""
-        for record in self._subscription.poll(_RECORDS, seconds):
-            if record.partition in self._offsets:
-                self._offsets[record.partition] = record.offset + 1
-        for partition, end in self._subscription.ends().items():
-            if partition in self._offsets:
-                self._offsets[partition] = max(self._offsets[partition], end)
-
     def _step(self) -> None:
-        try:
-            self._find()
-            if self._read():
-                self._look()
-        except DeliveryRefusedError as error:
-            raise StopService(str(error)) from error
-        except (TransientError, DeliveryError) as error:
-            if not self._fault:
-                log.warning("commits are not published for now, trying again: %s", error)
-            self._fault = str(error)
-        else:
-            if self._fault:
-                log.info("commits are published again; the fault was: %s", self._fault)
-            self._fault = ""
+        self._find()
+        if self._read():
+            self._look()
 
     def _find(self) -> None:
         """Match the patterns again periodically, on a thread because stores may be slow."""
@@ -252,13 +213,13 @@ class HudiBridgeLoop:
                 self._publish_due(watch)
             if watch.job is None and time.monotonic() >= watch.next_poll:
                 watch.next_poll = time.monotonic() + self._settings.interval_ms / 1000
-                work = _looked if watch.name else _identified
-                watch.job = self._pool.submit(work, watch.table, self._storage)
+                work = watch.table.look if watch.name else watch.table.identify
+                watch.job = self._pool.submit(work, self._storage)
 
-    def _take(self, watch: _Watch, job: Future[list[CommitCompleted]]) -> None:
+    def _take(self, watch: _Watch, job: Future[list[CommitCompleted] | None]) -> None:
         watch.job = None
         try:
-            watch.due = job.result()
+            watch.due = job.result() or []
         except NoSuchTable as error:
             # if its directory still exists, `_find` adds it again
             self._watches.pop(watch.table.location, None)
@@ -314,30 +275,12 @@ class HudiBridgeLoop:
         known = watch.table.published
         watch.due = [event for event in watch.due if event.instant not in known.instants]
         while watch.due:
-            batch = watch.due[:_RECORDS]
+            batch = watch.due[:RECORDS]
             self._publish(batch)
             for event in batch:
                 log.info("published %s of %s (%s)", event.instant, event.table, event.operation)
                 known.take(event)
-            watch.due = watch.due[_RECORDS:]
-
-    def _commit(self, *, now: bool = False) -> None:
-        """Commit the offsets, so that the group's lag shows how far behind it is."""
-        if not self._offsets or self._offsets == self._committed:
-            return
-        if now or time.monotonic() >= self._next_commit:
-            self._subscription.commit(dict(self._offsets))
-            self._committed = dict(self._offsets)
-            self._next_commit = time.monotonic() + _COMMIT_SECONDS
-
-
-def _identified(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
-    table.identify(storage)
-    return []
-
-
-def _looked(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
-    return table.look(storage)
+            watch.due = watch.due[RECORDS:]
 
 
 def _location(text: str) -> str:

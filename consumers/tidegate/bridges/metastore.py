@@ -14,24 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from tidegate.bridges.facts import FactsAhead, FactsReader
+from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.member import BridgeMember
 from tidegate.bridges.position import group_of
-from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.runtime.bus import Bus, Offsets, Partition
+from tidegate.runtime.bus import NO_METADATA, Bus, CommitMetadata, Offsets, Partition
 from tidegate.runtime.gc_pause import gc_paused
 
 log = logging.getLogger(__name__)
 NAME: Final = "metastore-bridge"
 _LONGEST_POLL: Final = 0.5
-_COMMIT_SECONDS: Final = 5.0
-_RECORDS: Final = 1_000
 
 
-class MetastoreBridgeLoop:
+class MetastoreBridgeLoop(BridgeMember):
     """A member of the group; while it has partition 0, it watches the Metastore."""
 
     def __init__(  # noqa: PLR0913 - one of them by name
@@ -54,6 +52,7 @@ class MetastoreBridgeLoop:
             interval_ms: Interval between polls of the Metastore, in milliseconds.
             observer: Receives whether this process is active.
         """
+        super().__init__()
         vacuums, locks, outcomes = (topic.name(prefix) for topic in (VACUUMS, LOCKS, OUTCOME_TOPIC))
         self._group = group_of(prefix)
         # an outcome older than every vacuum on the topic belongs to a vacuum that is gone
@@ -62,12 +61,8 @@ class MetastoreBridgeLoop:
         self._make_bridge, self._make_reader = make_bridge, make_reader
         self._interval, self._observer = interval_ms / 1000, observer
         self._next_poll = 0.0
-        self._offsets: dict[Partition, int] = {}
         self._bridge: MetastoreBridge | None = None
-        self._facts: FactsAhead | None = None
-        self._committed: tuple[dict[Partition, int], str] = ({}, "")
-        self._commit_at = 0.0
-        self._fault = ""
+        self._facts: FactsReader | None = None
         self._subscription = bus.subscribe(self._group, [vacuums], self, watched=[locks, outcomes])
 
     def run(self, stop: threading.Event) -> None:
@@ -82,8 +77,9 @@ class MetastoreBridgeLoop:
             self._poll(min(max(left, 0.0), _LONGEST_POLL))
             if self._leads and time.monotonic() >= self._next_poll:
                 self._next_poll = time.monotonic() + self._interval
-                self._look()
-            self._commit()
+                self._attempt(self._look)
+            # the baseline of the first poll is stored at once
+            self._commit(now=self._leads and not self._committed[1].get(self._leading))
 
     def close(self) -> None:
         """Leave the group; another process takes over at once."""
@@ -93,24 +89,16 @@ class MetastoreBridgeLoop:
 
     def assigned(self, starts: Offsets) -> None:
         """Take over these partitions; partition 0 makes this process active."""
-        self._offsets = dict(starts)
-        self._committed = ({}, "")
+        super().assigned(starts)
         self._observer.is_active(active=self._leads)
         if self._leads:
             log.info("this process watches the Metastore")
         else:
             log.info("another process watches the Metastore; this one stands by")
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Commit, and leave these partitions to another member, which reads the committed state."""
-        self._commit(now=True)
-        self.lost(partitions)
-
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Give up partitions that another member already has; published events stay true."""
-        self._offsets = {
-            part: at for part, at in self._offsets.items() if part not in set(partitions)
-        }
+        super().lost(partitions)
         if not self._leads:
             self._observer.is_active(active=False)
             self._resign()
@@ -119,34 +107,12 @@ class MetastoreBridgeLoop:
     def _leads(self) -> bool:
         return self._leading in self._offsets
 
-    def _poll(self, seconds: float) -> None:
-        """Stay a member of the group. Another reader reads the records of all partitions."""
-        for record in self._subscription.poll(_RECORDS, seconds):
-            if record.partition in self._offsets:
-                self._offsets[record.partition] = record.offset + 1
-        for partition, end in self._subscription.ends().items():
-            if partition in self._offsets:
-                self._offsets[partition] = max(self._offsets[partition], end)
-
     def _look(self) -> None:
-        try:
-            bridge = self._caught_up()
-            if bridge is not None:
-                # with many locks the garbage collector visits the complete state at every fourth
-                # poll, which took longer than the poll itself without the Metastore's answer
-                with gc_paused():
-                    bridge.look()
-        except DeliveryRefusedError as error:
-            raise StopService(str(error)) from error
-        except (TransientError, DeliveryError) as error:
-            # logged once: the wording may differ from one attempt to the next
-            if not self._fault:
-                log.warning("no release is published for now, trying again: %s", error)
-            self._fault = str(error)
-        else:
-            if self._fault:
-                log.info("releases are published again; the fault was: %s", self._fault)
-            self._fault = ""
+        if (bridge := self._caught_up()) is not None:
+            # with many locks the garbage collector visits the complete state at every fourth poll,
+            # which took longer than the poll itself without the Metastore's answer
+            with gc_paused():
+                bridge.look()
 
     def _caught_up(self) -> MetastoreBridge | None:
         """The bridge, once it has read the topics; None if the partitions were lost meanwhile."""
@@ -155,7 +121,7 @@ class MetastoreBridgeLoop:
             if known.accepted_by:
                 log.info("this Metastore was accepted by %s", known.accepted_by)
             self._bridge = self._make_bridge(known)
-            self._facts = FactsAhead(self._make_reader(self._topics, self._group))
+            self._facts = self._make_reader(self._topics, self._group)
         bridge = self._bridge
         for batch in self._facts.read():
             bridge.take(batch)
@@ -169,20 +135,10 @@ class MetastoreBridgeLoop:
             self._bridge.close()
         self._bridge = self._facts = None
 
-    def _commit(self, *, now: bool = False) -> None:
-        """Commit the offsets and, with partition 0, the baseline of the Metastore."""
-        if not self._offsets:
-            return
-        text = self._committed[1]
+    def _metadata(self) -> CommitMetadata:
+        """With partition 0, the baseline of the Metastore."""
+        if not self._leads:
+            return NO_METADATA
         if self._bridge is not None:
-            text = self._bridge.baseline.dumps()
-        elif self._leads:
-            text = self._subscription.committed_metadata(self._leading)
-        if (self._offsets, text) == self._committed:
-            return
-        is_first = not self._committed[1]
-        if now or is_first or time.monotonic() >= self._commit_at:
-            metadata = {self._leading: text} if self._leads else {}
-            self._subscription.commit(dict(self._offsets), metadata)
-            self._committed = (dict(self._offsets), text)
-            self._commit_at = time.monotonic() + _COMMIT_SECONDS
+            return {self._leading: self._bridge.baseline.dumps()}
+        return {self._leading: self._subscription.committed_metadata(self._leading)}

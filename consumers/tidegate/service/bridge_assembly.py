@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 
-from tidegate.bridges import HudiBridgeLoop, MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
-from tidegate.bridges.metastore import NAME
+from tidegate.bridges.hudi import HudiBridgeLoop
+from tidegate.bridges.metastore import NAME, MetastoreBridgeLoop
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_bridge.baseline import Baseline
@@ -131,7 +131,6 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
             storage=Storage(settings.warehouse.options),
             publish=lambda events: publisher.publish(*events),
             make_reader=make_reader,
-            connection=connection,
         )
     except OSError as error:
         where = f"{watched.callback_host}:{watched.callback_port}"
