@@ -30,6 +30,8 @@ from support.signing import (
     signed,
     work,
 )
+from tidegate.coordinator.requests import Requests
+from tidegate.coordinator.subject import Subjects
 from tidegate.events import (
     CleaningHoldRemovalRequested,
     Command,
@@ -41,12 +43,13 @@ from tidegate.events.catalogue import EVENT_TYPES, REQUESTS
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import MAY_SIGN, SIGNATURE_HEADER, SIGNED, TOKEN_TYPE, signed_claims
+from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, redriven_message
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition, Record
-from tidegate.service.assembly import authorization
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.assembly import authorization, subjects
+from tidegate.service.settings import Settings
 
 DAY = timedelta(days=1)
 NOW = datetime.now(UTC)
@@ -376,7 +379,8 @@ def test_every_kind_of_signed_event_is_of_a_role() -> None:
     of_roles = tuple(kind for kinds in MAY_SIGN.values() for kind in kinds)
 
     assert {kind for kind in EVENT_TYPES.values() if issubclass(kind, of_roles)} == signed_kinds
-    outcomes = {kind for kind in CONSUMED_EVENTS["coordinator"] if issubclass(kind, Outcome)}
+    consumed = Subjects(subjects(Settings()), Requests(Wire())).consumes
+    outcomes = {kind for kind in consumed if issubclass(kind, Outcome)}
     assert outcomes <= signed_kinds  # that the coordinator acts on
 
 

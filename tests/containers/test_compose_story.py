@@ -21,7 +21,7 @@ from tidegate.hudi import Action, InstantState
 from tidegate.hudi_reader import load_table
 from tidegate.local.embedded.broker import free_ports
 from tidegate.publisher import Publisher
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import NAMES
 from tidegate.storage import Storage
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def test_the_services_run_without_rights(stack: Stack) -> None:
         "print(os.getuid(), os.access('/opt/tidegate', os.W_OK), os.access('/etc', os.W_OK))\n"
         "print([name for name in ('cc', 'gcc', 'make', 'pip') if shutil.which(name)])\n"
     )
-    for name in CONSUMED_EVENTS:
+    for name in NAMES:
         seen = stack.compose("exec", "-T", name, "python", "-c", script)
         assert seen.splitlines() == ["10001 False False", "[]"]
 
@@ -167,7 +167,7 @@ def test_prometheus_scrapes_every_service(stack: Stack) -> None:
             return int(result["value"][1])
 
     # the bridge to the Metastore and the monitor, too
-    until(len(CONSUMED_EVENTS) + 2, scraped)
+    until(len(NAMES) + 2, scraped)
 
 
 def test_a_table_on_the_object_store_can_be_read(stack: Stack) -> None:

@@ -43,14 +43,14 @@ from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.catalogue import NAMES
 from tidegate.service.settings import Settings, TopicSettings
 from tidegate.tables.claim import HIVE
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 INPUTS = ("commits", "vacuums", "locks", "requests", "tasks", "outcomes")
-SERVICES = tuple(CONSUMED_EVENTS)
+SERVICES = NAMES
 ROUNDS = 4
 
 

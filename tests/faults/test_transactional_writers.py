@@ -27,11 +27,11 @@ from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.status import read_snapshot
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
+from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-INPUTS = sorted({topic.suffix for service in CONSUMED_EVENTS for topic in inputs_of(service)})
+INPUTS = sorted({topic.suffix for service in NAMES for topic in inputs_of(service)})
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def lags(settings: Settings) -> dict[str, int]:
 
 
 def read_everything(deployment: Deployment, settings: Settings) -> list[Child]:
-    running = [deployment.run(name) for name in CONSUMED_EVENTS]
+    running = [deployment.run(name) for name in NAMES]
     wait_for("no service has any lag", lambda: not any(lags(settings).values()), 90)
     return running
 
@@ -116,7 +116,7 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
     for child in running:
         end(child)
     with Replays(settings) as replays:
-        for name in CONSUMED_EVENTS:
+        for name in NAMES:
             replay = replays.plan_reset(name, datetime.now(UTC))
             assert replay.records == 0, name
 

@@ -16,11 +16,9 @@ from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
-from tidegate.events.topics import TOPICS
 from tidegate.ops.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
 from tidegate.service.settings import Settings
 
 ALL = acls("t")
@@ -126,13 +124,6 @@ def test_only_people_may_request_and_only_the_coordinator_may_issue_tasks(
 
 def test_only_operators_may_create_topics_or_add_partitions() -> None:
     assert {acl.role for acl in ALL if acl.operation in {"create", "alter"}} == {"operators"}
-
-
-def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
-    consumed = {name: {*inputs_of(name)} for name in CONSUMED_EVENTS}
-    declared = {name: {topic for topic in TOPICS if name in topic.read_by} for name in consumed}
-
-    assert consumed == declared
 
 
 def test_a_right_is_one_kafka_acls_command() -> None:

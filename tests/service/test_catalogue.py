@@ -6,6 +6,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.coordinator.requests import Requests
 from tidegate.coordinator.subject import Subjects
 from tidegate.events import Event
+from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
@@ -18,10 +19,15 @@ EXECUTORS = (SavepointWriter, Restorer, Cleaner)
 
 def test_every_service_is_known_with_what_it_consumes() -> None:
     kinds = {executor.name: tuple[type[Event], ...](executor.consumes) for executor in EXECUTORS}
-    kinds["coordinator"] = Subjects(subjects(Settings()), Requests(Wire())).consumes
 
-    assert dict(catalogue.CONSUMED_EVENTS) == kinds
-    assert set(SERVICES) == set(kinds)
+    assert dict(catalogue.EXECUTED) == kinds
+    assert set(SERVICES) == {*kinds, catalogue.COORDINATOR} == set(catalogue.NAMES)
+
+
+def test_the_coordinator_reads_the_topics_of_all_that_it_consumes() -> None:
+    consumed = Subjects(subjects(Settings()), Requests(Wire())).consumes
+
+    assert set(map(topic_of, consumed)) == set(catalogue.inputs_of(catalogue.COORDINATOR))
 
 
 def test_the_executors_are_those_of_the_catalogue() -> None:

@@ -63,9 +63,7 @@ def _compose_services() -> str:
             "restart": "on-failure",
         }
     }
-    running: dict[str, tuple[str, ...]] = {
-        name: ("run", name) for name in catalogue.CONSUMED_EVENTS
-    }
+    running: dict[str, tuple[str, ...]] = {name: ("run", name) for name in catalogue.NAMES}
     running["bridge-metastore"] = ("bridge", "metastore")
     running["monitor"] = ("monitor", "--port", "9464")
     for name, command in running.items():
@@ -82,7 +80,7 @@ def _compose_services() -> str:
 
 def _kubernetes() -> str:
     """A StatefulSet for every service and bridge: its pods, and so their partitions, stay."""
-    running = {name: ("run", name) for name in catalogue.CONSUMED_EVENTS}
+    running = {name: ("run", name) for name in catalogue.NAMES}
     running["bridge-metastore"] = ("bridge", "metastore")
     sets = [_stateful_set(name, command) for name, command in running.items()]
     made = (

@@ -44,7 +44,7 @@ from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, N
 from tidegate.ops.summary import reason_of
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR, EXECUTORS
+from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
 
 
@@ -248,7 +248,7 @@ class _Answers:
 def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str | None:
     """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
-    workers = (name for name in EXECUTORS if isinstance(command, tuple(CONSUMED_EVENTS[name])))
+    workers = (name for name, kinds in EXECUTED.items() if isinstance(command, kinds))
     service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
     if answers.resumed or answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
         return None

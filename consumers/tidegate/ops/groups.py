@@ -17,7 +17,7 @@ from tidegate.runtime.bus import Bus, Partition
 from tidegate.runtime.kafka.errors import translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
+from tidegate.service.catalogue import NAMES, inputs_of
 
 _REQUEST_TIMEOUT: Final = 10.0
 _RESULT_TIMEOUT: Final = 30.0
@@ -176,10 +176,8 @@ def input_topics(service: str, topic: str | None, prefix: str) -> list[str]:
     Raises:
         ConfigError: there is no such service, or it does not consume the topic.
     """
-    if service not in CONSUMED_EVENTS:
-        raise ConfigError(
-            f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
-        )
+    if service not in NAMES:
+        raise ConfigError(f"unknown service {service!r}: choose one of {', '.join(NAMES)}")
     topics = sorted(found.suffix for found in inputs_of(service))
     wanted = topics if topic is None else [topic.removeprefix(f"{prefix}.")]
     if not set(wanted) <= set(topics):

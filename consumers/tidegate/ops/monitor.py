@@ -58,7 +58,7 @@ from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
+from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class DeploymentMonitor:
             self._metrics.set(gauge, value, *labels)
 
     def _ends(self) -> dict[Partition, int]:
-        read = {topic for service in CONSUMED_EVENTS for topic in inputs_of(service)}
+        read = {topic for service in NAMES for topic in inputs_of(service)}
         names = sorted(topic.name(self._prefix) for topic in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
         parts = [
             Partition(name, number)
@@ -336,7 +336,7 @@ class DeploymentMonitor:
     def _poll_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: after its broker's death an old one may time out for a minute
         groups = Groups(connect(self._config), KafkaMetadata(self._config), _MEMBER_RETRIES)
-        for service in CONSUMED_EVENTS:
+        for service in NAMES:
             group = f"{self._prefix}.{service}"
             topics = {topic.name(self._prefix) for topic in inputs_of(service)}
             read = {part: end for part, end in ends.items() if part.topic in topics}

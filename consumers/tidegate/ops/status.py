@@ -44,7 +44,7 @@ from tidegate.ops.waiting import (
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import CONSUMED_EVENTS, inputs_of
+from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
 
 
@@ -286,8 +286,7 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
         oldest.take(store)
         held += holds_and_quarantines(store)
     services = [
-        _service(settings, metadata, name, recent, dead_letters.pop(name, 0))
-        for name in CONSUMED_EVENTS
+        _service(settings, metadata, name, recent, dead_letters.pop(name, 0)) for name in NAMES
     ]
     return Snapshot(
         at=now,

@@ -26,8 +26,9 @@ from typing import Final, Self
 
 from tidegate.coordinator.store import POSITION_KEY, Position
 from tidegate.errors import ConfigError, FormatError
-from tidegate.events import Event, RestoreRequested
+from tidegate.events import Event
 from tidegate.events.keys import partition_of
+from tidegate.events.roles import Role
 from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent
@@ -45,7 +46,7 @@ from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_guard import watched_ids
-from tidegate.service.catalogue import CONSUMED_EVENTS, COORDINATOR
+from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 
 Target = int | datetime
@@ -319,7 +320,7 @@ class Replays:
 
     def _restores(self, plan: GroupReplay) -> int:
         """Count the restore requests among the records that the group would read again."""
-        if RestoreRequested not in CONSUMED_EVENTS[plan.service]:
+        if plan.service not in {COORDINATOR, Role.RESTORER}:
             return 0
         found, topics = 0, {topic.name(self._prefix) for topic in (REQUEST_TOPIC, TASK_TOPIC)}
         spans = {it.partition: it.span for it in plan.resets if it.partition.topic in topics}
