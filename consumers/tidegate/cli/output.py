@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -20,23 +22,15 @@ from tidegate.monitoring.visible import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PIPE_COLUMNS: Final = 400
 _GAP: Final = 2
 """Blanks between two columns."""
-_WORD: Final = 36
-"""Characters of a word, such as an id, that a table does not break; a longer one may be broken."""
+_NARROWEST: Final = 20
+"""Characters into which the last column of a table is folded at most."""
 
 
 def write(line: object) -> None:
     """Print a line."""
     typer.echo(visible(line))
-
-
-def clear_screen() -> None:
-    """Clear the terminal before the next picture; a pipe gets the pictures one below the other."""
-    from rich.console import Console  # noqa: PLC0415 - heavy
-
-    Console().clear()  # it does nothing where there is no terminal
 
 
 def is_terminal(*, error: bool = False) -> bool:
@@ -81,9 +75,7 @@ def write_styled(*parts: tuple[str, str | None]) -> None:
     from rich.console import Console  # noqa: PLC0415 - heavy
     from rich.text import Text  # noqa: PLC0415
 
-    line = Text()
-    for text, style in parts:
-        line.append(visible(text), style=style)
+    line = Text.assemble(*((visible(text), style or "") for text, style in parts))
     Console().print(line, soft_wrap=True)
 
 
@@ -92,94 +84,52 @@ def write_rows(rows: Iterable[Mapping[str, object]], nothing: str, *, as_json: b
     if as_json:
         write_json_lines(rows)
         return
-    listed = [{name: "-" if cell is None else cell for name, cell in row.items()} for row in rows]
+    listed = list(rows)
     write_table(listed)
     if not listed:
         write(nothing)
 
 
-def write_table(rows: Sequence[Mapping[str, object]], *, lines: bool = False) -> None:
+def write_table(rows: Sequence[Mapping[str, object]]) -> None:
     """Print rows as a table under their keys; nothing if there are no rows.
 
-    On a terminal that is too narrow for the columns, each row is printed as lines.
-
-    Args:
-        rows: The rows; a sequence as a value is printed as lines of its cell.
-        lines: Whether to draw lines between rows.
+    On a terminal the last column is folded. If that leaves too little room, the rows are printed
+    as lines. In a pipe every row is one line, so that it can be searched.
     """
     if not rows:
         return
-    if not is_terminal() and not lines and (aligned := _aligned(rows)):
-        typer.echo("\n".join(aligned))
-        return
-    _write_rich(rows, lines=lines)
-
-
-def _aligned(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """Rows as lines with aligned columns; nothing if a row is too wide, or needs several lines.
-
-    As rich would print them, many times faster: a pipe may get very many.
-    """
     from rich.cells import cell_len  # noqa: PLC0415 - heavy
 
-    names = [visible(name.replace("_", " ")) for name in rows[0]]
-    cells = [names, *([_cell(value) for value in row.values()] for row in rows)]
-    if any("\n" in cell for row in cells for cell in row):
-        return []
-    lengths = [[cell_len(cell) for cell in row] for row in cells]
-    widths = [max(column) for column in zip(*lengths, strict=True)]
-    if sum(widths) + _GAP * (len(widths) - 1) > _PIPE_COLUMNS:
-        return []
-    return [
-        (" " * _GAP).join(
-            cell + " " * (width - length)
-            for cell, width, length in zip(row, widths, taken, strict=True)
-        )
-        for row, taken in zip(cells, lengths, strict=True)
-    ]
-
-
-def _write_rich(rows: Sequence[Mapping[str, object]], *, lines: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415 - heavy
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    # a pipe has no width of its own: rows that are folded there can't be searched
-    console = Console(width=None if is_terminal() else _PIPE_COLUMNS)
-    widths = {
-        name: _longest_word([name.replace("_", " "), *(r[name] for r in rows)]) for name in rows[0]
-    }
-    if console.width < sum(widths.values()) + _GAP * (len(widths) - 1):
-        _write_blocks(rows)
+    cells = [[visible(name.replace("_", " ")) for name in rows[0]]]
+    cells += [[_cell(value) for value in row.values()] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    left, room = sum(widths[:-1]) + _GAP * len(widths[1:]), widths[-1]
+    if is_terminal():
+        room = get_terminal_size().columns - left
+    if room < min(widths[-1], _NARROWEST):
+        write_blocks(rows)
         return
-    table = Table(show_lines=True) if lines else Table(box=None, pad_edge=False)
-    for name, width in widths.items():
-        head = Text(visible(name.replace("_", " ")), style="bold")
-        table.add_column(head, overflow="fold", min_width=width)
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
-    console.print(table)
+    for row in cells:
+        start = ""
+        for cell, width in zip(row[:-1], widths, strict=False):
+            start += cell + " " * (width - cell_len(cell) + _GAP)
+        folded = wrap(row[-1], room) if cell_len(row[-1]) > room else [row[-1]]
+        for line in folded:
+            typer.echo(f"{start}{line}".rstrip())
+            start = " " * left
 
 
-def _write_blocks(rows: Sequence[Mapping[str, object]]) -> None:
-    """Rows for a narrow terminal, a line a value: the terminal wraps them, and none is cut."""
+def write_blocks(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows as lines, one for each value; the terminal wraps them, and none is cut."""
     for number, row in enumerate(rows):
         if number:
             write("")
         for name, value in row.items():
-            if (text := _cell(value)) not in {"", "None"}:
-                write(f"{name.replace('_', ' ')}: {', '.join(text.splitlines())}")
-
-
-def _longest_word(values: Iterable[object]) -> int:
-    """The width of a column in which no word is broken, at most `_WORD`."""
-    from rich.cells import cell_len  # noqa: PLC0415 - heavy
-
-    words = (word for value in values for word in _cell(value).split())
-    return min(_WORD, max(map(cell_len, words), default=1))
+            if (text := _cell(value)) not in {"", "-"}:
+                write(f"{name.replace('_', ' ')}: {text}")
 
 
 def _cell(value: object) -> str:
     if isinstance(value, list | tuple):
-        return "\n".join(map(visible, value))
-    return visible(value)
+        return ", ".join(map(visible, value))
+    return "-" if value is None else visible(value)

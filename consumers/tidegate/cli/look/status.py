@@ -10,15 +10,7 @@ import typer
 
 from tidegate.cli.look.waiting import age_of, show_vacuums
 from tidegate.cli.options import AsJson, ConfigFile, duration, since_of
-from tidegate.cli.output import (
-    clear_screen,
-    is_terminal,
-    write,
-    write_error,
-    write_json,
-    write_styled,
-    write_table,
-)
+from tidegate.cli.output import write, write_error, write_json, write_styled, write_table
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status import Snapshot, by_time, read_snapshot
@@ -55,7 +47,7 @@ def status(
             write_error(str(error))  # an outage is what one watches for
         else:
             if watch and not as_json:
-                clear_screen()
+                typer.clear()
             write_json(snapshot.as_json()) if as_json else _show(snapshot)
             if not watch:
                 raise typer.Exit(1 if any(service.problem for service in snapshot.services) else 0)
@@ -66,7 +58,7 @@ def _show(snapshot: Snapshot) -> None:
     needs, recent = snapshot.needs(), snapshot.recent
     write("needs a person:" if needs else "nothing needs a person")
     for line in needs:
-        write_styled((f"  {line}", "red")) if is_terminal() else write(f"  {line}")
+        write_styled((f"  {line}", "red"))
     write_table(
         [
             {

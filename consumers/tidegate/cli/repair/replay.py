@@ -162,8 +162,7 @@ def _show(fields: dict[str, Any], sentences: Callable[[], Iterable[str]], *, as_
     if as_json:
         write_json(fields)
         return
-    changes: list[dict[str, Any]] = fields["changes"]
-    write_table([{k: "-" if v is None else v for k, v in row.items()} for row in changes])
+    write_table(fields["changes"])
     for sentence in sentences():
         write(sentence)
 

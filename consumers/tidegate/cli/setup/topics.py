@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import typer
 
 from tidegate.cli.deployment import reachable
 from tidegate.cli.options import AsJsonLines, ConfigFile
-from tidegate.cli.output import write, write_json, write_json_lines, write_table
+from tidegate.cli.output import write, write_blocks, write_json, write_json_lines
 from tidegate.ops.acls import acls
 from tidegate.ops.topics import check_topics, create_topics
 from tidegate.service.settings import Settings
@@ -42,8 +40,8 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     declared = deployment(Settings.load(config).topics)
     if as_json:
         write_json_lines(topic.as_json() for topic in declared)
-    else:
-        _show(declared)
+        return
+    write_blocks([_described(topic) for topic in declared])
 
 
 @topics.command()
@@ -73,10 +71,7 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         tidegate topics acls
     """
     settings = Settings.load(config)
-    needed = acls(
-        settings.topics.prefix,
-        principals=settings.security.principals,
-    )
+    needed = acls(settings.topics.prefix, principals=settings.security.principals)
     if as_json:
         write_json_lines(needed)
         return
@@ -84,25 +79,16 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         write(acl.command())
 
 
-def _show(declared: Sequence[DeclaredTopic]) -> None:
-    rows: list[dict[str, object]] = []
-    for declared_topic in declared:
-        topic, settings = declared_topic.topic, declared_topic.settings()
-        shape = (
-            f"{declared_topic.partitions} partitions",
-            f"{declared_topic.replication} replicas",
-            f"retained {topic.retention.days} days" if topic.retention else "retained forever",
-            settings["cleanup.policy"],
-            settings["message.timestamp.type"],
-        )
-        events = [kind.__name__ for kind in topic.events]
-        rows.append(
-            {
-                "topic": declared_topic.name,
-                "shape": shape,
-                "written by": tuple(topic.written_by),
-                "read by": tuple(topic.read_by),
-                "events": events,
-            }
-        )
-    write_table(rows, lines=True)
+def _described(declared: DeclaredTopic) -> dict[str, object]:
+    topic, settings = declared.topic, declared.settings()
+    return {
+        "topic": declared.name,
+        "partitions": declared.partitions,
+        "replicas": declared.replication,
+        "retention": f"{topic.retention.days} days" if topic.retention else "forever",
+        "cleanup": settings["cleanup.policy"],
+        "timestamps": settings["message.timestamp.type"],
+        "written by": topic.written_by,
+        "read by": topic.read_by,
+        "events": [kind.__name__ for kind in topic.events],
+    }
