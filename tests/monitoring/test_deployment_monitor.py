@@ -222,7 +222,7 @@ def test_dead_letters_are_counted_until_they_are_resolved(
     assert count() == 2
     with DeadLetterBox(Settings.load(deployment.settings_file("monitor", {}))) as box:
         newest = next(box.list(DeadLetterFilter()))
-        box.discard([[newest]], "ana", datetime.now(UTC), "seen")
+        box.discard([newest], "ana", datetime.now(UTC), "seen")
     assert count() == 1
 
 

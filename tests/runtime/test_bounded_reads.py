@@ -108,7 +108,8 @@ def test_records_that_wait_for_their_turn_are_bounded_in_bytes(
 
 
 def test_a_row_of_a_list_does_not_hold_the_value() -> None:
-    record = Record(Partition("t", 0), 7, b"lake.sales.orders", BYTES, (("a", b"b"),), 5)
+    headers = (("a", b"b"), ("x-exception-stacktrace", BYTES))
+    record = Record(Partition("t", 0), 7, b"lake.sales.orders", BYTES, headers, 5)
 
     slim = without_value(record)
 

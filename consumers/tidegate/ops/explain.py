@@ -406,7 +406,7 @@ def _of_event(
         wanted = DeadLetterFilter(table=table)
         dead_letters = [
             replace(found, record=without_value(found.record))
-            for batch in box.batches(wanted, include_resolved=True)
+            for batch in box.batches(box.list(wanted, include_resolved=True))
             for found in batch
             if (event := found.event(box.wire)) and event.event_id in chain
         ]

@@ -172,7 +172,7 @@ def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None
 def test_an_original_of_two_dead_letters_is_sent_once_however_many_batches_they_are(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.box.BATCH", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.box._BATCH", 1)
     [record] = place.audience.records("commits")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([dead_letter(record, "gate", PermanentError("x"), f"{place.prefix}.dead-letters")])
@@ -191,7 +191,7 @@ def test_an_original_of_two_dead_letters_is_sent_once_however_many_batches_they_
 def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.box.BATCH", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.box._BATCH", 1)
     [record] = place.audience.records("commits")
     lie = record._replace(value=b"something else")
     bus = KafkaBus({"bootstrap.servers": place.servers})

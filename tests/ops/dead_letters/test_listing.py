@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import cast
 
 import pytest
 
@@ -13,10 +13,10 @@ from support.samples import NOON
 from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.wire import Wire
-from tidegate.ops.dead_letters.box import Resolutions, newest_first
+from tidegate.ops.dead_letters import DeadLetter, DeadLetterFilter, box
 from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.settings import Settings
 
 DAY = 24 * 3_600_000
 NOW = int(NOON.timestamp() * 1000)
@@ -76,45 +76,42 @@ class Topics:
         self.resolved[part, offset] = Record(part, offset, sent.key, sent.value, sent.headers, at)
 
 
-def open_dead_letters(topics: Topics) -> Iterable[Record]:
-    return newest_first(topics.spans(DEAD_LETTERS), topics.read)
+@pytest.fixture
+def topics() -> Topics:
+    return Topics()
 
 
-def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_time() -> None:
-    topics = Topics()
-    resolutions = Resolutions(cast("KafkaBus", topics), OUTCOMES, Wire())
-    for record in islice(open_dead_letters(topics), 100):
-        assert resolutions.state_of("any", record.timestamp_ms) == "open"
-
-    assert topics.taken[DEAD_LETTERS] <= 4 * 500
-    hours = 100 * 24 / 500 + 4  # the time of a hundred dead letters, the margin and its steps
-    assert topics.taken[OUTCOMES] <= hours * 200_000 / (100 * 24)
-    assert topics.requests <= 3
+@pytest.fixture
+def listed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Iterator[DeadLetter]]:
+    """The list of a deployment's dead letters."""
+    monkeypatch.setattr(box, "KafkaBus", lambda _: topics)
+    settings = Settings.model_validate({"kafka": {"bootstrap.servers": "nowhere:1"}})
+    return partial(box.DeadLetterBox(settings).list, DeadLetterFilter())
 
 
-def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
-    topics = Topics()
-    resolutions = Resolutions(cast("KafkaBus", topics), OUTCOMES, Wire())
-    topics.taken[DEAD_LETTERS] = sum(
-        resolutions.state_of("any", record.timestamp_ms) == "open"
-        for record in open_dead_letters(topics)
-    )
+def test_the_newest_hundred_of_fifty_thousand_are_listed_without_the_others(
+    topics: Topics, listed: Callable[..., Iterator[DeadLetter]]
+) -> None:
+    found = [it.record.timestamp_ms for it in islice(listed(), 100)]
 
-    assert topics.taken == {DEAD_LETTERS: 50_000, OUTCOMES: 200_000}
-    assert topics.requests <= 14
+    assert found == sorted(found, reverse=True)
+    assert topics.taken[DEAD_LETTERS] <= 4 * 500 + 4
+    assert topics.taken[OUTCOMES] == 200_000
+    assert topics.requests == 1
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 60])
-def test_a_resolution_is_found_however_late_it_came(days: float) -> None:
-    topics = Topics()
-    made = NOW - int(70 * DAY)
-    topics.resolve("a", DeadLetterRedriven, made + 1000)
-    topics.resolve("a", DeadLetterDiscarded, made + int(days * DAY))
-    resolutions = Resolutions(cast("KafkaBus", topics), OUTCOMES, Wire())
+def test_the_latest_resolution_counts_however_late_it_came(
+    days: float, topics: Topics, listed: Callable[..., Iterator[DeadLetter]]
+) -> None:
+    dead_letter = next(listed())
+    topics.resolve(dead_letter.dead_letter_id, DeadLetterRedriven, NOW - int(70 * DAY))
+    topics.resolve(dead_letter.dead_letter_id, DeadLetterDiscarded, NOW - int((70 - days) * DAY))
 
-    assert resolutions.state_of("newer", NOW) == "open"
-    assert resolutions.state_of("a", made) == "discarded"
-    assert resolutions.state_of("b", made) == "open"
+    assert next(listed()).dead_letter_id != dead_letter.dead_letter_id
+    first, second = islice(listed(include_resolved=True), 2)
+    assert (first.dead_letter_id, first.state) == (dead_letter.dead_letter_id, "discarded")
+    assert second.state == "open"
 
 
 def test_poison_on_the_dead_letter_topic_is_listed_by_its_place() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -34,9 +33,9 @@ from tidegate.ops.dead_letters import (
     DeadLetter,
     DeadLetterBox,
     DeadLetterFilter,
-    Original,
     is_destructive,
 )
+from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.summary import counted
 
 dead_letters = typer.Typer(
@@ -49,7 +48,6 @@ Destructive = Annotated[
     typer.Option("--destructive", help="Also redrive what destroys data."),
 ]
 Shown = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many; do all.")]
-_TRACE: Final = "stacktrace"
 _NAMED: Final = 10
 """How many kinds of destructive messages an error names."""
 
@@ -97,7 +95,7 @@ class _Selected(_Filters):
             ConfigError: nothing is selected, or a time or the table's name is invalid.
         """
         wanted = self.selection(self.ids)
-        if wanted.is_empty:
+        if wanted == DeadLetterFilter():
             raise ConfigError("no dead letters selected: give ids, or at least one filter")
         return wanted
 
@@ -161,7 +159,7 @@ def show(
             has = "have ids that start" if found[1:] else "has an id that starts"
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
-        [dead_letter] = box.with_values(found)
+        [[dead_letter]] = box.batches(found)
         record, event = dead_letter.record, dead_letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
         "key": _text(record.key),
@@ -178,7 +176,7 @@ def show(
     for name, content in fields.items():
         write(f"{name}: {json.dumps(content) if name == 'event' else content}")
     for header, text in headers:
-        if verbose or not header.endswith(_TRACE):
+        if verbose or not header.endswith(TRACE):
             write(f"header {header}: {text}")
 
 
@@ -203,26 +201,21 @@ def redrive(
         tidegate dead-letters redrive 1b9ce7ae --execute
     """
     wanted = selected.required()
-    destructive_ones, undecodable = Counter[str](), list[DeadLetter]()
+    rows, destructive_ones, undecodable = list[dict[str, Any]](), list[Event](), list[DeadLetter]()
     with DeadLetterBox(reachable(config)) as box:
-
-        def examined(batch: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
-            originals = box.originals(batch)
-            destructive_ones.update(_destructive(originals))
-            undecodable.extend(it.dead_letter for it in originals if it.event is None)
-            events = {found.dead_letter.origin_location: found.event for found in originals}
-            return (
-                row_of(dead_letter) | _event_field(events.get(dead_letter.origin_location))
-                for dead_letter in batch
-            )
-
-        chosen = _Chosen(box, wanted, include_resolved=include_resolved)
-        chosen.examine(limit, examined)
+        found = _matching(box, wanted, include_resolved=include_resolved)
+        for batch in box.batches(found):
+            for dead_letter, _, event in box.originals(batch):
+                if event is None:
+                    undecodable.append(dead_letter)
+                elif is_destructive(event):
+                    destructive_ones.append(event)
+                if len(rows) < limit:
+                    rows.append(row_of(dead_letter) | _event_field(event))
         if execute:
             _check_destructive(destructive_ones, allowed=destructive)
-            by = person(requested_by)
-            box.redrive(chosen.dead_letters(), by, datetime.now(UTC))
-    chosen.show("redriven", executed=execute, as_json=as_json)
+            box.redrive(found, person(requested_by), datetime.now(UTC))
+    _show(rows, len(found), "redriven", executed=execute, as_json=as_json)
     if undecodable:
         again = command_line("dead-letters discard", undecodable[0].dead_letter_id, reason="WHY")
         write_error(
@@ -249,78 +242,48 @@ def discard(
     """
     wanted = selected.required()
     with DeadLetterBox(reachable(config)) as box:
-        chosen = _Chosen(box, wanted)
-        chosen.examine(limit, lambda batch: map(row_of, batch))
+        found = _matching(box, wanted)
         if execute:
-            by = person(requested_by)
-            box.discard(chosen.dead_letters(), by, datetime.now(UTC), reason)
-    chosen.show("discarded", executed=execute, as_json=as_json)
+            box.discard(found, person(requested_by), datetime.now(UTC), reason)
+    rows = [row_of(dead_letter) for dead_letter in found[:limit]]
+    _show(rows, len(found), "discarded", executed=execute, as_json=as_json)
 
 
-class _Chosen:
-    """The selected dead letters: read as often as they are needed, and never held."""
+def _matching(
+    box: DeadLetterBox, wanted: DeadLetterFilter, *, include_resolved: bool = False
+) -> list[DeadLetter]:
+    found = list(box.list(wanted, include_resolved=include_resolved))
+    if not found:
+        raise TidegateError("no open dead letter matches")
+    return found
 
-    def __init__(
-        self, box: DeadLetterBox, wanted: DeadLetterFilter, *, include_resolved: bool = False
-    ) -> None:
-        """Select from those on the topic now; later ones are not part of the selection."""
-        self._box, self._wanted, self._include_resolved = box, wanted, include_resolved
-        self._spans = box.spans()
-        self._rows: list[dict[str, Any]] = []
-        self._count = 0
 
-    def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:
-        """Read them in batches, newest first."""
-        return self._box.batches(
-            self._wanted, include_resolved=self._include_resolved, within=self._spans
-        )
-
-    def examine(
-        self,
-        limit: int,
-        rows_of: Callable[[Sequence[DeadLetter]], Iterable[dict[str, Any]]],
-    ) -> None:
-        """Count them, and take the first `limit` rows of their batches, the newest.
-
-        Raises:
-            TidegateError: no dead letter matches.
-        """
-        for batch in self.dead_letters():
-            self._rows += islice(rows_of(batch), limit - len(self._rows))
-            self._count += len(batch)
-        if not self._count:
-            raise TidegateError("no open dead letter matches")
-
-    def show(self, done: str, *, executed: bool, as_json: bool) -> None:
-        """Print what was done to them, or would be done."""
-        rows, count = self._rows, self._count
-        if as_json:
-            more = {"more": count > len(rows), "count": count, "executed": executed}
-            write_json({"dead_letters": rows} | more)
-            return
-        write_table([row | {"event": _kind(row)} if "event" in row else row for row in rows])
-        shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
-        would, how = ("", "") if executed else ("would be ", "; add --execute to do it")
-        write(f"{counted(count, 'dead letter')} {would}{done}{shown}{how}")
+def _show(
+    rows: list[dict[str, Any]], count: int, done: str, *, executed: bool, as_json: bool
+) -> None:
+    """Print what was done to dead letters, or would be done; rows are the newest of them."""
+    if as_json:
+        more = {"more": count > len(rows), "count": count, "executed": executed}
+        write_json({"dead_letters": rows} | more)
+        return
+    write_table([row | {"event": _kind(row)} if "event" in row else row for row in rows])
+    shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
+    would, how = ("", "") if executed else ("would be ", "; add --execute to do it")
+    write(f"{counted(count, 'dead letter')} {would}{done}{shown}{how}")
 
 
 def _kind(row: Mapping[str, Any]) -> str:
     return row["event"]["kind"] if row["event"] else "can't be decoded"
 
 
-def _destructive(originals: Sequence[Original]) -> Iterator[str]:
-    """What destroys data among them, in words."""
-    for original in originals:
-        if original.event is not None and is_destructive(original.event):
-            yield f"{type(original.event).__name__} of {original.event.table}"
-
-
-def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:
+def _check_destructive(found: Sequence[Event], *, allowed: bool) -> None:
     if found and not allowed:
-        named = ", ".join(sorted(found)[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+        named = sorted({f"{type(event).__name__} of {event.table}" for event in found})
+        more = ", ..." if len(named) > _NAMED else ""
         raise TidegateError(
-            f"{sum(found.values())} of the selected messages destroy data when carried out"
-            f" ({named}): show each of them (dead-letters show), then add --destructive"
+            f"{len(found)} of the selected messages destroy data when carried out"
+            f" ({', '.join(named[:_NAMED])}{more}): show each of them (dead-letters show), then"
+            " add --destructive"
         )
 
 

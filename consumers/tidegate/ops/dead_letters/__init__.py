@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.ops.dead_letters.box import DeadLetterBox, Original
+from tidegate.ops.dead_letters.box import DeadLetterBox
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, DeadLetterFilter, is_destructive
 
-__all__ = [
-    "DeadLetter",
-    "DeadLetterBox",
-    "DeadLetterFilter",
-    "Original",
-    "is_destructive",
-]
+__all__ = ["DeadLetter", "DeadLetterBox", "DeadLetterFilter", "is_destructive"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Final, Self
 
 from tidegate.errors import FormatError, TidegateError
@@ -27,139 +27,32 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.settings import Settings
 
-OPEN: Final = "open"
-MARGIN_MS: Final = 60 * 60 * 1000
-"""The most that two brokers' clocks may differ, and the shortest span that is read."""
-_RESOLUTIONS: Final = (DeadLetterRedriven, DeadLetterDiscarded)
+_MARGIN_MS: Final = 60 * 60 * 1000
+"""The most that two brokers' clocks may differ."""
 _CHUNK: Final = 500
 """The maximum number of records of a partition that are read at a time."""
 _GAP: Final = 1000
 """Skip gaps up to this many records by reading them: that is cheaper than another reader."""
-_NOTHING: Final = range(0)
-
-
-def newest_first(
-    spans: Mapping[Partition, range],
-    read: Callable[[Mapping[Partition, range]], Iterable[Record]],
-) -> Iterator[Record]:
-    """The records of a topic by the broker's timestamp, newest first.
-
-    Args:
-        spans: The offsets of each partition.
-        read: Reads spans of offsets, in order, without values: a chunk is held in memory.
-    """
-    partitions = [_backwards(part, span, read) for part, span in spans.items()]
-    return heapq.merge(*partitions, key=lambda partition: partition.timestamp_ms, reverse=True)
-
-
-def _backwards(
-    partition: Partition,
-    span: range,
-    read: Callable[[Mapping[Partition, range]], Iterable[Record]],
-) -> Iterator[Record]:
-    for stop in range(span.stop, span.start, -_CHUNK):
-        first = max(span.start, stop - _CHUNK)
-        yield from reversed(list(read({partition: range(first, stop)})))
-
-
-@dataclass(slots=True)
-class Resolutions:
-    """The resolutions by dead letter id; the latest one per dead letter counts.
-
-    A resolution is younger than its dead letter. So only outcomes younger than the requested ones
-    are read, each once: the newest dead letters cost little, even with many outcomes.
-    """
-
-    topics: KafkaBus
-    topic: str
-    wire: Wire
-    _before: dict[Partition, int] | None = None
-    """The offset from which each partition was read."""
-    _since_ms: int = 0
-    _step_ms: int = MARGIN_MS
-    _latest: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
-
-    def state_of(self, dead_letter_id: str, appended_ms: int) -> str:
-        """The state of a dead letter: open, redriven or discarded.
-
-        Args:
-            dead_letter_id: The dead letter's id.
-            appended_ms: When the broker appended it, in milliseconds since the epoch.
-        """
-        if self._before is None or appended_ms - MARGIN_MS < self._since_ms:
-            self._read_back_to(appended_ms - MARGIN_MS)
-        _, state = self._latest.get(dead_letter_id, (0, OPEN))
-        return state
-
-    def _read_back_to(self, since_ms: int) -> None:
-        # every step reads twice as far back, so that thousands of dead letters cost few requests
-        self._since_ms = max(0, since_ms - self._step_ms)
-        self._step_ms *= 2
-        if self._before is None:
-            self._before = {part: span.stop for part, span in self.topics.spans(self.topic).items()}
-        since = self.topics.spans(self.topic, self._since_ms)
-        before = self._before
-        unread = {part: range(min(since[part].start, stop), stop) for part, stop in before.items()}
-        for record in self.topics.read(unread):
-            self._record_resolution(record)
-        self._before = {part: span.start for part, span in unread.items()}
-
-    def _record_resolution(self, record: Record) -> None:
-        try:
-            if self.wire.kind(record.value, record.headers) not in _RESOLUTIONS:
-                return
-            event = self.wire.deserialize(record.key, record.value, record.headers)
-        except FormatError:
-            return
-        state = "redriven" if isinstance(event, DeadLetterRedriven) else "discarded"
-        resolution = (record.timestamp_ms, state)
-        dead_letter_id = event.caused_by or ""
-        known = self._latest.get(dead_letter_id, resolution)
-        self._latest[dead_letter_id] = max(known, resolution)
-
-
-def reading_rounds(
-    locations: Iterable[tuple[Partition, int]],
-) -> Iterator[Mapping[Partition, range]]:
-    """The spans to read for records at these offsets; a round has at most one per partition.
-
-    Dead letters of one cause are neighbours, so a batch usually takes one or two rounds.
-    """
-    offsets: dict[Partition, list[int]] = {}
-    for partition, offset in sorted(set(locations)):
-        offsets.setdefault(partition, []).append(offset)
-    spans = {partition: _runs(offset) for partition, offset in offsets.items()}
-    for together in zip_longest(*spans.values(), fillvalue=_NOTHING):
-        yield {part: span for part, span in zip(spans, together, strict=True) if span}
-
-
-def _runs(offsets: Sequence[int]) -> list[range]:
-    runs: list[range] = []
-    for offset in offsets:
-        if runs and offset - runs[-1].stop <= _GAP:
-            runs[-1] = range(runs[-1].start, offset + 1)
-        else:
-            runs.append(range(offset, offset + 1))
-    return runs
-
-
-_Location = tuple[Partition, int]
-BATCH: Final = 100
+_BATCH: Final = 100
 """Dead letters in memory together; the value of each has up to a megabyte, and so its original."""
+_Location = tuple[Partition, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
-    """The record that failed, and its event, or None if it can't be decoded."""
+def runs(locations: Iterable[_Location]) -> Iterator[tuple[Partition, range]]:
+    """The spans of offsets to read for records at these locations.
 
-    dead_letter: DeadLetter
-    record: Record
-    event: Event | None
-
-    @property
-    def location(self) -> _Location:
-        """Partition and offset of the record."""
-        return self.record.partition, self.record.offset
+    Dead letters of one cause are neighbours, so a batch usually has one run in each partition.
+    """
+    run: tuple[Partition, range] | None = None
+    for partition, offset in sorted(set(locations)):
+        if run and run[0] == partition and offset - run[1].stop <= _GAP:
+            run = partition, range(run[1].start, offset + 1)
+            continue
+        if run:
+            yield run
+        run = partition, range(offset, offset + 1)
+    if run:
+        yield run
 
 
 class DeadLetterBox:
@@ -179,108 +72,120 @@ class DeadLetterBox:
         """Close."""
         self._bus.close()
 
-    def spans(self) -> Mapping[Partition, range]:
-        """The offsets of the dead letters that are on the topic now."""
-        return self._bus.spans(DEAD_LETTERS.name(self._prefix))
-
     def list(
-        self,
-        wanted: DeadLetterFilter,
-        *,
-        include_resolved: bool = False,
-        within: Mapping[Partition, range] | None = None,
+        self, wanted: DeadLetterFilter, *, include_resolved: bool = False
     ) -> Iterator[DeadLetter]:
         """The dead letters that match, newest first; only open ones, unless `include_resolved`.
 
-        They are read lazily, so the first few cost little, and without their values, which may have
-        a megabyte each (see `with_values`). A dead letter that was written twice, after a crash, is
-        listed once.
-
-        Args:
-            wanted: The conditions.
-            include_resolved: Whether to list resolved ones, too.
-            within: Only dead letters at these offsets; None: all that are on the topic now.
+        They are read lazily, and without their values, which may have a megabyte each (see
+        `batches`). A dead letter that was written twice, after a crash, is listed once.
         """
-        spans = self.spans() if within is None else within
-        resolutions = Resolutions(self._bus, OUTCOME_TOPIC.name(self._prefix), self.wire)
+        spans = self._bus.spans(DEAD_LETTERS.name(self._prefix))
+        states = self._states(spans)
         listed: set[str] = set()
-        for record in newest_first(spans, lambda part: map(without_value, self._bus.read(part))):
+        partitions = [self._backwards(part, span) for part, span in spans.items()]
+        for record in heapq.merge(*partitions, key=lambda it: it.timestamp_ms, reverse=True):
             dead_letter = read_dead_letter(record)
-            if dead_letter.dead_letter_id in listed or not wanted.matches(dead_letter):
+            dead_letter_id = dead_letter.dead_letter_id
+            if dead_letter_id in listed or not wanted.matches(dead_letter):
                 continue
-            state = resolutions.state_of(dead_letter.dead_letter_id, record.timestamp_ms)
-            if include_resolved or state == OPEN:
-                listed.add(dead_letter.dead_letter_id)
+            state = states.get(dead_letter_id, dead_letter.state)
+            if include_resolved or dead_letter_id not in states:
+                listed.add(dead_letter_id)
                 yield replace(dead_letter, state=state)
 
-    def with_values(self, dead_letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
-        """The same dead letters with their values.
+    def _backwards(self, partition: Partition, span: range) -> Iterator[Record]:
+        for stop in range(span.stop, span.start, -_CHUNK):
+            first = max(span.start, stop - _CHUNK)
+            chunk = self._bus.read({partition: range(first, stop)})
+            yield from reversed(list(map(without_value, chunk)))
+
+    def _states(self, spans: Mapping[Partition, range]) -> dict[str, str]:
+        """The states of resolved dead letters by id: each one's latest resolution counts.
+
+        A resolution is younger than its dead letter, so older outcomes are not read.
+        """
+        heads = {part: span[:1] for part, span in spans.items()}
+        oldest = min((record.timestamp_ms for record in self._bus.read(heads)), default=None)
+        if oldest is None:
+            return {}
+        topic = OUTCOME_TOPIC.name(self._prefix)
+        latest: dict[str, tuple[int, str]] = {}
+        for record in self._bus.read(self._bus.spans(topic, max(1, oldest - _MARGIN_MS))):
+            if (event := self._resolution(record)) is not None:
+                state = "redriven" if isinstance(event, DeadLetterRedriven) else "discarded"
+                resolution, dead_letter_id = (record.timestamp_ms, state), event.caused_by or ""
+                latest[dead_letter_id] = max(latest.get(dead_letter_id, resolution), resolution)
+        return {dead_letter_id: state for dead_letter_id, (_, state) in latest.items()}
+
+    def _resolution(self, record: Record) -> Event | None:
+        try:
+            kind = self.wire.kind(record.value, record.headers)
+            if kind in {DeadLetterRedriven, DeadLetterDiscarded}:
+                return self.wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:
+            pass
+        return None
+
+    def batches(self, dead_letters: Iterable[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
+        """Dead letters with their values, in batches that fit into memory with their originals.
 
         Raises:
             TidegateError: one is no longer on its topic.
             TransientError: the broker did not answer.
         """
-        wanted = [(it.record.partition, it.record.offset) for it in dead_letters]
-        found = self._read(wanted)
-        for location, dead_letter in zip(wanted, dead_letters, strict=True):
-            if location not in found:
-                raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
-        return [
-            replace(read_dead_letter(found[location]), state=dead_letter.state)
-            for location, dead_letter in zip(wanted, dead_letters, strict=True)
-        ]
+        left = iter(dead_letters)
+        while batch := list(islice(left, _BATCH)):
+            found = self._read([(it.record.partition, it.record.offset) for it in batch])
+            records = [found.get((it.record.partition, it.record.offset)) for it in batch]
+            for dead_letter, record in zip(batch, records, strict=True):
+                if record is None:
+                    raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
+            yield [
+                replace(read_dead_letter(record), state=dead_letter.state)
+                for dead_letter, record in zip(batch, records, strict=True)
+                if record is not None
+            ]
 
-    def batches(
-        self,
-        wanted: DeadLetterFilter,
-        *,
-        include_resolved: bool = False,
-        within: Mapping[Partition, range] | None = None,
-    ) -> Iterator[Sequence[DeadLetter]]:
-        """The same as `list`, with values, in batches that fit into memory with their originals."""
-        listed = self.list(wanted, include_resolved=include_resolved, within=within)
-        while batch := list(islice(listed, BATCH)):
-            yield self.with_values(batch)
-
-    def originals(self, dead_letters: Sequence[DeadLetter]) -> Sequence[Original]:
+    def originals(
+        self, batch: Sequence[DeadLetter]
+    ) -> Iterator[tuple[DeadLetter, Record, Event | None]]:
         """The records at the origins of dead letters, each compared with its dead letter.
+
+        With each record comes its event, or None if it can't be decoded.
 
         Raises:
             TidegateError: a dead letter differs from the record at its origin, that record is no
                 longer there, or the origin is not a topic of this deployment.
         """
         own_topics = {topic.name(self._prefix) for topic in TOPICS}
-        for dead_letter in dead_letters:
+        for dead_letter in batch:
             if dead_letter.origin.topic not in own_topics:
                 raise TidegateError(
                     f"{dead_letter.dead_letter_id} can't be redriven: its origin"
                     f" ({dead_letter.origin.topic or 'unknown'}) is not a topic of this deployment"
                 )
-        origins = {(it.origin, it.origin_offset) for it in dead_letters}
+        origins = {(it.origin, it.origin_offset) for it in batch}
         topics = {part.topic for part, _ in origins}
         spans = {part: span for topic in topics for part, span in self._bus.spans(topic).items()}
         records = self._read([(part, at) for part, at in origins if at in spans.get(part, ())])
-        found: dict[_Location, Original] = {}
-        for dead_letter in dead_letters:
-            location = dead_letter.origin, dead_letter.origin_offset
-            record = records.get(location)
+        for dead_letter in batch:
+            record = records.get((dead_letter.origin, dead_letter.origin_offset))
             if reason := difference(dead_letter, record):
                 raise TidegateError(f"{dead_letter.dead_letter_id} can't be redriven: {reason}")
             if record is not None:
-                event = replace(dead_letter, record=record).event(self.wire)
-                found.setdefault(location, Original(dead_letter, record, event))
-        return list(found.values())
+                yield dead_letter, record, replace(dead_letter, record=record).event(self.wire)
 
     def _read(self, locations: Sequence[_Location]) -> dict[_Location, Record]:
         wanted = frozenset(locations)
         return {
             location: record
-            for round_ in reading_rounds(wanted)
-            for record in self._bus.read(round_)
+            for partition, span in runs(wanted)
+            for record in self._bus.read({partition: span})
             if (location := (record.partition, record.offset)) in wanted
         }
 
-    def redrive(self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime) -> None:
+    def redrive(self, dead_letters: Iterable[DeadLetter], by: str, at: datetime) -> None:
         """Publish originals on their topics again, each once, then the audit events.
 
         After a crash in between, the batch's dead letters are still open. Redriving them again is
@@ -290,26 +195,21 @@ class DeadLetterBox:
             TidegateError: see `originals`; earlier batches were redriven.
         """
         sent: set[_Location] = set()
-        for batch in batches:
-            found = {original.location: original for original in self.originals(batch)}
-            new = [original for location, original in found.items() if location not in sent]
-            self._bus.send(
-                [redriven_message(original.dead_letter, original.record) for original in new]
-            )
+        for batch in self.batches(dead_letters):
+            messages = {
+                (record.partition, record.offset): redriven_message(dead_letter, record)
+                for dead_letter, record, _ in self.originals(batch)
+            }
+            self._bus.send([it for location, it in messages.items() if location not in sent])
             self._publish([audit_event(dead_letter, by, at, self.wire) for dead_letter in batch])
-            sent |= found.keys()
+            sent |= messages.keys()
 
     def discard(
-        self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime, reason: str
+        self, dead_letters: Iterable[DeadLetter], by: str, at: datetime, reason: str
     ) -> None:
         """Publish audit events that mark these dead letters as discarded."""
-        for batch in batches:
-            self._publish(
-                [
-                    audit_event(dead_letter, by, at, self.wire, discarded=reason)
-                    for dead_letter in batch
-                ]
-            )
+        for batch in self.batches(dead_letters):
+            self._publish([audit_event(it, by, at, self.wire, discarded=reason) for it in batch])
 
     def _publish(self, events: Sequence[Event]) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)

@@ -32,6 +32,8 @@ from tidegate.runtime.input.dead_letters import (
 from tidegate.runtime.input.uncopied import parse_ranges
 
 _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
+TRACE: Final = "stacktrace"
+"""The end of the names of headers that have the trace of a fault."""
 _UNKNOWN: Final = "(unknown)"
 _LONGEST: Final = 1_000
 """Characters that an audit event allows in a text."""
@@ -118,8 +120,9 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def without_value(record: Record) -> Record:
-    """A record without its value, for a list of many dead letters."""
-    return record._replace(value=None)
+    """A record without its value and the traces of its fault, for a list of many dead letters."""
+    headers = tuple(header for header in record.headers if not header[0].endswith(TRACE))
+    return record._replace(value=None, headers=headers)
 
 
 def _number(text: str | None) -> int | None:
@@ -152,11 +155,6 @@ class DeadLetterFilter:
     reason: str | None = None
     """Text in the reason, ignoring case."""
     from_time: datetime | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no condition is set, so that everything matches."""
-        return self == DeadLetterFilter()
 
     def matches(self, dead_letter: DeadLetter) -> bool:
         """Whether a dead letter is selected."""
