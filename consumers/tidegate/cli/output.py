@@ -33,6 +33,13 @@ def write(line: object) -> None:
     typer.echo(visible(line))
 
 
+def clear_screen() -> None:
+    """Clear the terminal; a pipe is left as it is."""
+    from rich.console import Console  # noqa: PLC0415 - heavy
+
+    Console().clear()
+
+
 def is_terminal(*, error: bool = False) -> bool:
     """Whether a person sees what is printed, or printed on standard error."""
     return (sys.stderr if error else sys.stdout).isatty()

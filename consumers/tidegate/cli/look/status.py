@@ -10,7 +10,14 @@ import typer
 
 from tidegate.cli.look.waiting import age_of, show_vacuums
 from tidegate.cli.options import AsJson, ConfigFile, duration, since_of
-from tidegate.cli.output import write, write_error, write_json, write_styled, write_table
+from tidegate.cli.output import (
+    clear_screen,
+    write,
+    write_error,
+    write_json,
+    write_styled,
+    write_table,
+)
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status import Snapshot, by_time, read_snapshot
@@ -47,7 +54,7 @@ def status(
             write_error(str(error))  # an outage is what one watches for
         else:
             if watch and not as_json:
-                typer.clear()
+                clear_screen()
             write_json(snapshot.as_json()) if as_json else _show(snapshot)
             if not watch:
                 raise typer.Exit(1 if any(service.problem for service in snapshot.services) else 0)
