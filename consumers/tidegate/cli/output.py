@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,13 +105,14 @@ def write_table(rows: Sequence[Mapping[str, object]]) -> None:
     if not rows:
         return
     from rich.cells import cell_len  # noqa: PLC0415 - heavy
+    from rich.console import Console  # noqa: PLC0415
 
     cells = [[visible(name.replace("_", " ")) for name in rows[0]]]
     cells += [[_cell(value) for value in row.values()] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     left, room = sum(widths[:-1]) + _GAP * len(widths[1:]), widths[-1]
     if is_terminal():
-        room = get_terminal_size().columns - left
+        room = Console().width - left
     if room < min(widths[-1], _NARROWEST):
         write_blocks(rows)
         return
