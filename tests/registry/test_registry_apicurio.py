@@ -30,7 +30,6 @@ from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message, Publisher
 from tidegate.registry import (
-    RegistryClient,
     RegistrySchemas,
     RegistrySettings,
     subject_of,
@@ -143,9 +142,9 @@ def test_a_registry_that_is_away_or_is_not_a_registry_is_named_in_the_error(
     registry: RunningRegistry,
 ) -> None:
     with pytest.raises(TransientError, match="read schema 1"):
-        RegistryClient(RegistrySettings(url="http://127.0.0.1:9")).text(1)
+        RegistrySchemas(RegistrySettings(url="http://127.0.0.1:9")).writer(1)
     with pytest.raises(FormatError, match="read schema 1"):
-        RegistryClient(RegistrySettings(url=registry.url.removesuffix("/v7"))).text(1)
+        RegistrySchemas(RegistrySettings(url=registry.url.removesuffix("/v7"))).writer(1)
 
 
 def test_two_processes_name_a_schema_by_the_same_id(

@@ -34,7 +34,7 @@ QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
 
 
 def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
-    return schemas._client._client
+    return schemas._client
 
 
 def serializer(schemas: RegistrySchemas, where: object, text: str | None = None) -> Any:  # noqa: ANN401 - its class is made by a decorator

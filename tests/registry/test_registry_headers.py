@@ -57,7 +57,7 @@ def schemas() -> RegistrySchemas:
 
 
 def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
-    return schemas._client._client
+    return schemas._client
 
 
 def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:

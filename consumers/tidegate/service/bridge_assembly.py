@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
 
 from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.hudi import HudiBridgeLoop
 from tidegate.bridges.metastore import NAME, MetastoreBridgeLoop
 from tidegate.errors import ConfigError
@@ -23,7 +26,7 @@ from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus
-from tidegate.service.assembly import authorization, own_key
+from tidegate.service.assembly import Loop, authorization, own_key
 from tidegate.service.settings import Settings
 from tidegate.storage import Storage
 
@@ -105,8 +108,10 @@ def metastore_bridge(
     return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)
 
 
-def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
-    """Build the bridge to the Hudi tables of the settings, and join its group.
+def hudi_bridge(
+    settings: Settings, bus: Bus, monitoring: ProcessMonitoring | None = None
+) -> HudiBridgeLoop:
+    """Build the bridge to the Hudi tables of the settings, and join its group; measure it.
 
     Raises:
         ConfigError: the settings name no tables, or a port or a topic for callbacks that is not
@@ -116,6 +121,8 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
     if watched is None:
         raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
     prefix, connection = settings.topics.prefix, settings.connection()
+    if monitoring is not None:
+        bus = observed_bus(bus, monitoring.service(HUDI_BRIDGE))
     publisher = Publisher(
         source=HUDI_SOURCE, prefix=prefix, config=connection, registry=settings.registry
     )
@@ -135,3 +142,9 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
     except OSError as error:
         where = f"{watched.callback_host}:{watched.callback_port}"
         raise ConfigError(f"{where} can't be listened on: {error.strerror}") from error
+
+
+BRIDGES: Final[Mapping[str, Callable[[Settings, Bus, ProcessMonitoring | None], Loop]]] = (
+    MappingProxyType({NAME: metastore_bridge, HUDI_BRIDGE: hudi_bridge})
+)
+"""What builds each bridge, by its name."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Final
@@ -17,7 +18,6 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
-from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
 from tidegate.errors.commands import command_line
@@ -31,7 +31,7 @@ from tidegate.service.assembly import (
     assemble,
     instance_ids,
 )
-from tidegate.service.bridge_assembly import hudi_bridge, metastore_bridge
+from tidegate.service.bridge_assembly import BRIDGES
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
@@ -42,7 +42,7 @@ _CHECK_SECONDS: Final = 0.5
 
 
 def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
-    """Run each service on a thread of its own until `stop` is set or SIGTERM or SIGINT arrives.
+    """Run services and bridges, each on its thread, until `stop` is set or SIGTERM or SIGINT arrives.
 
     The settings' `stop_seconds` after that, the process has ended, whatever its services do: those
     that wait for a broker that is away are left where they are. Where a task in Spark or a thread
@@ -50,34 +50,12 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
     1 in both cases. Nothing that is not done was acknowledged, so another process does it.
 
     Raises:
-        ConfigError: a service can't be built; none was started.
+        ConfigError: a service can't be built, or a topic is missing; none was started.
         TransientError: no broker answers; none was started.
         StopService: a service had to stop, and the others were stopped too; a supervisor may
             start all of them again. Also: a service was not done when the time was over.
     """
     _run_until_stopped(lambda: _run_all(names, settings, stop), settings, stop)
-
-
-def run_metastore_bridge(settings: Settings, stop: threading.Event) -> None:
-    """Run the bridge to a Hive Metastore until `stop` is set or SIGTERM or SIGINT arrives.
-
-    Raises:
-        ConfigError: no Metastore is configured, or a library or a topic is missing.
-        TransientError: no broker answers; it was not started.
-        StopService: the Metastore is not the one that it was, or the broker refuses access.
-    """
-    _run_until_stopped(lambda: _run_bridge(settings, stop), settings, stop)
-
-
-def run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
-    """Run the bridge to Hudi tables until `stop` is set or SIGTERM or SIGINT arrives.
-
-    Raises:
-        ConfigError: no tables are configured, or a topic or a port is not to be had.
-        TransientError: no broker answers; it was not started.
-        StopService: the broker refuses access.
-    """
-    _run_until_stopped(lambda: _run_hudi_bridge(settings, stop), settings, stop)
 
 
 def _run_until_stopped(run: Callable[[], None], settings: Settings, stop: threading.Event) -> None:
@@ -123,41 +101,18 @@ def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) 
 def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session, instance_ids(settings, names))
-    if any(name in SERVICES for name in names):  # others are refused by their assembly
+    if any(name in SERVICES or name in BRIDGES for name in names):  # assembly refuses others
         bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, names)
+    roles = [Role.BRIDGES if name in BRIDGES else name for name in names]
+    require_declared_topics(settings.connection(), settings.topics, roles)
     with ExitStack() as stack:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None or wanted.traces:
-            monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces)
+            more = BRIDGE_METRICS if METASTORE_BRIDGE in names else ()
+            monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces, more=more)
         if monitoring and wanted.port is not None:
             stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop, settings)
-
-
-def _run_bridge(settings: Settings, stop: threading.Event) -> None:
-    bus = _bus_of_bridges(settings)
-    with ExitStack() as stack:
-        monitoring, wanted = None, settings.monitoring
-        if wanted.port is not None:
-            monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
-            stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
-        loop = metastore_bridge(settings, bus, monitoring)
-        _run_loops({METASTORE_BRIDGE: loop}, bus, stop, settings)
-
-
-def _run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
-    bus = _bus_of_bridges(settings)
-    loop = hudi_bridge(settings, bus)
-    _run_loops({HUDI_BRIDGE: loop}, bus, stop, settings)
-
-
-def _bus_of_bridges(settings: Settings) -> KafkaBus:
-    session = {"session.timeout.ms": settings.services.session_timeout_ms}
-    bus = KafkaBus(settings.connection(), session)
-    bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES])
-    return bus
 
 
 def _run_loops(
@@ -209,7 +164,8 @@ def _assemble_all(
     loops: dict[str, Loop] = {}
     try:
         for name in names:
-            loops[name] = assemble(name, settings, bus, monitoring)
+            make = BRIDGES.get(name, partial(assemble, name))
+            loops[name] = make(settings, bus, monitoring)
     except BaseException as error:
         for loop in loops.values():
             loop.close()

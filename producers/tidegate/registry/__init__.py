@@ -82,121 +82,6 @@ _CLIENT_ERRORS: Final = range(400, 500)
 _RETRIABLE: Final = (408, 425, 429)
 
 
-Registered = tuple[int, UUID | None]
-"""A schema's id in a registry, and its GUID.
-
-The GUID is the same in every registry that the schema is copied to; not every product has one.
-"""
-
-
-class RegistryClient:
-    """A schema registry. Every call may block up to the time-out. Safe to share between threads."""
-
-    def __init__(self, settings: RegistrySettings) -> None:
-        """Configure the client; nothing is sent yet.
-
-        Raises:
-            ConfigError: an option is invalid, or the client's dependencies are not installed.
-        """
-        self._url = settings.url
-        self._client = _connect(settings)
-
-    def register(self, subject: str, text: str) -> Registered:
-        """Register an Avro schema; a schema that the subject has already keeps its id.
-
-        Raises:
-            RegistryRefusedError: incompatible with the subject's latest schema, or access denied.
-            TransientError: the registry can't be reached now.
-        """
-        found = self._request(
-            f"register {subject}",
-            lambda: self._client.register_schema_full_response(subject, _avro(text)),
-        )
-        return self._registered(subject, found)
-
-    def look_up(self, subject: str, text: str) -> Registered:
-        """Look up a schema that another client registered.
-
-        Raises:
-            RegistryRefusedError: the subject does not have it, or access denied.
-            TransientError: the registry can't be reached now.
-        """
-        found = self._request(
-            f"look up {subject} (auto_register is off)",
-            lambda: self._client.lookup_schema(subject, _avro(text)),
-        )
-        return self._registered(subject, found)
-
-    def has(self, subject: str, text: str) -> bool:
-        """Whether a subject has a schema.
-
-        Raises:
-            RegistryRefusedError: access denied.
-            TransientError: the registry can't be reached now.
-        """
-        try:
-            self._request(
-                f"look up {subject}",
-                lambda: self._client.lookup_schema(subject, _avro(text)),
-                FormatError,
-            )
-        except FormatError:
-            return False
-        return True
-
-    def text(self, key: RegistryKey) -> str:
-        """Read an Avro schema.
-
-        Raises:
-            FormatError: there is none, or it is not an Avro schema.
-            RegistryRefusedError: access denied.
-            TransientError: the registry can't be reached now.
-        """
-        what = f"read schema {key}"
-        if isinstance(key, UUID):
-            found = self._request(
-                what, lambda: self._client.get_schema_by_guid(str(key)), FormatError
-            )
-        else:
-            found = self._request(what, lambda: self._client.get_schema(key), FormatError)
-        # in the registry's API, no type means Avro
-        if found.schema_str is None or found.schema_type not in {None, "AVRO"}:
-            raise FormatError(f"schema {key} of {self._url} is not an Avro schema")
-        return found.schema_str
-
-    def _registered(self, subject: str, response: Response) -> Registered:
-        if response.schema_id is None:
-            raise RegistryRefusedError(
-                f"schema registry {self._url}: the response for {subject} has no id"
-            )
-        return response.schema_id, _guid(response.guid)
-
-    def _request(
-        self,
-        what: str,
-        call: Callable[[], R],
-        missing: type[TidegateError] = RegistryRefusedError,
-    ) -> R:
-        # the HTTP libraries' errors share no base; only the registry's own error has a status
-        try:
-            return call()
-        except Exception as error:
-            status = getattr(error, "http_status_code", None)
-            message = f"schema registry {self._url}: {what}: {error}"
-            if status == _NOT_FOUND:
-                raise missing(message) from error
-            if status in _CLIENT_ERRORS and status not in _RETRIABLE:
-                raise RegistryRefusedError(message) from error
-            raise TransientError(message) from error
-
-
-def _guid(text: str | None) -> UUID | None:
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        return None
-
-
 def _avro(text: str) -> Schema:
     from confluent_kafka.schema_registry import Schema  # noqa: PLC0415 - of an extra
 
@@ -234,16 +119,18 @@ class RegistrySchemas:
     header holds `01`, GUID, as confluent-kafka's serializer writes it, or `00`, id with a registry
     that has no GUIDs; the same readers accept both.
 
-    Safe to share between threads; two may request the same schema at once.
+    Every call may block up to the time-out. Safe to share between threads; two may request the same
+    schema at once.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
-        """Configure the registry; nothing is sent yet.
+        """Configure the client; nothing is sent yet.
 
         Raises:
             ConfigError: an option is invalid, or the client's dependencies are not installed.
         """
-        self._client = RegistryClient(settings)
+        self._url = settings.url
+        self._client = _connect(settings)
         self._auto_register = settings.auto_register
         self.in_headers = settings.schema_id_in == "headers"
         self._prefixes: dict[tuple[type[Event], str], bytes] = {}
@@ -258,9 +145,13 @@ class RegistrySchemas:
         """
         known = self._prefixes.get((model, topic))
         if known is None:
-            resolve = self._client.register if self._auto_register else self._client.look_up
-            known = self._prefix_of(resolve(subject_of(model, topic), schema_text(model.__name__)))
-            self._prefixes[model, topic] = known
+            subject, schema = subject_of(model, topic), _avro(schema_text(model.__name__))
+            if self._auto_register:
+                what, call = f"register {subject}", self._client.register_schema_full_response
+            else:
+                what, call = f"look up {subject} (auto_register is off)", self._client.lookup_schema
+            found = self._request(what, lambda: call(subject, schema))
+            known = self._prefixes[model, topic] = self._prefix_of(subject, found)
         return known
 
     def writer(self, key: RegistryKey) -> Writer:
@@ -273,12 +164,72 @@ class RegistrySchemas:
         """
         known = self._writers.get(key)
         if known is None:
-            known = self._writers[key] = writer_from(self._client.text(key))
+            known = self._writers[key] = writer_from(self._text(key))
         return known
 
-    def _prefix_of(self, schema: Registered) -> bytes:
-        number, guid = schema
-        return guid_prefix(guid) if self.in_headers and guid else id_prefix(number)
+    def has(self, subject: str, text: str) -> bool:
+        """Whether a subject has a schema.
+
+        Raises:
+            RegistryRefusedError: access denied.
+            TransientError: the registry can't be reached now.
+        """
+        try:
+            self._request(
+                f"look up {subject}",
+                lambda: self._client.lookup_schema(subject, _avro(text)),
+                FormatError,
+            )
+        except FormatError:
+            return False
+        return True
+
+    def _text(self, key: RegistryKey) -> str:
+        what = f"read schema {key}"
+        if isinstance(key, UUID):
+            found = self._request(
+                what, lambda: self._client.get_schema_by_guid(str(key)), FormatError
+            )
+        else:
+            found = self._request(what, lambda: self._client.get_schema(key), FormatError)
+        # in the registry's API, no type means Avro
+        if found.schema_str is None or found.schema_type not in {None, "AVRO"}:
+            raise FormatError(f"schema {key} of {self._url} is not an Avro schema")
+        return found.schema_str
+
+    def _prefix_of(self, subject: str, response: Response) -> bytes:
+        if response.schema_id is None:
+            raise RegistryRefusedError(
+                f"schema registry {self._url}: the response for {subject} has no id"
+            )
+        # the GUID is the same in every registry that the schema is copied to; not all have one
+        guid = _guid(response.guid)
+        return guid_prefix(guid) if self.in_headers and guid else id_prefix(response.schema_id)
+
+    def _request(
+        self,
+        what: str,
+        call: Callable[[], R],
+        missing: type[TidegateError] = RegistryRefusedError,
+    ) -> R:
+        # the HTTP libraries' errors share no base; only the registry's own error has a status
+        try:
+            return call()
+        except Exception as error:
+            status = getattr(error, "http_status_code", None)
+            message = f"schema registry {self._url}: {what}: {error}"
+            if status == _NOT_FOUND:
+                raise missing(message) from error
+            if status in _CLIENT_ERRORS and status not in _RETRIABLE:
+                raise RegistryRefusedError(message) from error
+            raise TransientError(message) from error
+
+
+def _guid(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        return None
 
 
 def wire_for(registry: RegistrySettings | None) -> Wire:

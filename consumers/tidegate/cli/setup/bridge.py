@@ -40,9 +40,9 @@ def metastore(logged: Logged) -> None:
     Examples:
         tidegate bridge metastore --config tidegate.toml
     """
-    from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
+    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    run_metastore_bridge(logged.settings(), threading.Event())
+    run_services(["metastore-bridge"], logged.settings(), threading.Event())
 
 
 @bridge.command()
@@ -56,9 +56,9 @@ def hudi(logged: Logged) -> None:
     Examples:
         tidegate bridge hudi --config tidegate.toml
     """
-    from tidegate.service.runner import run_hudi_bridge  # noqa: PLC0415 - heavy
+    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    run_hudi_bridge(logged.settings(), threading.Event())
+    run_services(["hudi-bridge"], logged.settings(), threading.Event())
 
 
 @bridge.command()

@@ -19,7 +19,7 @@ from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.publisher.client_settings import overridden_settings
-from tidegate.registry import RegistryClient, subject_of
+from tidegate.registry import RegistrySchemas, subject_of
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings, SparkSettings
 from tidegate.service.stores import require_stores
@@ -109,7 +109,7 @@ def check_registry(settings: Settings) -> Finding:
     """
     if settings.registry is None:
         return Finding(_REGISTRY, Status.OK, "not configured: events are Avro single objects")
-    client = RegistryClient(settings.registry)
+    client = RegistrySchemas(settings.registry)
     subjects = [
         (subject_of(event, topic.name(settings.topics.prefix)), schema_text(event.__name__))
         for topic in TOPICS
