@@ -8,19 +8,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, TypeVar
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_when_event_set,
-    wait_random_exponential,
-)
-from tenacity.nap import sleep_using_event
-from tenacity.stop import stop_any
 
 from tidegate.errors import DeliveryError, MessageTooLargeError, TransientError
 
@@ -129,25 +117,22 @@ class RetryPolicy:
         Raises:
             Exception: the fault of the last attempt, unchanged.
         """
-        halt = stop or threading.Event()
-        return Retrying(
-            retry=retry_if_exception(is_retriable),
-            wait=wait_random_exponential(self.first, self.longest),
-            stop=stop_any(stop_after_attempt(self.attempts), stop_when_event_set(halt)),
-            sleep=sleep_using_event(halt),
-            before_sleep=partial(_log_failure, self.level),
-            reraise=True,
-        )(action)
+        halt, failed = stop or threading.Event(), 0
+        while True:
+            try:
+                return action()
+            except Exception as error:
+                failed += 1
+                wait = self.wait_after(failed, error)
+                if wait is None or halt.is_set():
+                    raise
+                # once: every attempt of an outage would only repeat it
+                level = self.level if failed == 1 else logging.DEBUG
+                log.log(level, "attempt %d failed and will be repeated: %s", failed, error)
+                halt.wait(wait)
 
 
 BROKER_RETRIES: Final = RetryPolicy()
 """Waits of half a minute at most: the group allows five minutes until the next poll."""
 TABLE_RETRIES: Final = RetryPolicy(attempts=150, longest=60.0)
 """Over an hour in all: a storage outage must not leave a restore half done."""
-
-
-def _log_failure(level: int, state: RetryCallState) -> None:
-    fault = state.outcome.exception() if state.outcome else None
-    # once: every attempt of an outage would only repeat it
-    level = level if state.attempt_number == 1 else logging.DEBUG
-    log.log(level, "attempt %d failed and will be repeated: %s", state.attempt_number, fault)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
@@ -42,7 +42,7 @@ _CHECK_SECONDS: Final = 0.5
 
 
 def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
-    """Run services and bridges, each on its thread, until `stop` is set or SIGTERM or SIGINT arrives.
+    """Run services and bridges, each on its thread, until `stop` is set or a signal arrives.
 
     The settings' `stop_seconds` after that, the process has ended, whatever its services do: those
     that wait for a broker that is away are left where they are. Where a task in Spark or a thread
@@ -55,17 +55,13 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
         StopService: a service had to stop, and the others were stopped too; a supervisor may
             start all of them again. Also: a service was not done when the time was over.
     """
-    _run_until_stopped(lambda: _run_all(names, settings, stop), settings, stop)
-
-
-def _run_until_stopped(run: Callable[[], None], settings: Settings, stop: threading.Event) -> None:
     ended = threading.Event()
     with stop_on_signals(stop):
         watched = (stop, ended, settings.services.stop_seconds)
         watch = threading.Thread(target=_end_in_time, args=watched, name="stop", daemon=True)
         watch.start()
         try:
-            run()
+            _run_all(names, settings, stop)
         except _StillRunningError:
             raise  # `ended` stays unset: the end of the interpreter may wait for what runs
         except BaseException:
