@@ -249,7 +249,7 @@ class History:
 
         def attempt() -> None:
             try:
-                self.runner().attempt(command, Attempts(record, issued))
+                self.runner().attempt(Attempts(record, issued, command))
             except OSError as error:
                 self.bus.before_outcomes = self.nothing
                 self.given_up.append((issued, record))  # the dead letter is written first

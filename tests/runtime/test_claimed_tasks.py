@@ -87,7 +87,7 @@ class Workers:
         runner = CommandRunner(
             executor, self.bus, "tidegate", wire, retries, deployment=self.deployment
         )
-        assert runner.attempt(command, Attempts(AT_ZERO, task)) is None
+        assert runner.attempt(Attempts(AT_ZERO, task, command)) is None
         found = events_on(self.bus, "tidegate.outcomes")[before:]
         outcomes = [outcome for outcome in found if isinstance(outcome, Outcome)]
         if outcomes and not isinstance(outcomes[0], CleaningStarted | TaskEnded):
@@ -275,9 +275,9 @@ def test_attempts_of_one_process_are_not_counted(
 
     cleaner = Cleaner(Interfering(tmp_path, before=fail), ThreadMap(1), ticking())
     runner = CommandRunner(cleaner, workers.bus, "tidegate", Wire(), RetryPolicy(99, 0, 0))
-    attempts = Attempts(AT_ZERO, issued(1, command))
+    attempts = Attempts(AT_ZERO, issued(1, command), command)
     for _ in range(2 * MOST_STARTS):
-        assert runner.attempt(command, attempts) is not None
+        assert runner.attempt(attempts) is not None
     assert names_in(tmp_path / "t" / HIVE / "tasks") == ["1"]
 
 

@@ -16,7 +16,6 @@ from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.executor import command_runner
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
@@ -26,7 +25,7 @@ AT_ZERO = Record(Partition("tidegate.tasks", 0), 0, b"", b"", (), 0)
 
 
 def attempts() -> Attempts:
-    return Attempts(AT_ZERO, task_of(savepoint_request(1)))
+    return Attempts(AT_ZERO, task_of(savepoint_request(1)), savepoint_request(1))
 
 
 def runner_of(executor: Executor) -> CommandRunner:
@@ -44,7 +43,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
 ) -> None:
     runner = runner_of(Recorder([TransientError("storage is away") for _ in range(4)]))
     made = attempts()
-    while runner.attempt(savepoint_request(1), made) is not None:
+    while runner.attempt(made) is not None:
         pass
 
     began, created, _, ended = (record.getMessage() for record in caplog.records)
@@ -56,7 +55,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
 
 @dataclass
 class Asking(Tableless):
-    """Looks at what is bound, and logs slow commands, in the middle of a command."""
+    """Looks at what is bound in the middle of a command."""
 
     name: ClassVar[str] = "asking"
     consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
@@ -71,15 +70,13 @@ class Asking(Tableless):
     ) -> Iterator[Outcome]:
         self.bound.append(structlog.contextvars.get_contextvars())
         assert self.runner is not None
-        self.runner.log_slow()
-        self.runner.log_slow()
         yield from ()
 
 
 def test_every_line_of_a_command_has_its_table_and_its_ids() -> None:
     executor, command = Asking(), savepoint_request(1)
     executor.runner = runner_of(executor)
-    executor.runner.attempt(command, attempts())
+    executor.runner.attempt(attempts())
 
     assert executor.bound == [
         {
@@ -90,19 +87,6 @@ def test_every_line_of_a_command_has_its_table_and_its_ids() -> None:
         }
     ]
     assert structlog.contextvars.get_contextvars() == {}
-
-
-def test_a_slow_command_is_logged_once_while_it_runs(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command_runner, "SLOW_SECONDS", -1.0)
-    executor = Asking()
-    executor.runner = runner_of(executor)
-    executor.runner.attempt(savepoint_request(1), attempts())
-
-    [line, _] = caplog.records
-    assert "has been running for 0 s and goes on" in line.getMessage()
-    assert executor.runner.running == {}
 
 
 @dataclass
@@ -136,7 +120,7 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
         restore_instant="20261121130000000",
         message="a file is in the way",
     )
-    runner_of(Yields([begun, resumed, failed])).attempt(savepoint_request(1), attempts())
+    runner_of(Yields([begun, resumed, failed])).attempt(attempts())
 
     instant = getattr(begun, "restore_instant", "")
     assert [record.getMessage() for record in caplog.records][:3] == [

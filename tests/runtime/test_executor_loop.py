@@ -39,7 +39,6 @@ from tidegate.events.message import event_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.executor.offset_tracker import Limits
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
@@ -222,7 +221,7 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
 
     bus, slow = memory_bus(partitions=1), Slow()
     bus.send([task_message(savepoint_request(n)) for n in range(50)])
-    loop = ExecutorLoop(slow, bus, limits=Limits(tasks=5))
+    loop = ExecutorLoop(slow, bus, max_tasks=5)
     taken = sum(loop.step(0) for _ in range(10))
     assert taken == 5
 

@@ -24,7 +24,6 @@ from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreRequested
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.executor.offset_tracker import Limits
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
@@ -189,7 +188,7 @@ def test_what_others_consume_does_not_fill_the_backlog_behind_a_long_command() -
     bus.send([task_message(savepoint_request(0, "lake.sales.long"))])
     for n in range(20):
         bus.send([task_message(restore_request(n)), task_message(savepoint_request(n, HEALTHY))])
-    loop = ExecutorLoop(Long(), bus, threads=2, limits=Limits(tasks=5))
+    loop = ExecutorLoop(Long(), bus, threads=2, max_tasks=5)
     try:
         run_until_done(loop, bus, 20)
         assert sum(bus.committed["tidegate.recorder"].values()) == 0

@@ -20,7 +20,6 @@ from support.waiting import wait_for
 from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 if TYPE_CHECKING:
@@ -78,18 +77,18 @@ def with_one_slow_command() -> tuple[MemoryBus, Gated, ExecutorLoop]:
     return bus, executor, loop
 
 
-def test_what_runs_and_what_is_done_behind_it_is_not_run_again_when_the_partition_comes_back() -> (
-    None
-):
+def test_what_runs_is_not_run_beside_itself_when_its_partition_comes_back() -> None:
     bus, executor, loop = with_one_slow_command()
     rebalanced(bus, loop)
     loop.step(0.01)
     bus.send([task_message(savepoint_request(20))])
+    step_until("the new one", loop, lambda: len(executor.begun) == 22)
+    [slow] = commands(SLOW, 1)
+    assert executor.begun[slow] == 1
     executor.go_on.set()
     work_off(loop)
 
-    assert set(executor.begun.values()) == {1}
-    assert len(executor.begun) == 22
+    assert executor.begun[slow] == 2  # a worker finds its own claim on the table by then
     assert bus.committed[GROUP] == {Partition("tidegate.tasks", 0): 22}
     loop.close()
 
@@ -103,15 +102,13 @@ def test_queued_commands_do_not_start_before_their_partition_has_come_back() -> 
     loop.revoked([partition])
     executor.go_on.set()
     wait_for("the end of the first", lambda: bool(executor.asked))
-    wait_for("a look at the second", lambda: not loop._running)
-    waiting = loop._tasks._waiting
-    wait_for("its wait", lambda: bool(waiting))
+    wait_for("its thread", lambda: not loop._tasks.is_running)
     assert len(executor.begun) == 1
 
     loop.assigned({partition: bus.committed[GROUP].get(partition, 0)})
+    loop._subscription._positions[partition] = 0  # type: ignore[attr-defined] # read again
     work_off(loop)
-    assert [executor.begun[command] for command in commands(SLOW, 3)] == [1, 1, 1]
-    assert executor.asked == sorted(executor.asked)
+    assert [executor.begun[command] for command in commands(SLOW, 3)] == [2, 1, 1]
     loop.close()
 
 
@@ -140,19 +137,3 @@ def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes(
 
     assert bus.committed[GROUP] == {Partition("tidegate.tasks", 0): 21}
     loop.close()
-
-
-def test_a_partition_on_which_another_process_has_read_on_is_begun_anew() -> None:
-    tracker = OffsetTracker()
-    for offset in range(10, 14):
-        assert tracker.start(offset)
-    for offset in (10, 12):
-        tracker.finish(offset)
-    tracker.next_commit()
-    tracker.ownership = Ownership.SUSPENDED
-
-    assert not tracker.resume(12)
-    assert not tracker.resume(9)
-    assert tracker.resume(11)
-    assert [tracker.start(offset) for offset in (11, 12, 13, 14)] == [False, False, False, True]
-    assert not tracker.resume(11)  # it is owned already

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,28 +45,19 @@ from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import Overtaken
 
 log = logging.getLogger(__name__)
-SLOW_SECONDS: Final = 60.0
 PROGRESS: Final = (CleaningStarted, CleaningProgressed, RestoreStarted, RestoreProgressed)
 """The outcomes after which a task goes on: published at once. All others are its last ones."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """The state of the attempts at one task so far."""
+    """A task, and how many attempts at it have failed so far."""
 
     record: Record
-    """The record of the task."""
     issued: TaskIssued
-    failed: int = 0
-
-
-@dataclass(slots=True)
-class RunningCommand:
-    """A command that is being executed."""
-
     command: Command
-    began: float = field(default_factory=time.monotonic)
-    is_logged: bool = False
+    """The one that the task carries."""
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +74,12 @@ class CommandRunner:
     """The id of the cluster and the prefix of the topics."""
     sign: Sign = unsigned
     refusals: RefusalLimit = field(default_factory=RefusalLimit)
-    running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
-    """The running commands, by the id of their thread."""
 
-    def attempt(self, command: Command, attempts: Attempts) -> float | None:
+    def attempt(self, attempts: Attempts) -> float | None:
         """Make one attempt. The caller waits between two attempts, so that no thread has to.
 
         Args:
-            command: The command.
-            attempts: The same object for every attempt at this command.
+            attempts: The same object for every attempt at this task.
 
         Returns:
             None if the command is done, now or by an earlier run; otherwise the seconds to wait
@@ -102,29 +88,15 @@ class CommandRunner:
         Raises:
             Exception: the fault of the last attempt, unchanged: another attempt can't help.
         """
+        command = attempts.command
         bound = {"table": command.table, "event_id": command.event_id, "cause": command.caused_by}
-        self.running[threading.get_ident()] = RunningCommand(command)
-        try:
-            with structlog.contextvars.bound_contextvars(service=self.executor.name, **bound):
-                return self._attempt(command, attempts)
-        finally:
-            del self.running[threading.get_ident()]
+        with structlog.contextvars.bound_contextvars(service=self.executor.name, **bound):
+            return self._attempt(attempts)
 
-    def log_slow(self) -> None:
-        """Log, once, each command that has been running for more than SLOW_SECONDS."""
-        for running in tuple(self.running.values()):
-            command, seconds = running.command, time.monotonic() - running.began
-            if seconds > SLOW_SECONDS and not running.is_logged:
-                running.is_logged = True
-                log.warning(
-                    "%s of %s has been running for %.0f s and goes on",
-                    *(type(command).__name__, command.table, seconds),
-                    extra={"service": self.executor.name, "event_id": command.event_id},
-                )
-
-    def _attempt(self, command: Command, attempts: Attempts) -> float | None:
+    def _attempt(self, attempts: Attempts) -> float | None:
+        kind = type(attempts.command).__name__
         try:
-            self._carry_out(command, attempts)
+            self._carry_out(attempts)
         except Exception as error:
             attempts.failed += 1
             wait = self.retries.wait_after(attempts.failed, error)
@@ -134,17 +106,16 @@ class CommandRunner:
             log.log(
                 logging.WARNING if attempts.failed == 1 else logging.DEBUG,
                 "%s: attempt %d failed, the next one is in %.1f s: %s",
-                *(type(command).__name__, attempts.failed, wait, error),
+                *(kind, attempts.failed, wait, error),
             )
             return wait
         if attempts.failed:
-            failed = attempts.failed
-            log.info("%s succeeded after %d failed attempts", type(command).__name__, failed)
+            log.info("%s succeeded after %d failed attempts", kind, attempts.failed)
         return None
 
-    def _carry_out(self, command: Command, attempts: Attempts) -> None:
+    def _carry_out(self, attempts: Attempts) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
-        issued, record = attempts.issued, attempts.record
+        issued, record, command = attempts.issued, attempts.record, attempts.command
         task = self._task(issued, is_first=attempts.failed == 0)
         outcomes: Sequence[Outcome]
         signed_by: SignedBy | None = None

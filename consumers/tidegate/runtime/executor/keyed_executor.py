@@ -29,9 +29,10 @@ class _Queue(Generic[T]):
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _Run(Generic[T]):
     """A task that one thread runs."""
 
+    task: T
     is_retry: bool
     began: float = field(default_factory=time.monotonic)
     is_long: bool = False
@@ -71,7 +72,7 @@ class KeyedExecutor(Generic[T]):
         self._ready_retries: deque[_Queue[T]] = deque()
         self._waiting: list[_Waiting[T]] = []
         self._numbers = count()
-        self._runs: set[_Run] = set()
+        self._runs: set[_Run[T]] = set()
         self._retry_next = False
         self._idle = 0
         self._threads: list[threading.Thread] = []
@@ -100,14 +101,24 @@ class KeyedExecutor(Generic[T]):
             for waiting in emptied:
                 del self._queues[waiting.queue.key]
 
-    def relieve(self) -> None:
-        """Stop counting long-running tasks, so that others can run; call it about every second."""
+    def relieve(self) -> list[T]:
+        """Stop counting long-running tasks, so that others can run; call it about every second.
+
+        Returns:
+            The tasks that no longer count since this call.
+        """
         with self._changed:
             since = time.monotonic() - LONG_SECONDS
-            for run in self._runs:
-                if run.began < since and not run.is_long:
-                    run.is_long = True
-                    self._wake_one()
+            found = [run for run in self._runs if run.began < since and not run.is_long]
+            for run in found:
+                run.is_long = True
+                self._wake_one()
+            return [run.task for run in found]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread runs a task now."""
+        return bool(self._runs)
 
     def close(self, deadline: float) -> bool:
         """Start no further task; wait up to `deadline` seconds. Return whether all have ended."""
@@ -135,11 +146,11 @@ class KeyedExecutor(Generic[T]):
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
-            queue, task, run = taken
-            delay = self._run_task(task)
-            self._put_back(queue, task, run, delay)
+            queue, run = taken
+            delay = self._run_task(run.task)
+            self._put_back(queue, run, delay)
 
-    def _take(self) -> tuple[_Queue[T], T, _Run] | None:
+    def _take(self) -> tuple[_Queue[T], _Run[T]] | None:
         """Wait for a queue's turn and take its first task; None: the executor is closed."""
         with self._changed:
             while not self._closed:
@@ -148,11 +159,11 @@ class KeyedExecutor(Generic[T]):
                 if queue is None:
                     self._wait()
                 elif queue.tasks:
-                    run = _Run(queue.retries)
+                    run = _Run(queue.tasks.popleft(), queue.retries)
                     self._runs.add(run)
                     if self._ready or self._ready_retries:
                         self._wake_one()  # this thread takes only one of the ready queues
-                    return queue, queue.tasks.popleft(), run
+                    return queue, run
                 else:  # its tasks were discarded
                     del self._queues[queue.key]
             return None
@@ -186,13 +197,13 @@ class KeyedExecutor(Generic[T]):
         self._changed.wait(due)
         self._idle -= 1
 
-    def _put_back(self, queue: _Queue[T], task: T, run: _Run, delay: float | None) -> None:
+    def _put_back(self, queue: _Queue[T], run: _Run[T], delay: float | None) -> None:
         """Schedule the queue's next turn: at once, when its task is due again, or never."""
         with self._changed:
             self._runs.remove(run)
             queue.retries = delay is not None
             if delay is not None:
-                queue.tasks.appendleft(task)
+                queue.tasks.appendleft(run.task)
                 due = time.monotonic() + delay
                 heapq.heappush(self._waiting, _Waiting(due, next(self._numbers), queue))
                 self._changed.notify()  # it may be the next one due

@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import NamedTuple
 
 from tidegate.errors import FormatError, StopService
 from tidegate.events import Command, Event, StopRequested, TaskIssued
@@ -17,8 +17,8 @@ from tidegate.events.wire import Wire, carried_kind, command_of
 from tidegate.runtime.authorization import Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
-from tidegate.runtime.executor.keyed_executor import KeyedExecutor
-from tidegate.runtime.executor.offset_tracker import Limits, OffsetTracker, Ownership
+from tidegate.runtime.executor.keyed_executor import LONG_SECONDS, KeyedExecutor
+from tidegate.runtime.executor.offset_tracker import OffsetTracker
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.input.dead_letters import REDRIVEN_FROM, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
@@ -34,22 +34,12 @@ REVOKE_SECONDS = 1.0
 """How long the group waits for running commands at a rebalance. Most end within it and are
 acknowledged before their partition goes to another process, which would run them again."""
 _CHECK_SECONDS = 0.01
-_SUSPENDED_SECONDS = 0.1
-"""How often a suspended command checks whether its partition has come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    record: Record
-    command: Command
-    offsets: OffsetTracker
-    """The partition's tracker. While the partition is not owned, the task neither starts nor is
-    committed."""
+class _Task(NamedTuple):
     attempts: Attempts
-
-    def finish(self) -> None:
-        """Mark the command as done."""
-        self.offsets.finish(self.record.offset)
+    offsets: OffsetTracker
+    """The partition's tracker. Once the partition is lost, the task does not start any more."""
 
 
 class ExecutorLoop:
@@ -66,7 +56,7 @@ class ExecutorLoop:
         prefix: str = DEFAULT_PREFIX,
         *,
         threads: int = 4,
-        limits: Limits | None = None,
+        max_tasks: int = 2000,
         retries: RetryPolicy = TABLE_RETRIES,
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
@@ -81,7 +71,7 @@ class ExecutorLoop:
             bus: The broker.
             prefix: The prefix of the topics' and the group's names.
             threads: How many tables' commands run at the same time.
-            limits: How many unfinished tasks a partition may have before it is paused.
+            max_tasks: How many unfinished tasks a partition may have before it is paused.
             retries: How often a command is tried.
             limit: Stops the service when too many messages become dead letters.
             wire: How events are encoded.
@@ -93,7 +83,7 @@ class ExecutorLoop:
             ConfigError: a topic does not exist.
         """
         self._name, wire = executor.name, wire or Wire()
-        self._limits = limits or Limits()
+        self._max_tasks = max_tasks
         self._runner = CommandRunner(
             executor,
             bus,
@@ -111,8 +101,6 @@ class ExecutorLoop:
         self._offsets: dict[Partition, OffsetTracker] = {}
         self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
         self._paused: set[Partition] = set()
-        self._running: dict[int, _Task] = {}
-        """By identity, the tasks on threads."""
         self._closing, self._stop_seconds = False, stop_seconds
         self._stopped = False
         self._fault: StopService | None = None
@@ -138,19 +126,24 @@ class ExecutorLoop:
 
     def step(self, timeout: float) -> int:
         """Queue arrived commands and commit finished ones; return the number of records read."""
-        records = self._subscription.poll(min(BATCH, self._limits.tasks), timeout)
+        records = self._subscription.poll(min(BATCH, self._max_tasks), timeout)
         for record in records:
             self._accept(record)
         self._pass_ends()
         self._commit_finished()
-        self._tasks.relieve()
-        self._runner.log_slow()
+        for task in self._tasks.relieve():
+            command = task.attempts.command
+            log.warning(
+                "%s of %s has been running for %.0f s and goes on",
+                *(type(command).__name__, command.table, LONG_SECONDS),
+                extra={"service": self._name, "event_id": command.event_id},
+            )
         return len(records)
 
     @property
     def pending(self) -> int:
         """How many records were read and are not done. A restart reads them again."""
-        return sum(tracker.pending for tracker in self._owned().values())
+        return sum(tracker.pending for tracker in self._offsets.values())
 
     def close(self, deadline: float | None = None) -> bool:
         """Let running commands finish, start no other, leave the group.
@@ -172,67 +165,54 @@ class ExecutorLoop:
         return ended
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
-        """Resume the partitions that came back, and forget the other revoked ones.
-
-        The count of dead letters continues from the commit metadata.
-        """
-        before, self._offsets = self._offsets, {}
-        for partition, start in starts.items():
-            tracker = before.get(partition)
-            if tracker is not None and tracker.resume(start):
-                self._offsets[partition] = before.pop(partition)
-            else:
-                self._offsets[partition] = OffsetTracker.within(self._limits, start)
+        """Begin with these partitions; the count of dead letters continues from the metadata."""
+        self._offsets = {
+            partition: OffsetTracker(start, self._max_tasks) for partition, start in starts.items()
+        }
+        for partition in starts:
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.restore(partition, history)
-        self._forget(before.values())
         log.info("%s owns %d partitions", self._name, len(starts))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Start no further command, wait a moment for running ones, commit what is done.
 
-        Unfinished commands wait for the next assignment. A command that runs for longer goes on but
-        is not committed: the next owner may run it at the same time, which every executor must
-        tolerate.
+        A command that runs for longer goes on but is not acknowledged: the next owner of the
+        partition reads its task again, and finds its claim on the table. If that is this process,
+        the task is queued behind what runs of its table.
         """
-        revoked = {p: self._offsets[p] for p in partitions if p in self._offsets}
-        for tracker in revoked.values():
-            tracker.ownership = Ownership.SUSPENDED
-        self._paused -= set(partitions)
+        self._stop_starting(partitions)
         if not self._closing:
             self._await_running()
         self._collect_finished()
         self._write_recorded(all_of_them=True)
         self._dead_letters.forget()
-        self._commit(revoked, wait=True)
+        self._commit(partitions, wait=True)
+        self._offsets = {p: t for p, t in self._offsets.items() if not t.is_lost}
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Drop the commands that have not started; commit nothing."""
-        self._paused -= set(partitions)
+        self._stop_starting(partitions)
         self._dead_letters.forget()
-        self._forget(
-            [self._offsets.pop(partition) for partition in partitions if partition in self._offsets]
-        )
+        self._offsets = {p: t for p, t in self._offsets.items() if not t.is_lost}
 
-    def _forget(self, trackers: Iterable[OffsetTracker]) -> None:
-        for tracker in trackers:
-            tracker.ownership = Ownership.LOST
+    def _stop_starting(self, partitions: Sequence[Partition]) -> None:
+        for partition in self._offsets.keys() & set(partitions):
+            self._offsets[partition].is_lost = True
         self._tasks.discard(_is_lost)
-
-    def _owned(self) -> dict[Partition, OffsetTracker]:
-        return {p: t for p, t in self._offsets.items() if t.ownership is Ownership.OWNED}
+        self._paused -= set(partitions)
 
     def _await_running(self) -> None:
         until = time.monotonic() + REVOKE_SECONDS
-        while time.monotonic() < until and self._running:
+        while time.monotonic() < until and self._tasks.is_running:
             time.sleep(_CHECK_SECONDS)
 
     def _accept(self, record: Record) -> None:
         offsets = self._offsets.get(record.partition)
-        if offsets is None or offsets.ownership is not Ownership.OWNED:
+        if offsets is None:
             return  # revoked since the poll: the partition's next owner reads the record
-        if offsets.start(record.offset, len(record.value or b"")):
-            self._queue(record, offsets)
+        offsets.start(record.offset, len(record.value or b""))
+        self._queue(record, offsets)
         if offsets.is_full and record.partition not in self._paused:
             self._paused.add(record.partition)
             self._subscription.pause([record.partition])
@@ -243,7 +223,7 @@ class ExecutorLoop:
             offsets.finish(record.offset)
             return
         issued, command = found
-        task = _Task(record, command, offsets, Attempts(record, issued))
+        task = _Task(Attempts(record, issued, command), offsets)
         # a stop runs beside the task that it stops
         self._tasks.put((command.table, isinstance(command, StopRequested)), task)
 
@@ -294,7 +274,7 @@ class ExecutorLoop:
     def _commit_finished(self) -> None:
         stop = self._collect_finished()
         self._write_recorded()
-        self._commit(self._owned(), wait=False)
+        self._commit(self._offsets, wait=False)
         if stop and not self._stopped:  # raised once: `close` calls this again after the fault
             self._stopped = True
             raise stop
@@ -305,17 +285,18 @@ class ExecutorLoop:
         while not self._finished.empty():
             task, fault = self._finished.get()
             if fault is None:
-                task.finish()
+                task.offsets.finish(task.attempts.record.offset)
             elif isinstance(fault, StopService):
                 stop = stop or fault
         self._fault = stop
         return stop
 
-    def _commit(self, tracked: Mapping[Partition, OffsetTracker], *, wait: bool) -> None:
+    def _commit(self, partitions: Iterable[Partition], *, wait: bool) -> None:
         offsets = {
             partition: offset
-            for partition, tracker in tracked.items()
-            if (offset := tracker.next_commit()) is not None
+            for partition in partitions
+            if partition in self._offsets
+            and (offset := self._offsets[partition].next_commit()) is not None
         }
         metadata = {partition: self._dead_letters.history(partition) for partition in offsets}
         self._subscription.commit(offsets, metadata, wait=wait)
@@ -326,30 +307,17 @@ class ExecutorLoop:
 
     def _run_task(self, task: _Task) -> float | None:
         """Make one attempt at a command, on a thread; return the wait before the next, if any."""
-        # set this before checking the ownership: a revocation does the two in the other order
-        self._running[id(task)] = task
+        if task.offsets.is_lost:
+            return None  # the partition's next owner runs it
         try:
-            if task.offsets.ownership is Ownership.LOST:
-                return None  # the partition's next owner runs it
-            if task.offsets.ownership is Ownership.SUSPENDED:
-                return _SUSPENDED_SECONDS
-            return self._attempt(task)
-        finally:
-            del self._running[id(task)]
-
-    def _attempt(self, task: _Task) -> float | None:
-        try:
-            wait = self._runner.attempt(task.command, task.attempts)
+            wait = self._runner.attempt(task.attempts)
             if wait is not None:
                 return wait
-            self._dead_letters.limit.succeeded(task.record.partition)
+            self._dead_letters.limit.succeeded(task.attempts.record.partition)
         except StopService as error:
             self._finished.put((task, error))
         except Exception as error:  # noqa: BLE001 - one bad command must not hold up its table
-            fault = self._give_up(task, error)
-            if fault is error and task.offsets.ownership is not Ownership.LOST:
-                return _SUSPENDED_SECONDS  # given up once the partition has come back
-            self._finished.put((task, fault))
+            self._finished.put((task, self._give_up(task, error)))
         except BaseException as error:  # noqa: BLE001 - a thread must not die unnoticed
             self._finished.put((task, StopService(f"{self._name}: {error!r}")))
         else:
@@ -362,12 +330,12 @@ class ExecutorLoop:
         Returns:
             None once the dead letter is on the broker, otherwise the error that prevented it.
         """
-        if self._closing or task.offsets.ownership is not Ownership.OWNED:
+        if self._closing or task.offsets.is_lost:
             return error  # the next owner starts its attempts anew
+        attempts = task.attempts
         try:
-            self._dead_letters.send(task.record, error)
-            issued = task.attempts.issued
-            self._runner.publish_end(issued, task.record, error, task.command)
+            self._dead_letters.send(attempts.record, error)
+            self._runner.publish_end(attempts.issued, attempts.record, error, attempts.command)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault
@@ -382,4 +350,4 @@ def _task(event: Event) -> TaskIssued:
 
 
 def _is_lost(task: _Task) -> bool:
-    return task.offsets.ownership is Ownership.LOST
+    return task.offsets.is_lost

@@ -3,80 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many unfinished tasks of one partition are read before it is paused."""
-
-    tasks: int = 2000
-    size: int = 16 * 2**20
-    """Bytes of their messages."""
-
-
-class Ownership(Enum):
-    """Whether the commands that were read from a partition may run in this process."""
-
-    OWNED = auto()
-    SUSPENDED = auto()
-    """Revoked: the partition may come back with the next assignment. No command starts before."""
-    LOST = auto()
-    """The partition went to another process: no command starts any more."""
 
 
 @dataclass(slots=True)
 class OffsetTracker:
     """The records read from one partition, and the offset before which all of them are done."""
 
-    limits: Limits = field(default_factory=Limits)
-    ownership: Ownership = Ownership.OWNED
+    end: int
+    """The offset after the last record that was read; at first the group's committed offset."""
+    max_tasks: int = 2000
+    """So many unfinished tasks are read before the partition is paused."""
+    max_bytes: int = 16 * 2**20
+    """So many bytes of their messages are."""
+    is_lost: bool = False
+    """Whether the partition is no longer this process's: none of its commands starts any more."""
     _pending: dict[int, int] = field(default_factory=dict[int, int])
     """The sizes of the records that are not done, by offset, ascending."""
     _size: int = 0
-    _end: int | None = None
-    """The offset after the last record that was read."""
-    _first: int = 0
     _committed: int | None = None
 
-    @classmethod
-    def within(cls, limits: Limits, start: int) -> OffsetTracker:
-        """A tracker of a partition that is read from the group's committed offset."""
-        return cls(limits, _end=start, _first=start, _committed=start)
+    def __post_init__(self) -> None:
+        """Nothing is to be committed before something was read."""
+        self._committed = self.end
 
-    def start(self, offset: int, size: int = 0) -> bool:
-        """Add a record that was read, of `size` bytes.
-
-        Offsets ascend from call to call, except after `resume`.
-
-        Returns:
-            Whether it is new. Otherwise it is done, waits for its turn, or runs.
-        """
-        if self._end is None:
-            self._first = self._committed = offset
-        elif offset < self._end:
-            return False
+    def start(self, offset: int, size: int = 0) -> None:
+        """Add a record that was read, of `size` bytes. Offsets ascend from call to call."""
         self._pending[offset] = size
         self._size += size
-        self._end = offset + 1
-        return True
-
-    def resume(self, start: int) -> bool:
-        """Continue after a revocation, if this process committed the group's offset.
-
-        Args:
-            start: The committed offset with which the partition was assigned again.
-
-        Returns:
-            Whether it continues. If not, another process has read on, or the group was reset.
-        """
-        position = self._position()
-        if self.ownership is not Ownership.SUSPENDED or position is None:
-            return False
-        if not self._first <= start <= position:
-            return False
-        self.ownership, self._committed = Ownership.OWNED, start
-        return True
+        self.end = offset + 1
 
     def finish(self, offset: int) -> None:
         """Mark a record as done: processed, or written to the dead letters."""
@@ -87,7 +41,7 @@ class OffsetTracker:
 
         It is the offset of the first record that is not done, or of the next record to read.
         """
-        position = self._position()
+        position = next(iter(self._pending), self.end)
         if position == self._committed:
             return None
         self._committed = position
@@ -95,20 +49,16 @@ class OffsetTracker:
 
     def pass_end(self, end: int) -> None:
         """Advance past offsets that hold no record: all records before `end` were read."""
-        if self._end is not None and end > self._end:
-            self._end = end
+        self.end = max(self.end, end)
 
     def commit_again(self) -> None:
         """Make `next_commit` return the offset once more: its metadata has changed."""
         self._committed = None
 
-    def _position(self) -> int | None:
-        return next(iter(self._pending), self._end)
-
     @property
     def is_full(self) -> bool:
         """Whether the partition must be paused until some of its records are done."""
-        return self.pending >= self.limits.tasks or self._size >= self.limits.size
+        return self.pending >= self.max_tasks or self._size >= self.max_bytes
 
     @property
     def pending(self) -> int:
