@@ -537,8 +537,8 @@ RULES: Final = (
     Rule(
         "an offset is committed behind the last open command",
         "consumers/tidegate/runtime/executor/offset_tracker.py",
-        "next(iter(self._pending), self._end)",
-        "self._end",
+        "next(iter(self._pending), self.end)",
+        "self.end",
         "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",
     ),
     Rule(
