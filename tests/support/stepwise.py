@@ -18,7 +18,7 @@ class Killed(BaseException):
 class Stepwise(Warehouse):
     """Calls `at_step` with the number of each step, before it is taken."""
 
-    def __init__(self, root: Path, at_step: Callable[[int], None]) -> None:
+    def __init__(self, root: Path | str, at_step: Callable[[int], None]) -> None:
         super().__init__(WarehouseRoots.of(str(root)))
         self.steps = 0
         self.at_step = at_step

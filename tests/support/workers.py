@@ -27,10 +27,15 @@ FIXTURES: Final = {"metastores": "metastore"} | {name: name for name in SHARED}
 
 
 @cache
-def scope_of(file: str) -> str:
-    """The shared part that a test file needs, else the file itself."""
+def parts_of(file: str) -> tuple[str, ...]:
+    """The shared parts that a test file needs, by what it shows."""
     text = (ROOT / file).read_text("utf-8")
-    return next((part for part, sign in SHARED.items() if sign.search(text)), file)
+    return tuple(part for part, sign in SHARED.items() if sign.search(text))
+
+
+def scope_of(file: str) -> str:
+    """The first shared part that a test file needs, else the file itself."""
+    return next(iter(parts_of(file)), file)
 
 
 class ByPart(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
@@ -53,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put the slow parts first where there are workers; check that every file shows its part."""
     for item in items:
         needed = {FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURES}
-        if needed and scope_of(item.nodeid.split("::", 1)[0]) not in needed:
+        if not needed <= set(parts_of(item.nodeid.split("::", 1)[0])):
             raise pytest.UsageError(f"{item.nodeid} needs {needed}, which its file does not show")
     if hasattr(config, "workerinput"):
         items.sort(key=_order_of)
