@@ -48,15 +48,25 @@ def product(deltas: int) -> str:
     return f"delta_0000001_{deltas:07d}"
 
 
+def inserts(deltas: int) -> list[str]:
+    """The deltas that it merged."""
+    return [f"delta_{n:07d}_{n:07d}_0000" for n in range(1, deltas + 1)]
+
+
 def make_table(location: Path, deltas: int) -> CleaningReleased:
     """Write inserts of two files each, and the delta that a minor vacuum merged them into."""
-    for name in (product(deltas), *(f"delta_{n:07d}_{n:07d}_0000" for n in range(1, deltas + 1))):
+    for name in (product(deltas), *inserts(deltas)):
         (location / name).mkdir(parents=True)
         (location / name / "_orc_acid_version").write_bytes(b"2")
         (location / name / "bucket_00000").write_bytes(BUCKET)
+    return released(str(location), deltas)
+
+
+def released(location: str, deltas: int) -> CleaningReleased:
+    """The command that removes the inserts."""
     return CleaningReleased(
         table="hive.bench.t",
-        location=str(location),
+        location=location,
         occurred_at=datetime.now(UTC),
         source="bench",
         caused_by="bench",

@@ -19,6 +19,7 @@ from tidegate.events import Outcome, RestoreCompleted, RestoreStarted, Savepoint
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 STEPS = 10
 """A restore takes more, so it was resumed in the middle."""
+ASIDE = ".hoodie/.tidegate/restorer/metadata-"
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ def check_restored(scene: Scene, ts: int) -> None:
     assert table.read() == scene.kept
     assert table.savepoints() == [scene.savepoint]
     files = scene.cluster.all_files("/wh/orders")
-    assert not [name for name in files if name.startswith(".hoodie/metadata/")]
-    assert not [name for name in files if name.startswith(".hoodie/.tidegate/restorer/metadata-")]
+    assert not [name for name in files if name.startswith((".hoodie/metadata/", ASIDE))]
+    assert [name for name in files if name.startswith(".hoodie/.tidegate/tasks/")]
     table.write([(0, "p0", ts, "after"), (70, "p2", ts, "after")])
     changed = {row[0]: row for row in scene.kept}
     changed |= {0: (0, "p0", ts, "after"), 70: (70, "p2", ts, "after")}
@@ -96,13 +97,16 @@ def test_hudi_reads_back_the_rows_of_a_savepoint_and_writes_on(scene: Scene) -> 
     check_restored(scene, 9)
 
     # again, by a process that dies each time, a step later than the one before
-    outcomes, deaths = list[Outcome](), 0
+    outcomes, deaths, aside = list[Outcome](), 0, set[str]()
     while not outcomes:
         dying = Stepwise(f"{cluster.address}/wh", killed_at(deaths + 1))
         try:
             outcomes = list(restore(table, scene.savepoint, ThreadMap(1), dying))
         except Killed:
             deaths += 1
+            files = cluster.all_files("/wh/orders")
+            aside.update(name for name in files if name.startswith(ASIDE))
+    assert aside, "the metadata table was not renamed"
     assert isinstance(outcomes[-1], RestoreCompleted)
     assert deaths > STEPS
     check_restored(scene, 10)
