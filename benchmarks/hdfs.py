@@ -19,9 +19,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import hdfs_native
-from cleaning import inserts, product, released, seconds
 from report import Line, line, show
 
+from cleaning import inserts, product, released, seconds
 from support.hdfs import Cluster, running
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap

@@ -13,7 +13,6 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import obstore
@@ -95,12 +94,10 @@ def cost_of(act: Callable[[], object]) -> Cost:
 
 def measure(server: S3Server, files: int) -> dict[str, tuple[Cost, Cost]]:
     """What a listing and a removal cost with every client."""
-    objects = clients_of(BUCKET, S3Options(**server.options()[f"s3://{BUCKET}"])).objects
     keys = [f"{FOLDER}/part-{number:07d}.parquet" for number in range(files)]
     found = {}
     for name, client in clients(server):
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(lambda key: obstore.put(objects, key, b"rows"), keys))
+        server.put_many(keys)
         listed = client.names()  # connects
         if len(listed) != files:
             raise SystemExit(f"{name} lists {len(listed)} of {files} files")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,7 @@ from tempfile import mkdtemp
 from typing import Any, Final
 
 import boto3
+import obstore
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
 from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -25,6 +27,7 @@ from platformdirs import user_cache_path
 from werkzeug.serving import make_server
 
 from support.waiting import wait_for
+from tidegate.storage.s3 import S3Options, clients_of
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 BUCKET: Final = "lake"
@@ -70,9 +73,14 @@ class S3Server:
             client.put_object(Bucket=BUCKET, Key=key, Body=b"" if key.endswith("/") else b"1")
 
     def put_many(self, keys: Iterable[str]) -> None:
-        """Put objects without a request for each of them."""
-        for key in keys:
-            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, b"1")
+        """Put objects: into moto without requests, else many at once."""
+        if self.endpoint == _moto():
+            for key in keys:
+                s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, b"1")
+            return
+        objects = clients_of(BUCKET, S3Options(endpoint=self.endpoint)).objects
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda key: obstore.put(objects, key, b"1"), keys))
 
     def all_keys(self) -> list[str]:
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hdfs_native import Client
 
 from support.descriptors import nothing_left_open
 from support.hdfs import Cluster
@@ -28,6 +30,8 @@ class Place:
     table: str
     put: Callable[[str], object]
     """Writes a file with the content `1`, by its path below the table."""
+    fill: Callable[[Iterable[str]], object]
+    """Writes many files, in any way that is fast."""
     files: Callable[[], list[str]]
     """The files below the table, as the other client lists them."""
     name: str
@@ -66,7 +70,13 @@ def _local(lake: Path, name: str) -> Place:
         return sorted(str(p.relative_to(table)) for p in table.rglob("*") if p.is_file())
 
     warehouse = Warehouse(WarehouseRoots.of(str(lake)))
-    return Place(warehouse, f"file://{table}" if name == "URI" else str(table), put, files, name)
+
+    def fill(paths: Iterable[str]) -> None:
+        for path in paths:
+            put(path)
+
+    location = f"file://{table}" if name == "URI" else str(table)
+    return Place(warehouse, location, put, fill, files, name)
 
 
 def _on_s3(server: S3Server, name: str) -> Place:
@@ -78,7 +88,10 @@ def _on_s3(server: S3Server, name: str) -> Place:
     def put(path: str) -> None:
         server.put(f"{above}{path}")
 
-    return Place(server.warehouse(), f"s3://{BUCKET}/wh/t", put, files, name)
+    def fill(paths: Iterable[str]) -> None:
+        server.put_many(f"{above}{path}" for path in paths)
+
+    return Place(server.warehouse(), f"s3://{BUCKET}/wh/t", put, fill, files, name)
 
 
 def _on_hdfs(cluster: Cluster) -> Place:
@@ -88,7 +101,12 @@ def _on_hdfs(cluster: Cluster) -> Place:
     def files() -> list[str]:
         return cluster.all_files("/wh/t")
 
-    return Place(cluster.warehouse(), f"{cluster.address}/wh/t", put, files, "hdfs")
+    def fill(paths: Iterable[str]) -> None:
+        client = Client(cluster.address)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda path: client.create(f"/wh/t/{path}").close(), paths))
+
+    return Place(cluster.warehouse(), f"{cluster.address}/wh/t", put, fill, files, "hdfs")
 
 
 @pytest.fixture

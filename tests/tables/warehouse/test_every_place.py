@@ -243,6 +243,26 @@ def test_a_file_that_appears_after_the_look_stays(place: Place) -> None:
     assert "delta/deep/late" in place.files()
 
 
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_of_a_hundred_thousand_files_those_that_were_listed_go_and_no_other(place: Place) -> None:
+    names = [f"part-{number:06d}" for number in range(100_000)]
+    place.fill(f"d/{name}" for name in names)
+    place.put("d2/beside")
+    seen: list[object] = []
+
+    def accept(found: Sequence[FileInfo]) -> bool:
+        seen.append(listed(found))
+        place.put("d/late")
+        return len(found) > 1
+
+    assert listed(list(place.warehouse.walk(f"{place.table}/d"))) == names
+    with place.warehouse.opened(place.table) as folder:
+        assert not folder.remove_if("d", accept)
+    assert seen[0] == names
+    assert place.files() == ["d/late", "d2/beside"]
+
+
 def test_a_name_is_never_a_pattern_nor_a_part_of_a_url(place: Place) -> None:
     for file in BESIDE:
         place.put(file)
