@@ -92,8 +92,8 @@ def test_threads_that_share_a_publisher_never_poll_without_a_report(
     assert client.empty == 0
 
 
-@pytest.mark.usefixtures("shared")
-def test_the_polling_thread_ends_with_its_publisher() -> None:
+def test_the_polling_thread_ends_with_its_publisher(shared: ConfirmedProducer) -> None:
+    shared.send([Message("t", b"k", b"v")])  # its thread runs by now
     others = _thread._count()
     own = ConfirmedProducer({"bootstrap.servers": "nowhere:9092"})
     own.send([Message("t", b"k", b"v")])

@@ -96,8 +96,7 @@ class ConfirmedProducer:
         self._config = {**DEFAULTS, **config}
         self._seconds = _report_seconds(self._config)
         self._cluster_id = ""
-        self._connection = self._owned(Connection(self._config))
-        self._connection.connect()
+        self._connection = self._connected()
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
         """Send messages and wait until each is confirmed or has failed.
@@ -139,7 +138,6 @@ class ConfirmedProducer:
         """Send messages and wait for their reports; the connection that took them."""
         while True:
             connection = self._own_connection()
-            connection.start()
             connection.run(partial(_send_all, self._seconds, messages, reports))
             self._wait(connection, reports)
             if not reports.was_handed_back():
@@ -180,7 +178,6 @@ class ConfirmedProducer:
         """Wait for the reports; gives up some time after the last one."""
         arrived, since, waited = -1, time.monotonic(), 0
         while not reports.wait(CHECK_SECONDS):
-            connection.start()
             waited += 1
             if waited == _CHECKS_BEFORE_WARNING and connection.faults.away:
                 log.warning("%s. Trying again for a while", connection.faults.away)
@@ -194,10 +191,11 @@ class ConfirmedProducer:
         connection = self._connection
         if connection.process != os.getpid():
             _keep_forever(connection)
-            connection = self._connection = self._owned(Connection(self._config))
+            connection = self._connection = self._connected()
         return self._replace(connection) if connection.is_closed else connection
 
-    def _owned(self, connection: Connection) -> Connection:
+    def _connected(self) -> Connection:
+        connection = Connection(self._config)
         # its thread ends with this producer, and before the interpreter
         weakref.finalize(self, _end, weakref.ref(connection))
         return connection
@@ -205,7 +203,7 @@ class ConfirmedProducer:
     def _replace(self, dead: Connection) -> Connection:
         """Replace a connection that was closed, or had a fatal error and never sends again."""
         dead.stop(0)
-        connection = self._connection = self._owned(dead.successor())
+        connection = self._connection = self._connected()
         return connection
 
     def _fault(
@@ -275,7 +273,7 @@ def _send(
 
 def _end(connection: weakref.ref[Connection]) -> None:
     found = connection()
-    if found is not None and found.is_served:  # at the interpreter's end none can be started
+    if found is not None:
         found.stop(_EXIT_SECONDS)
 
 
