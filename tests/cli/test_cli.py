@@ -208,7 +208,7 @@ def test_each_publish_command_says_where_the_broker_put_its_event(
     ]
 
     for arguments, suffix, offset in commands:
-        answer = tidegate("publish", *arguments)
+        answer = tidegate("publish", *arguments, "--json")
         assert answer.code == 0
         assert all(line.startswith("tidegate: note: ") for line in answer.err.splitlines())
         receipt = json.loads(answer.out)

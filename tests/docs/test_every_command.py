@@ -20,9 +20,6 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
     {
         "asyncapi": "its output is JSON",
         "schemas example": "its output is JSON",
-        "publish commit": "its output is JSON",
-        "publish condemned": "its output is JSON",
-        "publish lock-released": "its output is JSON",
         "config init": "its output is a settings file",
         "spark-archive": "its output is settings",
         "run": "a service: its log is JSON where it is not a terminal",

@@ -203,8 +203,8 @@ def test_the_command_waits_and_its_exit_code_is_the_outcomes(  # noqa: PLR0913, 
     answering.join()
 
     shown = capsys.readouterr()
-    receipt, last = map(json.loads, shown.out.splitlines())
-    assert (ended, receipt["event_id"], last["verdict"]) == (code, request_id, verdict)
+    last = json.loads(shown.out)
+    assert (ended, last["event_id"], last["verdict"]) == (code, request_id, verdict)
     if callable(answer):
         assert "tidegate: RestoreStarted to 20261121041551845" in shown.err
         assert last["event"]["requested_by"] == "ana"

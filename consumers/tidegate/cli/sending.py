@@ -12,10 +12,11 @@ import typer
 
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.options import RequestedBy, duration, person
+from tidegate.cli.options import AsJson, RequestedBy, duration, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
+from tidegate.errors.commands import command_line
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.verdict import Verdict
@@ -58,12 +59,7 @@ class Sending:
     new: Annotated[
         bool, typer.Option("--new", help="Accept a table that no event has named yet.")
     ] = False
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="With --wait: print JSON, for scripts; without it JSON is printed."
-        ),
-    ] = False
+    as_json: AsJson = False
 
     @property
     def is_repeated(self) -> bool:
@@ -109,17 +105,22 @@ def request(
     again = again or sending.is_repeated
     with publisher_of(config, CLI, sending.sign_with, new=sending.new) as publisher:
         if not sending.wait:
-            print_receipt(publish_it(publisher))
+            receipt = publish_it(publisher)
+            print_receipt(receipt, as_json=sending.as_json)
+            if not sending.as_json:
+                write(f"its outcome: {_look(receipt)}")
             return
         seconds = sending.seconds()
         with publisher.watch(table, from_start=again) as watch:
             receipt = publish_it(publisher)
-            if sending.as_json:
-                print_receipt(receipt)
-            else:
-                write_error(f"published {receipt.event_id}, waiting for its outcome")
-            with OutcomeBar(wanted=not sending.as_json) as bar:
-                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar, sending))
+            write_error(f"published {receipt.event_id}, waiting for its outcome")
+            try:
+                with OutcomeBar(wanted=not sending.as_json) as bar:
+                    answers = watch.answers(receipt, seconds)
+                    raise typer.Exit(_report(answers, receipt, bar, sending))
+            except KeyboardInterrupt:
+                write_error(f"no longer waiting, but it was published: {_look(receipt)}")
+                raise
 
 
 def _report(
@@ -139,6 +140,8 @@ def _report(
     bar.remove()
     if not sending.as_json:
         write(f"{last.verdict}: {line}")
+        if last.verdict is Verdict.UNANSWERED:
+            write(f"it may still come: {_look(receipt)}")
         return OF_VERDICT[last.verdict]
     write_json(
         {
@@ -179,8 +182,8 @@ class _ReachablePublisher(Publisher):
         return located(self._settings, table, location)
 
     @staticmethod
-    def check_completed(location: str, instant: str) -> TidegateError | None:
-        """Compare an instant with the table's timeline; return why that can't be read from here.
+    def check_completed(location: str, instant: str) -> str | None:
+        """Compare an instant with the table's timeline; return why that was not possible.
 
         Raises:
             InvalidEventError: the timeline has no completed write of this instant.
@@ -190,12 +193,11 @@ class _ReachablePublisher(Publisher):
         if not is_instant(instant):
             return None  # the event's own check has a better message
         try:
-            check_completed(location, instant)
+            return check_completed(location, instant)
         except InvalidEventError:
             raise
         except TidegateError as error:
-            return error
-        return None
+            return str(error)
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
@@ -234,6 +236,13 @@ def publisher_of(
     return _ReachablePublisher(Settings.load(config), source, sign_with, new=new)
 
 
-def print_receipt(receipt: Receipt) -> None:
-    """Print where an event was stored, and its id."""
-    write_json(receipt._asdict())
+def print_receipt(receipt: Receipt, *, as_json: bool) -> None:
+    """Print an event's id, and where it was stored."""
+    if as_json:
+        write_json(receipt._asdict())
+    else:
+        write(f"published {receipt.event_id} to {receipt.topic}")
+
+
+def _look(receipt: Receipt) -> str:
+    return command_line("explain", receipt.event_id)

@@ -53,6 +53,13 @@ class BrokerFaults:
         elif error.code() in _AWAY:
             self.away = no_answer(self.servers, error)
 
+    def explained(self, error: KafkaException) -> str | None:
+        """Why a call reached no broker, in a sentence; None if it failed for another reason."""
+        fault: KafkaError = error.args[0]
+        if self.away is None and fault.code() in _AWAY:
+            return no_answer(self.servers, fault)
+        return self.away
+
 
 def no_answer(servers: object, error: KafkaError) -> str:
     """A sentence for a client that reaches no broker: the address, the cause, the setting."""

@@ -47,18 +47,22 @@ def completed_since(
     return [event for event in events if event is not None]
 
 
-def check_completed(location: str, instant: str) -> None:
-    """Check that a write of this instant is on the table's timeline, or may be archived.
+def check_completed(location: str, instant: str) -> str | None:
+    """Check that a write of this instant is on the table's timeline.
+
+    Returns:
+        Why that can't be decided: it is older than the timeline. None if it is there.
 
     Raises:
         NoSuchTable: there is no table.
         InvalidEventError: no write of this instant has completed.
     """
-    writes = load_table(Storage(), location).timeline.completed_writes
-    instants = {write.timestamp for write in writes}
-    if instant in instants or instant < min(instants, default=""):
-        return
-    newest = max(writes, key=completion_of, default=None)
+    timeline = load_table(Storage(), location).timeline
+    if timeline.completed_write(instant) is not None:
+        return None
+    if timeline.start is not None and instant < timeline.start:
+        return f"the timeline begins later, with {timeline.start}: it is archived, or wrong"
+    newest = max(timeline.completed_writes, key=completion_of, default=None)
     known = f"; the newest is {newest.timestamp}" if newest else ""
     raise InvalidEventError(
         f"no write {instant} has completed on the timeline of {location}{known}"

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.options import (
+    AsJson,
     ConfigFile,
     Location,
     TableName,
@@ -83,6 +84,7 @@ def commit(
     ] = TableType.COPY_ON_WRITE,
     location: Location = None,
     source: SaidBy = CLI,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a commit was completed on a Hudi table.
@@ -97,20 +99,20 @@ def commit(
         publisher.notes_new = location is not None
         location = publisher.located(table, location)
         if instant == "latest":
-            print_receipt(publisher.commit_latest(table=table, location=location))
+            receipt = publisher.commit_latest(table=table, location=location)
+            print_receipt(receipt, as_json=as_json)
             return
         unchecked = publisher.check_completed(location, instant)
-        print_receipt(
-            publisher.commit(
-                table=table,
-                location=location,
-                instant=instant,
-                action=action.value,
-                operation=operation,
-                completion_time=completion_time,
-                table_type=table_type,
-            )
+        receipt = publisher.commit(
+            table=table,
+            location=location,
+            instant=instant,
+            action=action.value,
+            operation=operation,
+            completion_time=completion_time,
+            table_type=table_type,
         )
+        print_receipt(receipt, as_json=as_json)
         if unchecked is not None:
             write_error(f"note: the instant was not compared with the timeline: {unchecked}")
 
@@ -126,6 +128,7 @@ def lock_released(
     location: Location = None,
     source: SaidBy = CLI,
     sign_with: SignWith = None,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a lock or a transaction ended on a table.
@@ -134,15 +137,14 @@ def lock_released(
         tidegate publish lock-released -t lake.sales.orders --lock-id 16 --reason committed
     """
     with publisher_of(config, source, sign_with) as publisher:
-        print_receipt(
-            publisher.lock_released(
-                table=table,
-                location=publisher.located(table, location),
-                lock_id=lock_id,
-                transaction_id=transaction_id,
-                reason=reason,
-            )
+        receipt = publisher.lock_released(
+            table=table,
+            location=publisher.located(table, location),
+            lock_id=lock_id,
+            transaction_id=transaction_id,
+            reason=reason,
         )
+        print_receipt(receipt, as_json=as_json)
 
 
 @publish.command()
@@ -152,6 +154,7 @@ def condemned(
     reason: Annotated[str, typer.Option(help="What is wrong with it, for the audit trail.")],
     location: Location = None,
     source: SaidBy = CLI,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a commit is bad; what follows is a setting of the table (restores.rules).
@@ -161,14 +164,13 @@ def condemned(
             --reason 'doubled every order'
     """
     with publisher_of(config, source) as publisher:
-        print_receipt(
-            publisher.commit_condemned(
-                table=table,
-                location=publisher.located(table, location),
-                instant=instant,
-                reason=reason,
-            )
+        receipt = publisher.commit_condemned(
+            table=table,
+            location=publisher.located(table, location),
+            instant=instant,
+            reason=reason,
         )
+        print_receipt(receipt, as_json=as_json)
 
 
 @publish.command()

@@ -295,11 +295,11 @@ class KafkaMetadata:
                 if self._refusal is not None:
                     reason = self._refusal.str()
                     raise ConfigError(f"the broker refuses the connection: {reason}") from None
-                # the connection's own fault explains more than "Broker transport failure"
-                away = self._faults.away
-                seconds = self._seconds_if_refused if away else self._wait_seconds
+                refused = self._faults.away is not None
+                seconds = self._seconds_if_refused if refused else self._wait_seconds
                 if time.monotonic() - began >= seconds:
-                    if away is None:
+                    # the connection's own fault explains more than "Broker transport failure"
+                    if (away := self._faults.explained(error)) is None:
                         raise
                     raise TransientError(away) from error
 
