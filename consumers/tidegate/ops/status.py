@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 
+from tidegate.coordinator.holds import hashed
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     CleaningProgressed,
@@ -38,6 +39,7 @@ from tidegate.ops.waiting import (
     OldestVacuums,
     PendingVacuum,
     QuarantinedDirectories,
+    approved,
     gate_stores,
     holds_and_quarantines,
 )
@@ -61,6 +63,8 @@ class Recent:
     """Unresolved alarms, by the vacuum's id or the table."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Restores that wait for a second person's approval, by the request's id."""
+    approved: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    """Tables and hashed ids of the requests among them whose approval the coordinator has."""
     unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the last outcome of a restore that began and did not complete."""
     refused: int = 0
@@ -104,8 +108,10 @@ class Recent:
         """Restores that still wait for an approval and have not expired, oldest first."""
         return [
             logged
-            for logged in self.awaiting.values()
-            if (until := getattr(logged.event, "expires_at", None)) is None or now <= until
+            for request, logged in self.awaiting.items()
+            if (event := logged.event) is not None
+            and ((until := getattr(event, "expires_at", None)) is None or now <= until)
+            and (event.table, hashed(request)) not in self.approved
         ]
 
     def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
@@ -200,7 +206,18 @@ class Snapshot:
     def needs(self) -> list[str]:
         """What needs a person, the most urgent first: one line each, with its command."""
         alarms, today = by_time(self.recent.alarms), self.recent.of_today
-        found = [_approval(logged.event) for logged in self.recent.awaiting_at(self.at)]
+        found = [
+            f"{service.name} is not running: {command_line('run', service.name)}"
+            for service in self.services
+            if not service.members
+        ]
+        found += [
+            f"the restore of {event.table} to {event.savepoint} failed half way, and the table"
+            f" takes no writes: {command_line('explain', event.table)}"
+            for logged in by_time(self.recent.unfinished)
+            if isinstance(event := logged.event, RestoreFailed)
+        ]
+        found += [_approval(logged.event) for logged in self.recent.awaiting_at(self.at)]
         found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:]]
         if (older := len(alarms) - _ALARMS) > 0:
             found.append(f"{older} older alarms: {command_line('status', json=True)}")
@@ -218,11 +235,7 @@ class Snapshot:
             found.append(
                 f"{counted(today, 'request')} of the last 24 hours failed or refused: {listed}"
             )
-        return found + [
-            f"{service.name} is not running: {command_line('run', service.name)}"
-            for service in self.services
-            if not service.members
-        ]
+        return found
 
 
 def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
@@ -283,6 +296,7 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
         dead_letters = Counter(listed.service for listed in box.list(DeadLetterFilter()))
     oldest, held = OldestVacuums(1), list[HeldTable | QuarantinedDirectories]()
     for store in gate_stores(settings):
+        recent.approved |= approved(store)
         oldest.take(store)
         held += holds_and_quarantines(store)
     services = [

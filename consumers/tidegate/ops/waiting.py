@@ -17,6 +17,7 @@ from typing import Final
 from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.holds import hold_on, holds
 from tidegate.coordinator.quarantines import Quarantine, quarantines
+from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
@@ -148,7 +149,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
 
 
 def _store(settings: Settings, topic: str, number: int, table: str | None) -> Store:
-    store = Store((*readers.KINDS, *tasks.KINDS))
+    store = Store((*readers.KINDS, *tasks.KINDS, AWAITING))
     store.restore(_records(settings, topic, number, table))
     return store
 
@@ -198,6 +199,11 @@ class QuarantinedDirectories:
         until = f"{self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         count = "1 directory" if self.directories == 1 else f"{self.directories} directories"
         return f"{self.table}{where}  {count} in quarantine until {until}, of {self.cleaning}"
+
+
+def approved(rows: Store) -> set[tuple[str, int]]:
+    """The tables and hashed ids of the requests that were approved and have no outcome yet."""
+    return set(rows.all("select tbl, id from awaiting where until is null"))
 
 
 def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirectories]:

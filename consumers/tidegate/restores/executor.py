@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from tidegate.errors import ConfinementError, FormatError, PermanentError
+from tidegate.errors.commands import command_line
 from tidegate.events import (
     Command,
     InstantRef,
@@ -46,12 +47,6 @@ from tidegate.tables.refusal import Refused, readable
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import spellings_of
-
-_NOT_CONFIRMED: Final = (
-    "Nothing was changed: the request has neither expected_plan nor seen_up_to. Review this plan,"
-    " then request the restore with expected_plan {plan_id}, or with seen_up_to set to the latest"
-    " instant of the table that you have seen."
-)
 
 
 @dataclass(slots=True)
@@ -173,7 +168,18 @@ class Restorer:
         if command.plan_only:
             yield RestorePlanned.about(command, **self._plan_fields(command, plan))
         elif command.expected_plan is None and command.seen_up_to is None:
-            message = _NOT_CONFIRMED.format(plan_id=plan.plan_id)
+            confirmed = command_line(
+                "publish restore",
+                table=command.table,
+                location=command.location,
+                savepoint=command.savepoint,
+                expected_plan=plan.plan_id,
+                reason="the plan is right",
+            )
+            message = (
+                "Nothing was changed: the request has neither expected_plan nor seen_up_to. If this"
+                f" plan is right: {confirmed}"
+            )
             yield RestorePlanned.about(command, **self._plan_fields(command, plan), message=message)
         else:
             _check_confirmation(command, table, plan)

@@ -252,10 +252,13 @@ class Claim(Unclaimed):
         if not isinstance(found, dict) or found.keys() != ours.keys():
             raise FormatError(f"{path} does not name a deployment and a table")
         if found != ours:
+            theirs, mine = found["table"], self.task.table
+            if found["deployment"] != self.task.deployment:
+                theirs += f" of the deployment {found['deployment']}"
+                mine += f" of {self.task.deployment}"
             raise Refused(
                 Reason.LOCATION_OF_ANOTHER_TABLE,
-                f"{self.folder} is the folder of {found['table']} of the deployment"
-                f" {found['deployment']}, not of {self.task.table} of {self.task.deployment}",
+                f"the location belongs to {theirs}, not to {mine}: see {path}",
             )
 
     def _read(self, suffix: str, limit: int = MAX_SMALL, number: int | None = None) -> str:

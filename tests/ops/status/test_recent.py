@@ -16,8 +16,10 @@ from support.deployment_events import (
 )
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from tidegate.cli.look.status import _show as show
+from tidegate.coordinator.holds import hashed
 from tidegate.events import (
     Event,
+    RestoreFailed,
     SavepointCreated,
     SavepointRemoved,
     UnknownTableReleased,
@@ -64,6 +66,30 @@ def test_a_restore_waits_for_an_approval_until_it_is_begun_or_its_time_is_over()
     assert left(after(*both), timedelta(seconds=1)) == ["two"]
     assert left(after(*both, started(one)), timedelta()) == ["two"]
     assert left(after(*both, rejected(two)), timedelta()) == ["one"]
+    approved = after(*both)
+    approved.approved.add((one.table, hashed("one")))
+    assert left(approved, timedelta()) == ["two"]
+
+
+def test_a_restore_that_failed_half_way_needs_a_person_until_it_is_completed() -> None:
+    request = restore_request("one")
+    failed = RestoreFailed.about(
+        request,
+        source="restorer",
+        occurred_at=NOON,
+        savepoint=request.savepoint,
+        restore_instant="20261121051551845",
+        message="full",
+    )
+
+    def needs(recent: Recent) -> list[str]:
+        return Snapshot(NOON, NOON, (), 0, None, recent, 0).needs()
+
+    assert needs(after(started(request), failed))[0] == (
+        f"the restore of {request.table} to {request.savepoint} failed half way, and the table"
+        f" takes no writes: tidegate explain {request.table}"
+    )
+    assert "half way" not in " ".join(needs(after(failed, started(request))))
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:
@@ -156,7 +182,7 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
         )
     )
 
-    first, approval, late, dead, refused, down, table, *_ = capsys.readouterr().out.splitlines()
+    first, down, approval, late, dead, refused, table, *_ = capsys.readouterr().out.splitlines()
     assert first == "needs a person:"
     assert approval.startswith("  awaits approval, by 2026-11-21T12:00:00Z: the restore of ")
     assert approval.endswith(
