@@ -515,7 +515,7 @@ RULES: Final = (
     ),
     Rule(
         "an id is derived from its cause",
-        "schemas/tidegate/events/identity.py",
+        "schemas/tidegate/events/fields.py",
         "    variant = _VARIANT",
         "    name = uuid.uuid4().hex\n    variant = _VARIANT",
         "tests/coordinator/test_loop.py::test_rule_3_a_repeated_command_has_the_same_id",

@@ -38,10 +38,9 @@ from tidegate.coordinator.loop import BATCH_SECONDS, CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import Store
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
-from tidegate.events.codec import encode
-from tidegate.events.message import event_of, headers_of
-from tidegate.events.schema import schema_of
+from tidegate.events.codec import encode, schema_of
 from tidegate.events.topics import CHANGELOG
+from tidegate.events.wire import event_of, headers_of
 from tidegate.local.embedded import bootstrap
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher

@@ -37,7 +37,7 @@ SUBJECT: Final[dict[str, Any]] = {
     "source": "bench",
 }
 CHANGELOG: Final = "tidegate.coordinator.changelog"
-NOT_COUNTED: Final = ("/memory/", "/publisher/", "events/keys.py", "/lib/")
+NOT_COUNTED: Final = ("/memory/", "/publisher/", "events/topics.py", "/lib/")
 """The bus in memory, what it calls, and the functions of the interpreter and of libraries."""
 
 

@@ -28,9 +28,15 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import Store
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event
-from tidegate.events.keys import partition_of
-from tidegate.events.parts import split_by_names
-from tidegate.events.topics import CHANGELOG, DEAD_LETTERS, LOCKS, OUTCOME_TOPIC, VACUUMS
+from tidegate.events.cleanings import split_by_names
+from tidegate.events.topics import (
+    CHANGELOG,
+    DEAD_LETTERS,
+    LOCKS,
+    OUTCOME_TOPIC,
+    VACUUMS,
+    partition_of,
+)
 from tidegate.events.wire import Wire
 from tidegate.local.embedded.broker import SERVERS_VARIABLE
 from tidegate.ops.doctor.broker import Broker

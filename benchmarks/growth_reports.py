@@ -21,8 +21,7 @@ from tidegate.cli.exit_codes import ExitCode
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import DirectoriesCleaned
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC
+from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC, partition_of
 from tidegate.events.wire import Wire
 
 HOLDS: Final = 20

@@ -20,8 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 from tidegate.events import LockReleased, LockType, ReleaseReason, VacuumFinished, VacuumKind
-from tidegate.events.codec import single_object_prefix
-from tidegate.events.schema import schema_of
+from tidegate.events.codec import schema_of, single_object_prefix
 
 Decode = Callable[[bytes | None, bytes], object]
 _BATCH: Final = 1000

@@ -49,7 +49,7 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.message import event_of
+from tidegate.events.wire import event_of
 from tidegate.local.embedded import EmbeddedBroker, bootstrap
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics

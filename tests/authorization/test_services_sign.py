@@ -40,12 +40,10 @@ from tidegate.events import (
     VacuumKind,
     WritesAborted,
 )
-from tidegate.events.deferral import not_confirmed
-from tidegate.events.message import Message
 from tidegate.events.reasons import Reason
-from tidegate.events.refusals import refusal
+from tidegate.events.refusals import not_confirmed, refusal
 from tidegate.events.signature import SIGNATURE_HEADER
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Message, Wire
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import check_signatures
 from tidegate.runtime.authorization import Unauthorized

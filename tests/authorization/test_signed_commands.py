@@ -39,10 +39,10 @@ from tidegate.events import (
     RestoreFailed,
     RestoreRejected,
 )
-from tidegate.events.catalogue import EVENT_TYPES, REQUESTS
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import MAY_SIGN, SIGNATURE_HEADER, SIGNED, TOKEN_TYPE, signed_claims
+from tidegate.events.topics import EVENT_TYPES, REQUESTS
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, redriven_message
 from tidegate.publisher import Message

@@ -38,7 +38,7 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
 )
-from tidegate.events.parts import whole_outcomes
+from tidegate.events.cleanings import whole_outcomes
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
 from tidegate.tables import task_numbers
@@ -238,7 +238,7 @@ def test_one_directory_that_may_go_later_keeps_the_others_waiting(tmp_path: Path
 def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.events.parts.MAX_NAME_BYTES", 2 * (len(INSERT_1) + 4))
+    monkeypatch.setattr("tidegate.events.cleanings.MAX_NAME_BYTES", 2 * (len(INSERT_1) + 4))
     table, bus = build(tmp_path / "t", AFTER_MINOR), memory_bus()
     bus.send([message(release(str(table)))])
     cleaner = Cleaner(Interfering(tmp_path), ThreadMap(1), lambda: NOON)

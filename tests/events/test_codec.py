@@ -22,7 +22,7 @@ from tidegate.events import (
     table_identity,
 )
 from tidegate.events.codec import decode, encode
-from tidegate.events.message import event_of
+from tidegate.events.wire import event_of
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COMMIT = CommitCompleted.model_validate(

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from support.json_lines import json_lines
 from tidegate.cli import app
 from tidegate.errors import ConfigError
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.schema import schema_text
+from tidegate.events.codec import schema_text
+from tidegate.events.topics import EVENT_TYPES
 
 
 def test_every_schema_is_exported_as_it_is(tmp_path: Path) -> None:

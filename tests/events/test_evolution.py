@@ -18,11 +18,12 @@ from support.evolution import breaks
 from support.samples import commit
 from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, Event
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.codec import decode, decode_body, encode_body
-from tidegate.events.framing import SINGLE_OBJECT
-from tidegate.events.schema import (
+from tidegate.events.codec import (
+    SINGLE_OBJECT,
     Writer,
+    decode,
+    decode_body,
+    encode_body,
     make_schema,
     previous_texts,
     previous_writers,
@@ -30,6 +31,7 @@ from tidegate.events.schema import (
     schema_text,
     writer_from,
 )
+from tidegate.events.topics import EVENT_TYPES
 
 PREVIOUS = [
     pytest.param(json.loads(text)["name"], text, id=f"{json.loads(text)['name']} {version}")
@@ -83,7 +85,7 @@ def test_a_version_that_differs_from_todays_is_read_by_its_own_fingerprint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     earlier = changed(COMMIT, lambda raw: raw["fields"].remove(field(raw, "operation")))
-    monkeypatch.setattr("tidegate.events.schema.previous_texts", lambda: [("0.0.9", earlier)])
+    monkeypatch.setattr("tidegate.events.codec.previous_texts", lambda: [("0.0.9", earlier)])
     previous_writers.cache_clear()
     written = make_schema(CommitCompleted, earlier)
     shown = commit(1).model_copy(update={"operation": "upsert"})

@@ -16,21 +16,20 @@ from hypothesis import strategies as st
 from support.samples import commit
 from tidegate.avro import read_schema
 from tidegate.errors import FormatError
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.codec import decode_body
-from tidegate.events.schema import (
+from tidegate.events.codec import (
     FOREIGN_SCHEMAS,
+    decode_body,
     previous_texts,
     schema_text,
     writer_from,
 )
+from tidegate.events.topics import EVENT_TYPES
 
 Json = dict[str, Any]
 READ = """
 import sys
 from tidegate.errors import FormatError
-from tidegate.events.codec import decode_body
-from tidegate.events.schema import writer_from
+from tidegate.events.codec import decode_body, writer_from
 try:
     decode_body(bytes.fromhex(sys.argv[2]), 0, writer_from(sys.argv[1]))
 except FormatError as error:

@@ -8,8 +8,7 @@ import pytest
 
 from support.samples import commit
 from tidegate.errors import FormatError
-from tidegate.events.codec import encode, encode_body
-from tidegate.events.framing import VALUE_HEADER, Frame, frame_of, id_prefix
+from tidegate.events.codec import VALUE_HEADER, Frame, encode, encode_body, frame_of, id_prefix
 from tidegate.events.wire import Wire
 
 GUID = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")

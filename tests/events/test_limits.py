@@ -16,10 +16,9 @@ from support.samples import commit, deserialized, message, release, savepoint_re
 from tidegate.errors import FormatError
 from tidegate.events import CleaningRefused, Event, LockHold, VacuumFinished
 from tidegate.events.base import Fact
-from tidegate.events.catalogue import EVENT_TYPES, REQUESTS
-from tidegate.events.codec import decode, encode, single_object_prefix
-from tidegate.events.limits import MAX_MESSAGE_CHARS, MAX_VALUE_BYTES, MAX_WIDE_BYTES
-from tidegate.events.schema import schema_text
+from tidegate.events.codec import decode, encode, schema_text, single_object_prefix
+from tidegate.events.fields import MAX_MESSAGE_CHARS, MAX_VALUE_BYTES, MAX_WIDE_BYTES
+from tidegate.events.topics import EVENT_TYPES, REQUESTS
 from tidegate.events.wire import Wire
 
 STATED = ("At most", "14 or 17 digits", "Shortened to")

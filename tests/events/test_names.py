@@ -20,7 +20,7 @@ from tidegate.events import (
     table_identity,
 )
 from tidegate.events.codec import decode, encode
-from tidegate.events.names import compared, visible
+from tidegate.events.fields import compared, visible
 
 HIDDEN = [
     pytest.param("ana\u200b", id="zero-width space"),

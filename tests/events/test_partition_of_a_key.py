@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from support.murmur2 import MURMUR2
-from tidegate.events.keys import murmur2, partition_of
+from tidegate.events.topics import murmur2, partition_of
 
 
 def test_a_table_s_partition_is_the_one_that_kafka_s_own_client_computes() -> None:

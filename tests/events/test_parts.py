@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from support.samples import NOON, commit
 from tidegate.events import CleaningStarted, DirectoriesCleaned, Outcome
+from tidegate.events.cleanings import PartsJoiner, split_by_names, whole_outcomes
 from tidegate.events.codec import encode
-from tidegate.events.parts import PartsJoiner, split_by_names, whole_outcomes
 
 NAMES = [f"delta_{number:07d}_{number:07d}_0000" for number in range(100_000)]
 BROKERS_DEFAULT = 1_048_588

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.events.asyncapi import asyncapi
 from tidegate.events.reasons import Reason, reasons_table
+from tidegate.ops.asyncapi import asyncapi
 
 PRODUCT = Path(__file__).parents[2] / "consumers"
 REFUSALS = {"Refused", "Refusal", "Unauthorized"}

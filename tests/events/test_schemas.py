@@ -13,12 +13,9 @@ import pytest
 from pydantic import AwareDatetime, BaseModel
 
 from tidegate.events.base import Event
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.codec import decode, encode
-from tidegate.events.message import event_of
-from tidegate.events.schema import schema_of, schema_text
-from tidegate.events.topics import TOPICS, topic_of
-from tidegate.events.wire import Wire
+from tidegate.events.codec import decode, encode, schema_of, schema_text
+from tidegate.events.topics import EVENT_TYPES, TOPICS, topic_of
+from tidegate.events.wire import Wire, event_of
 
 PLAIN = {str: "string", bytes: "bytes", int: "long", bool: "boolean"}
 every_event = pytest.mark.parametrize("kind", EVENT_TYPES.values(), ids=lambda kind: kind.__name__)

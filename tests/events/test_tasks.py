@@ -7,8 +7,7 @@ import pytest
 from support.samples import NOON, savepoint_request
 from tidegate.errors import FormatError
 from tidegate.events import Command, Event, TaskIssued
-from tidegate.events.message import event_of
-from tidegate.events.wire import Wire, command_of, original_of
+from tidegate.events.wire import Wire, command_of, event_of, original_of
 from tidegate.publisher import Message
 
 WIRE = Wire()

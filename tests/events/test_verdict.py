@@ -17,7 +17,7 @@ from support.deployment_events import (
     vacuum,
 )
 from tidegate.events import Outcome, RestorePlanned
-from tidegate.events.verdict import Verdict, causes_of_answers
+from tidegate.events.base import Verdict, causes_of_answers
 
 
 def planned(message: str | None) -> Outcome:

@@ -27,7 +27,7 @@ from tidegate.events import (
     SavepointRequested,
     VacuumFinished,
 )
-from tidegate.events.message import event_of
+from tidegate.events.wire import event_of
 from tidegate.publisher import ConfirmedProducer, Publisher, Receipt
 from tidegate.publisher import Message as Outgoing
 

@@ -28,7 +28,7 @@ from support.samples import commit
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, PermanentError
 from tidegate.events import DirectoriesCleaned, RestoreRequested
-from tidegate.events.verdict import Verdict
+from tidegate.events.base import Verdict
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Partition, Record

@@ -23,9 +23,7 @@ from support.samples import commit, deserialized, release
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, SavepointsCheckRequested, TaskIssued
-from tidegate.events.codec import encode_body
-from tidegate.events.framing import VALUE_HEADER, id_prefix
-from tidegate.events.schema import schema_text
+from tidegate.events.codec import VALUE_HEADER, encode_body, id_prefix, schema_text
 from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message, Publisher

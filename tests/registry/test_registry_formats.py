@@ -19,9 +19,15 @@ from support.samples import EveryThird, commit, memory_bus, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError, FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, CommitFlagged, Event
-from tidegate.events.codec import encode, encode_body
-from tidegate.events.framing import VALUE_HEADER, RegistryKey, id_prefix
-from tidegate.events.schema import Writer, schema_text
+from tidegate.events.codec import (
+    VALUE_HEADER,
+    RegistryKey,
+    Writer,
+    encode,
+    encode_body,
+    id_prefix,
+    schema_text,
+)
 from tidegate.events.wire import OwnSchemas, Wire
 from tidegate.publisher import Message
 from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of

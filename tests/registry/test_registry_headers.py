@@ -38,9 +38,7 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
-from tidegate.events.codec import encode_body
-from tidegate.events.framing import VALUE_HEADER, id_prefix
-from tidegate.events.schema import schema_text
+from tidegate.events.codec import VALUE_HEADER, encode_body, id_prefix, schema_text
 from tidegate.events.wire import Wire, command_of
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.ops.replay.events import Selection, message_of, select_events

@@ -11,9 +11,8 @@ from support.samples import EveryThird, commit, memory_bus, message, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError
 from tidegate.events import LockReleased, VacuumFinished
-from tidegate.events.codec import encode
-from tidegate.events.keys import partition_of
-from tidegate.events.message import Headers
+from tidegate.events.codec import Headers, encode
+from tidegate.events.topics import partition_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record

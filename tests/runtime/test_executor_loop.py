@@ -35,7 +35,7 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
 )
-from tidegate.events.message import event_of
+from tidegate.events.wire import event_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
 from tidegate.runtime.executor.loop import ExecutorLoop

@@ -39,9 +39,8 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
-from tidegate.events.message import event_of
 from tidegate.events.topics import ALL_TOPICS, CHANGELOG
-from tidegate.events.wire import Wire, command_of
+from tidegate.events.wire import Wire, command_of, event_of
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition

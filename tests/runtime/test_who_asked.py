@@ -16,8 +16,8 @@ from support.samples import (
     work_off,
 )
 from tidegate.events import Answer, CleaningReleased, Command, Event, Outcome, RestoreRequested
-from tidegate.events.catalogue import OUTCOMES
-from tidegate.events.outcomes import RestoreRejected
+from tidegate.events.restores import RestoreRejected
+from tidegate.events.topics import OUTCOMES
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 

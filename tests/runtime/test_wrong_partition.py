@@ -16,8 +16,7 @@ from support.samples import (
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import ALL_TOPICS
+from tidegate.events.topics import ALL_TOPICS, partition_of
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop

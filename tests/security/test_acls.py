@@ -15,7 +15,7 @@ from tidegate.bridges import hudi, position
 from tidegate.cleaning import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
-from tidegate.events.roles import Role
+from tidegate.events.topics import Role
 from tidegate.ops.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from support.waiting import wait_for
 from tidegate.events import Event
-from tidegate.events.message import event_of
+from tidegate.events.wire import event_of
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher

@@ -24,7 +24,7 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.outcomes import InstantRef
+from tidegate.events.restores import InstantRef
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer, Receipt

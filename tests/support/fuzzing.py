@@ -45,10 +45,8 @@ from support.fuzz_inputs import (
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import RestoreRequested, VacuumFinished
 from tidegate.events.base import Event
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.codec import decode_body
-from tidegate.events.framing import RegistryKey
-from tidegate.events.schema import Writer, schema_text, writer_from
+from tidegate.events.codec import RegistryKey, Writer, decode_body, schema_text, writer_from
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.events.wire import Wire
 
 MEMORY: Final = 256 * 2**20

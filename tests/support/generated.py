@@ -17,8 +17,8 @@ from support.alerts import rules
 from support.dashboard import dashboard
 from tidegate.cli import app
 from tidegate.events import CommitCompleted, Event
+from tidegate.events.codec import schema_text
 from tidegate.events.reasons import reasons_table
-from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.monitoring.catalog import (
     BRIDGE_METRICS,

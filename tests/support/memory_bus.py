@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
-from tidegate.events.keys import partition_of_key
+from tidegate.events.topics import partition_of_key
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
     NO_METADATA,

@@ -25,10 +25,8 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
-from tidegate.events.catalogue import CARRIED
-from tidegate.events.message import event_of
-from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC, topic_of
-from tidegate.events.wire import Wire, command_of, original_of
+from tidegate.events.topics import ALL_TOPICS, CARRIED, TASK_TOPIC, topic_of
+from tidegate.events.wire import Wire, command_of, event_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.tables.claim import Claim, Task

@@ -25,8 +25,8 @@ from tidegate.events import (
     SavepointRequested,
     VacuumKind,
 )
-from tidegate.events.catalogue import CARRIED
 from tidegate.events.signature import KeyRole
+from tidegate.events.topics import CARRIED
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Authorization, TrustedKey

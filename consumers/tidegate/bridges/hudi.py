@@ -20,8 +20,7 @@ from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.member import RECORDS, BridgeMember
 from tidegate.errors import TidegateError
 from tidegate.events import CommitCompleted, Event
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import COMMITS
+from tidegate.events.topics import COMMITS, partition_of
 from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.hudi_bridge.folders import find_tables
 from tidegate.hudi_bridge.settings import HudiBridgeSettings

@@ -37,9 +37,9 @@ from tidegate.events import (
     Outcome,
     QuarantineRemovalRequested,
 )
-from tidegate.events.deferral import not_confirmed
-from tidegate.events.parts import split_by_names
+from tidegate.events.cleanings import split_by_names
 from tidegate.events.reasons import Reason
+from tidegate.events.refusals import not_confirmed
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.protocols import Published
 from tidegate.runtime.retry import is_lasting

@@ -38,7 +38,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
     QuarantineRemoved,
 )
-from tidegate.events.parts import split_by_names
+from tidegate.events.cleanings import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.hive import FoundDirectory, hides
 from tidegate.storage import NotFound, ParallelMap, join

@@ -20,8 +20,7 @@ from pydantic import ValidationError
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import validation_message
 from tidegate.events import Event, table_identity
-from tidegate.events.durations import parse_duration
-from tidegate.events.limits import MAX_WIDE_BYTES
+from tidegate.events.fields import MAX_WIDE_BYTES, parse_duration
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -18,8 +18,8 @@ from tidegate.cli.progress import OutcomeBar
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
+from tidegate.events.base import Verdict
 from tidegate.events.topics import topic_of
-from tidegate.events.verdict import Verdict
 from tidegate.hudi.instant_time import is_instant
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable

@@ -24,7 +24,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.durations import span
+from tidegate.events.fields import span
 
 SOURCE: Final = "coordinator"
 _SHOWN: Final = 100

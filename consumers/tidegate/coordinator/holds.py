@@ -12,8 +12,12 @@ from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
-from tidegate.events.deferral import released_again
-from tidegate.events.holds import CleaningHeld, CleaningHoldRemovalRequested, CleaningHoldRemoved
+from tidegate.events.cleanings import (
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+)
+from tidegate.events.refusals import released_again
 
 HOLD: Final = Kind("hold", ("since",), has_body=True)
 DEFERRED: Final = Kind(

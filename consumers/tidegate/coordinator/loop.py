@@ -47,10 +47,9 @@ from tidegate.events import (
     Event,
     TaskEnded,
 )
-from tidegate.events.holds import HoldRequest
+from tidegate.events.cleanings import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
-from tidegate.events.roles import Role
 from tidegate.events.signature import SIGNED
 from tidegate.events.topics import (
     CHANGELOG,
@@ -59,6 +58,7 @@ from tidegate.events.topics import (
     REQUEST_TOPIC,
     TASK_TOPIC,
     VACUUMS,
+    Role,
     topic_of,
 )
 from tidegate.events.wire import Wire, original_of

@@ -46,11 +46,10 @@ from tidegate.events import (
     Withdrawal,
     WithdrawalRequested,
 )
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.outcomes import Answer
+from tidegate.events.base import Answer
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
-from tidegate.events.topics import REQUEST_TOPIC
+from tidegate.events.topics import EVENT_TYPES, REQUEST_TOPIC
 from tidegate.events.wire import Wire
 
 USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))

@@ -34,7 +34,7 @@ from tidegate.events import (
     SavepointsCheckRequested,
     Value,
 )
-from tidegate.events.limits import Location
+from tidegate.events.fields import Location
 from tidegate.hudi.instant_time import is_in_the_future, is_instant
 from tidegate.savepoints.rules import CondemnedAction, CondemnedRules, SavepointPolicy
 

@@ -27,8 +27,8 @@ from pydantic_core import from_json
 
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, PermanentError
 from tidegate.errors.commands import command_line
-from tidegate.events.message import Message
-from tidegate.events.roles import Role
+from tidegate.events.topics import Role
+from tidegate.events.wire import Message
 from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 
 POSITION_KEY: Final = b"\x00position"

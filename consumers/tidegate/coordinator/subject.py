@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tidegate.coordinator.store import Kind, Store
 from tidegate.events import Answer, Command, Event, Outcome
-from tidegate.events.message import Message
+from tidegate.events.wire import Message
 
 
 @dataclass(slots=True)

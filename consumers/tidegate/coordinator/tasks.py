@@ -43,10 +43,9 @@ from tidegate.events import (
     TaskEnded,
     TaskIssued,
 )
-from tidegate.events.holds import HoldRequest
-from tidegate.events.message import Message
+from tidegate.events.cleanings import HoldRequest
 from tidegate.events.topics import TASK_TOPIC
-from tidegate.events.wire import original_of
+from tidegate.events.wire import Message, original_of
 from tidegate.signatures.tokens import Sign
 
 NUMBER: Final = Kind("number", ("last",))

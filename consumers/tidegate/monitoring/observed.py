@@ -21,8 +21,8 @@ from tidegate.events import (
     QuarantineRemoved,
     RestoreCompleted,
 )
-from tidegate.events.message import TYPE_PREFIX, answered_id
 from tidegate.events.topics import DEAD_LETTERS
+from tidegate.events.wire import TYPE_PREFIX, answered_id
 from tidegate.monitoring import catalog
 from tidegate.monitoring.endpoint import ServiceHealth
 from tidegate.monitoring.metrics import Metrics

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
 from tidegate.errors import FormatError
 from tidegate.events import Event
-from tidegate.events.message import answered_id
+from tidegate.events.wire import answered_id
 from tidegate.monitoring.observed import Remembered
 from tidegate.publisher import Message
 from tidegate.publisher.tracing import with_context

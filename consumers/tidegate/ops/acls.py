@@ -1,6 +1,6 @@
 """The access rights that a deployment needs, derived from the topics' declarations.
 
-A role is a service or a party outside (`tidegate.events.roles`). With
+A role is a service or a party outside (`tidegate.events.topics`). With
 `allow.everyone.if.no.acl.found=false` the broker allows nothing else.
 """
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
-from tidegate.events.roles import SERVICES, Role
-from tidegate.events.topics import ALL_TOPICS, CHANGELOG, DEFAULT_PREFIX, Topic
+from tidegate.events.topics import ALL_TOPICS, CHANGELOG, DEFAULT_PREFIX, SERVICES, Role, Topic
 
 Resource = Literal["topic", "group", "transactional-id"]
 Operation = Literal["read", "write", "describe", "create", "alter", "describe_configs"]

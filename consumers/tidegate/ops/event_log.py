@@ -15,12 +15,10 @@ from confluent_kafka import TopicPartition
 
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, TaskEnded, TaskIssued
-from tidegate.events.catalogue import CARRIED
-from tidegate.events.holds import ANYWHERE
-from tidegate.events.keys import partition_of
-from tidegate.events.outcomes import DirectoriesOutcome
-from tidegate.events.parts import PartsJoiner
+from tidegate.events.base import Verdict
+from tidegate.events.cleanings import ANYWHERE, DirectoriesOutcome, PartsJoiner
 from tidegate.events.topics import (
+    CARRIED,
     COMMITS,
     LOCKS,
     OUTCOME_TOPIC,
@@ -28,8 +26,8 @@ from tidegate.events.topics import (
     TASK_TOPIC,
     VACUUMS,
     Topic,
+    partition_of,
 )
-from tidegate.events.verdict import Verdict
 from tidegate.events.wire import Wire, command_of
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record

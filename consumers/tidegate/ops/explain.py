@@ -35,9 +35,9 @@ from tidegate.events import (
     VacuumFinished,
     table_identity,
 )
-from tidegate.events.durations import span
+from tidegate.events.base import Verdict, answered_by
+from tidegate.events.fields import span
 from tidegate.events.topics import VACUUMS
-from tidegate.events.verdict import Verdict, answered_by
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter
 from tidegate.ops.dead_letters.dead_letter import without_value
 from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, NewestEvents

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidegate.events import Event, LockReleased
-from tidegate.events.outcomes import Answer
+from tidegate.events.base import Answer
 from tidegate.hive import shortened
 from tidegate.ops.event_log import LoggedEvent
 

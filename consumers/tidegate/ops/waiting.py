@@ -25,8 +25,7 @@ from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
 from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import OutstandingReader, derived_id, table_identity
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import CHANGELOG
+from tidegate.events.topics import CHANGELOG, partition_of
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata

@@ -24,8 +24,8 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.events.outcomes import OfApproval
 from tidegate.events.reasons import Reason
+from tidegate.events.restores import OfApproval
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata, RollbackMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.approval import ApprovalRule, ApprovalRules, check_approval, check_plan

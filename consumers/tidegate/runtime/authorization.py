@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.errors import ConfigError, FormatError, PermanentError
 from tidegate.events import Event, RestoreRequested
-from tidegate.events.holds import HoldRequest
+from tidegate.events.cleanings import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.signature import MAY_SIGN, KeyRole
 from tidegate.runtime.bus import Record

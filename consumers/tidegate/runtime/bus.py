@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tidegate.errors import ConfigError, OffsetGapError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events.message import Headers
+from tidegate.events.codec import Headers
 from tidegate.publisher import Message
 
 

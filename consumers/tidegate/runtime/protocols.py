@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import ClassVar, NamedTuple, Protocol
 
 from tidegate.events import Command, Outcome
-from tidegate.events.names import compared
+from tidegate.events.fields import compared
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 

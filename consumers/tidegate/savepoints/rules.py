@@ -17,8 +17,8 @@ from pydantic import Field
 
 from tidegate.errors import FormatError
 from tidegate.events import Value
-from tidegate.events.limits import Text
-from tidegate.events.savepoint_marks import PolicyName
+from tidegate.events.fields import Text
+from tidegate.events.savepoints import PolicyName
 from tidegate.tables.scope import covers_name, covers_place
 
 

@@ -20,8 +20,7 @@ from tidegate.events import (
     SavepointRequested,
     SavepointsCheckRequested,
 )
-from tidegate.events.roles import SERVICES, Role
-from tidegate.events.topics import TOPICS, Topic
+from tidegate.events.topics import SERVICES, TOPICS, Role, Topic
 
 COORDINATOR: Final = str(Role.COORDINATOR)
 NAMES: Final = tuple(map(str, SERVICES))

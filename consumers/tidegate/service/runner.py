@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
 from tidegate.errors.commands import command_line
-from tidegate.events.roles import Role
+from tidegate.events.topics import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus

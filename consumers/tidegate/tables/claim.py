@@ -36,8 +36,8 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import Outcome
-from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.reasons import Reason
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.storage import NotFound, join
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.task_numbers import TaskNumbers, Unclaimed

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from tidegate.events.names import Name
+from tidegate.events.fields import Name
 
 _ADDRESS: Final = re.compile(r"^(?:thrift://)?(\[[0-9A-Fa-f:]+\]|[^\s:/,\[\]]+):([0-9]{1,5})/?$")
 _LAST_PORT: Final = 65_535

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from tidegate.errors import validation
-from tidegate.events.names import Name
+from tidegate.events.fields import Name
 
 
 class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid"):

@@ -22,9 +22,9 @@ from tidegate.errors import (
 )
 from tidegate.errors.commands import command_line
 from tidegate.errors.deliveries import Delivery, NotStored, Receipt, Unconfirmed
-from tidegate.events.limits import MAX_WIDE_BYTES
-from tidegate.events.message import Message
+from tidegate.events.fields import MAX_WIDE_BYTES
 from tidegate.events.topics import PARTITIONER
+from tidegate.events.wire import Message
 from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.publisher.connection import (
     CHECK_SECONDS,

@@ -39,8 +39,8 @@ from tidegate.events import (
     VacuumKind,
     WithdrawalRequested,
 )
-from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
+from tidegate.events.wire import Message
 from tidegate.hive_metastore import MetastoreSettings
 from tidegate.publisher.batch_error import error_of_batch
 from tidegate.publisher.checks import check_publishable

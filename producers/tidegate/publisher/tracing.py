@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
-from tidegate.events.message import Message
+from tidegate.events.wire import Message
 
 if TYPE_CHECKING:  # OpenTelemetry is an extra
     from opentelemetry.context import Context

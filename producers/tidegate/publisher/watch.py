@@ -21,12 +21,10 @@ from confluent_kafka import Message as Received
 from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.errors.deliveries import Receipt
 from tidegate.events import Event, Outcome, table_identity
-from tidegate.events.framing import Headers
-from tidegate.events.keys import partition_of
-from tidegate.events.outcomes import DirectoriesOutcome
-from tidegate.events.parts import PartsJoiner
-from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
-from tidegate.events.verdict import Verdict, answered_by, causes_of_answers
+from tidegate.events.base import Verdict, answered_by, causes_of_answers
+from tidegate.events.cleanings import DirectoriesOutcome, PartsJoiner
+from tidegate.events.codec import Headers
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, partition_of
 from tidegate.events.wire import Wire
 from tidegate.publisher.connection import BrokerFaults, arrived
 

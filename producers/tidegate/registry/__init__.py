@@ -17,8 +17,15 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import Event
-from tidegate.events.framing import RegistryKey, guid_prefix, id_prefix
-from tidegate.events.schema import Writer, full_name, schema_text, writer_from
+from tidegate.events.codec import (
+    RegistryKey,
+    Writer,
+    full_name,
+    guid_prefix,
+    id_prefix,
+    schema_text,
+    writer_from,
+)
 from tidegate.events.wire import Wire
 
 if TYPE_CHECKING:

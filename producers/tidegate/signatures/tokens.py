@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.events.base import Event
-from tidegate.events.framing import Headers
-from tidegate.events.message import Message
+from tidegate.events.codec import Headers
 from tidegate.events.signature import (
     MAX_TOKEN_BYTES,
     MAX_VALIDITY,
@@ -18,6 +17,7 @@ from tidegate.events.signature import (
     TOKEN_TYPE,
     signed_claims,
 )
+from tidegate.events.wire import Message
 from tidegate.signatures.keys import PublicKey, SigningKey
 
 _ALGORITHM: Final = "Ed25519"

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from tidegate.events.aborted import AbortedCleaningReleased, WritesAborted
 from tidegate.events.alarms import (
     OutstandingReader,
     TaskOverdue,
     UnknownTableReleased,
     UnknownTableResolved,
+    VacuumFlag,
+    VacuumFlagged,
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.approvals import (
-    RequestWithdrawn,
-    RestoreApprovalRejected,
-    RestoreApproved,
-    RestoreAwaitingApproval,
-    RestoreDeclined,
-    Withdrawal,
-    WithdrawalRefused,
-    WithdrawalRequested,
-)
-from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
-from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
-from tidegate.events.commands import (
+from tidegate.events.base import Answer, Command, Event, Fact, Outcome, Request, Value
+from tidegate.events.cleanings import (
+    ANYWHERE,
+    AbortedCleaningReleased,
+    CleaningDeferred,
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+    CleaningHoldRequested,
+    CleaningMode,
+    CleaningProgressed,
+    CleaningRefused,
     CleaningReleased,
-    RestoreRequested,
-    SavepointRequested,
-    SavepointsCheckRequested,
+    CleaningStarted,
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRefused,
+    CleaningUndoRequested,
+    DirectoriesCleaned,
+    QuarantineRemovalRequested,
+    QuarantineRemoved,
 )
 from tidegate.events.facts import (
     CommitCompleted,
@@ -40,54 +45,44 @@ from tidegate.events.facts import (
     TableType,
     VacuumFinished,
     VacuumKind,
+    WritesAborted,
 )
-from tidegate.events.holds import (
-    ANYWHERE,
-    CleaningDeferred,
-    CleaningHeld,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRemoved,
-    CleaningHoldRequested,
-)
-from tidegate.events.identity import derived_id, table_identity
-from tidegate.events.outcomes import (
-    Answer,
-    CleaningProgressed,
-    CleaningRefused,
-    CleaningStarted,
-    CommitFlag,
-    CommitFlagged,
-    DirectoriesCleaned,
+from tidegate.events.fields import derived_id, table_identity
+from tidegate.events.restores import (
     InstantRef,
+    RequestWithdrawn,
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
     RestoreCompleted,
+    RestoreDeclined,
     RestoreFailed,
     RestorePlan,
     RestorePlanned,
     RestoreProgressed,
     RestoreRejected,
+    RestoreRequested,
     RestoreStarted,
+    Withdrawal,
+    WithdrawalRefused,
+    WithdrawalRequested,
+)
+from tidegate.events.savepoints import (
+    CommitFlag,
+    CommitFlagged,
     SavepointCreated,
+    SavepointMark,
     SavepointRejected,
-    SavepointsChecked,
-    VacuumFlag,
-    VacuumFlagged,
-)
-from tidegate.events.quarantine import (
-    CleaningMode,
-    CleaningUndone,
-    CleaningUndoPlanned,
-    CleaningUndoRefused,
-    CleaningUndoRequested,
-    QuarantineRemovalRequested,
-    QuarantineRemoved,
-)
-from tidegate.events.savepoint_marks import SavepointMark
-from tidegate.events.savepoint_removal import (
     SavepointRemovalRejected,
     SavepointRemovalRequested,
     SavepointRemoved,
+    SavepointRequested,
+    SavepointsChecked,
+    SavepointsCheckRequested,
 )
 from tidegate.events.tasks import (
+    DeadLetterDiscarded,
+    DeadLetterRedriven,
     OriginalHeader,
     OriginalMessage,
     Stopped,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import ClassVar
+
 from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Outcome, Value
-from tidegate.events.limits import Count, Id, Message, Text
-from tidegate.events.names import Name
+from tidegate.events.fields import Count, Id, Message, Name, Text
 
 
 class OutstandingReader(Value, frozen=True):
@@ -86,4 +88,28 @@ class TaskOverdue(Outcome, frozen=True):
 
     number: int = Field(ge=1, lt=2**63)
     kind: Text
+    message: Message
+
+
+class VacuumFlag(StrEnum):
+    """Why a published vacuum needs the attention of people."""
+
+    CONTENT_CHANGED = "content-changed"
+    """It was published before with another snapshot, range, kind or location. This one counts."""
+    HOLDS_AFTER_RELEASE = "holds-after-release"
+    """Its cleaning was released before these holds were published: they were not waited for."""
+    RELEASE_MAY_BE_FORGOTTEN = "release-may-be-forgotten"
+    """It waits for holds whose release may have come and been forgotten: publish it again."""
+
+
+class VacuumFlagged(Outcome, frozen=True):
+    """A published vacuum needs the attention of people. `flag` is a code of `VacuumFlag`."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")
+
+    partition: Text | None = None
+    flag: Text
+    locks: tuple[int, ...] = ()
+    transactions: tuple[int, ...] = ()
+    metastore: Text | None = None
     message: Message

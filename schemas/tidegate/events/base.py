@@ -1,8 +1,9 @@
-"""The base classes of events, and the fields that every event has."""
+"""The base classes of events, the fields that every event has, and the verdict of an outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
@@ -10,10 +11,49 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
 from tidegate.errors import validation
-from tidegate.events.identity import derived_id, table_identity
-from tidegate.events.limits import Location, Path, Text
-from tidegate.events.names import Name
-from tidegate.events.verdict import Verdict
+from tidegate.events.fields import (
+    Location,
+    LongText,
+    Message,
+    Name,
+    Path,
+    Text,
+    derived_id,
+    table_identity,
+)
+
+
+class Verdict(StrEnum):
+    """How far a request is."""
+
+    DONE = "done"
+    """It was carried out, now or before."""
+    REFUSED = "refused"
+    """Nothing was changed, and nothing more will be done for this request."""
+    FAILED = "failed"
+    """It was begun and could not be finished, or it could not be processed at all."""
+    AWAITING = "awaiting"
+    """Another person has to approve it; nothing was changed so far."""
+    UNDER_WAY = "under-way"
+    """There will be another outcome."""
+    UNANSWERED = "unanswered"
+    """No final outcome came in time; it may still come."""
+
+
+def answered_by(outcome: Event) -> frozenset[str]:
+    """The ids of what an outcome answers: its cause, and the approval that a restore ran under."""
+    ids = (outcome.caused_by, getattr(outcome, "approval", None))
+    return frozenset(id_ for id_ in ids if id_ is not None)
+
+
+def causes_of_answers(event_id: str) -> frozenset[str]:
+    """The ids that the outcomes of an event have as their cause.
+
+    A request is answered itself. A vacuum is answered through the command that the reader gate
+    derives from it, whose id follows from the vacuum's.
+    """
+    return frozenset({event_id, derived_id("CleaningReleased", event_id)})
+
 
 EventId = Annotated[str, Field(pattern=validation.ID_OR_NONE)]
 """A word of up to 100 characters; empty until it is derived."""
@@ -178,3 +218,28 @@ class Outcome(Caused, frozen=True):
     def verdict(self) -> Verdict:
         """The verdict on the request; never UNANSWERED."""
         return self.means
+
+
+class Answer(Outcome, frozen=True):
+    """The outcome of a command. Who asked, and why, is kept as long as outcomes are."""
+
+    requested_by: Name | None = None
+    why: LongText | None = None
+    signed_by: Name | None = None
+
+    def to(self, command: Command, signed_by: str | None = None) -> Self:
+        """The same outcome with the requester and reason of `command`.
+
+        `signed_by` is the name whose key signed the command; None: no signature was verified.
+        """
+        asked = {"requested_by": command.asked_by, "why": command.asked_why, "signed_by": signed_by}
+        return type(self).model_validate(self.model_dump() | asked)
+
+
+class Refusal(Answer, frozen=True):
+    """A command was refused. `reason` is a code of `Reason`."""
+
+    means: ClassVar[Verdict] = Verdict.REFUSED
+
+    reason: Text
+    message: Message

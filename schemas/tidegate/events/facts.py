@@ -13,11 +13,12 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import Field, model_validator
 
 from tidegate.events.base import Fact, Value
-from tidegate.events.limits import (
+from tidegate.events.fields import (
     MAX_DIRECTORIES,
     MAX_LOCKS,
     MAX_METADATA,
     MAX_TRANSACTIONS,
+    ContentHash,
     Count,
     DirectoryName,
     HudiInstant,
@@ -201,3 +202,25 @@ class LockReleased(Fact, frozen=True):
         if self.lock_id is None and self.transaction_id is None:
             raise ValueError("give lock_id, transaction_id or both")
         return self
+
+
+class WritesAborted(Fact, frozen=True):
+    """Directories hold nothing but rows of aborted writes.
+
+    `valid_write_ids` says which ids up to its high-water mark aborted; no id up to it is open, so
+    this can't change any more. `content` identifies the directories' content, see
+    `tidegate.hive.content_hash`: a table that is dropped and created again under the same name
+    begins with the same write ids anew, and there they may have committed.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = (
+        "table",
+        "partition",
+        "location",
+        "valid_write_ids",
+        "content",
+    )
+
+    partition: Text | None = None
+    valid_write_ids: Snapshot
+    content: ContentHash

@@ -29,21 +29,23 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
 
-from tidegate.events.aborted import WritesAborted
-from tidegate.events.approvals import RestoreApproved, RestoreDeclined, WithdrawalRequested
 from tidegate.events.base import Command, Event, Outcome
-from tidegate.events.catalogue import CARRIED
+from tidegate.events.cleanings import CleaningUndoRequested, HoldRequest
 from tidegate.events.codec import decode, encode
-from tidegate.events.commands import (
+from tidegate.events.facts import LockReleased, VacuumFinished, WritesAborted
+from tidegate.events.restores import (
+    RestoreApproved,
+    RestoreDeclined,
     RestoreRequested,
+    WithdrawalRequested,
+)
+from tidegate.events.savepoints import (
+    SavepointRemovalRequested,
     SavepointRequested,
     SavepointsCheckRequested,
 )
-from tidegate.events.facts import LockReleased, VacuumFinished
-from tidegate.events.holds import HoldRequest
-from tidegate.events.quarantine import CleaningUndoRequested
-from tidegate.events.savepoint_removal import SavepointRemovalRequested
 from tidegate.events.tasks import TaskIssued
+from tidegate.events.topics import CARRIED
 
 MAX_VALIDITY: Final = timedelta(days=1)
 """The longest life of a signature: much less than a used request is remembered."""

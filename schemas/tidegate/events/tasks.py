@@ -1,14 +1,14 @@
-"""Tasks: what the coordinator has a worker do, one at a time for a table."""
+"""Tasks, one at a time for a table, and what people decided about dead letters."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Caused, Command, Outcome, Value
-from tidegate.events.limits import Id, Message, Text
+from tidegate.events.fields import Count, ErrorText, Id, Message, Name, Text
 
 
 class OriginalHeader(Value, frozen=True, ser_json_bytes="base64", val_json_bytes="base64"):
@@ -114,3 +114,28 @@ class TaskEnded(Outcome, frozen=True):
     highest: Id | None = None
     message: Message | None = None
     stopped: Stopped | None = None
+
+
+UNKNOWN_TABLE: Final = "unknown.unknown.unknown"
+"""The table of a dead letter whose key is not a table's identity; its location is `unknown`."""
+
+
+class DeadLetterResolved(Outcome, frozen=True):
+    """The fields that both resolutions share. `caused_by` is the id of the dead letter itself."""
+
+    service: Text
+    origin_topic: Text
+    origin_partition: Count
+    origin_offset: Count
+    error: ErrorText
+    requested_by: Name
+
+
+class DeadLetterRedriven(DeadLetterResolved, frozen=True):
+    """The message was published again, unchanged, on its original topic."""
+
+
+class DeadLetterDiscarded(DeadLetterResolved, frozen=True):
+    """A person decided, for `reason`, not to process the message. The dead letter stays there."""
+
+    reason: Text

@@ -1,18 +1,120 @@
-"""The declarations of all topics: events, retention, writers and readers."""
+"""The declarations of all topics: events, retention, writers and readers; a table's partition."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+from functools import lru_cache
+from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 
+from tidegate import events
 from tidegate.errors import FormatError
-from tidegate.events.aborted import WritesAborted
-from tidegate.events.base import Event
-from tidegate.events.catalogue import OUTCOMES, REQUESTS, TASKS
-from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
-from tidegate.events.roles import SERVICES, Role
+from tidegate.events.base import Command, Event, Outcome
+from tidegate.events.cleanings import (
+    AbortedCleaningReleased,
+    CleaningReleased,
+    QuarantineRemovalRequested,
+)
+from tidegate.events.facts import (
+    CommitCompleted,
+    CommitCondemned,
+    LockReleased,
+    VacuumFinished,
+    WritesAborted,
+)
+from tidegate.events.savepoints import SavepointsCheckRequested
+from tidegate.events.tasks import StopRequested, TaskIssued
+
+
+class Role(StrEnum):
+    """A service, or a party outside. The value is its Kafka principal's name."""
+
+    UPSTREAM_WRITERS = "upstream-writers"
+    """Applications that write the tables, through the publisher."""
+    BRIDGES = "bridges"
+    """Processes that publish on behalf of writers which can't be changed."""
+    PEOPLE = "people"
+    """Persons who request savepoints and restores, read what happens, and discard dead letters."""
+    OPERATORS = "operators"
+    """Persons who repair a deployment: topics, replays, and dead letters that are redriven."""
+    MONITORING = "monitoring"
+    """Whatever follows the outcomes: dashboards, alerts, audits."""
+    COORDINATOR = "coordinator"
+    SAVEPOINT_WRITER = "savepoint-writer"
+    RESTORER = "restorer"
+    CLEANER = "cleaner"
+
+
+OUTSIDERS: Final = (
+    Role.UPSTREAM_WRITERS,
+    Role.BRIDGES,
+    Role.PEOPLE,
+    Role.OPERATORS,
+    Role.MONITORING,
+)
+"""The roles outside of the services; their consumer groups are their own."""
+SERVICES: Final = tuple(role for role in Role if role not in OUTSIDERS)
+
+
+def _events() -> Iterator[type[Event]]:
+    schemas = {file.name.removesuffix(".avsc") for file in files(events).joinpath("avro").iterdir()}
+    for name in events.__all__:
+        kind = getattr(events, name)
+        if name in schemas and issubclass(kind, Event):
+            yield kind
+
+
+EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
+    {kind.__name__: kind for kind in _events()}
+)
+CARRIED: Final = (
+    CleaningReleased,
+    AbortedCleaningReleased,
+    QuarantineRemovalRequested,
+    SavepointsCheckRequested,
+    StopRequested,
+)
+"""Commands of the coordinator that only tasks carry."""
+TASKS: Final = (TaskIssued, *CARRIED)
+REQUESTS: Final = tuple(
+    kind for kind in EVENT_TYPES.values() if issubclass(kind, Command) and kind not in TASKS
+)
+OUTCOMES: Final = tuple(kind for kind in EVENT_TYPES.values() if issubclass(kind, Outcome))
+_SEED: Final = 0x9747B28C
+_FACTOR: Final = 0x5BD1E995
+_WORD: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+_SHIFT: Final = 24
+
+
+@lru_cache(maxsize=65_536)  # a hash takes 5 us, and every event needs one
+def partition_of(table: str, partitions: int) -> int:
+    """The number of the partition that a table (its identity) is on, given how many there are."""
+    return partition_of_key(table.encode(), partitions)
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """The number of the partition that a message with this key is on."""
+    return (murmur2(key) & _POSITIVE) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit unsigned hash of a key that Kafka's default partitioner uses."""
+    mixed = _SEED ^ len(data)
+    whole = len(data) - len(data) % 4
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * _FACTOR & _WORD
+        word = (word ^ word >> _SHIFT) * _FACTOR & _WORD
+        mixed = mixed * _FACTOR & _WORD ^ word
+    if rest := data[whole:]:
+        mixed = (mixed ^ int.from_bytes(rest, "little")) * _FACTOR & _WORD
+    mixed = (mixed ^ mixed >> 13) * _FACTOR & _WORD
+    return mixed ^ mixed >> 15
+
 
 DEFAULT_PREFIX: Final = "tidegate"
 DEFAULT_PARTITIONS: Final = 24
@@ -128,7 +230,6 @@ DEAD_LETTERS: Final = Topic(
     read_by=(Role.PEOPLE, Role.MONITORING),
     max_bytes=2 * 2**20,  # a message of the broker's default limit, and headers with the reason
 )
-
 CHANGELOG: Final = Topic(
     suffix="coordinator.changelog",
     purpose="the coordinator's rows",
@@ -139,7 +240,6 @@ CHANGELOG: Final = Topic(
     read_by=(Role.COORDINATOR, Role.PEOPLE, Role.MONITORING),
     max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
 )
-
 TOPICS: Final = (
     COMMITS,
     VACUUMS,

@@ -11,7 +11,7 @@ import pytest
 
 from support.samples import NOON
 from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
-from tidegate.events.audit import UNKNOWN_TABLE
+from tidegate.events.tasks import UNKNOWN_TABLE
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterFilter, box
 from tidegate.ops.dead_letters.dead_letter import difference, read_dead_letter

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from support.s3 import S3Server
 from tidegate.coordinator.store import Position, Store
 from tidegate.errors import FormatError, StopService, TransientError
-from tidegate.events.keys import partition_of
+from tidegate.events.topics import partition_of
 from tidegate.ops.acls import Acl
 from tidegate.ops.doctor import Finding, Status, examine, offsets
 from tidegate.ops.doctor.broker import compare_rights

@@ -8,7 +8,7 @@ import pytest
 
 from support.samples import NOON, commit
 from tidegate.events import CleaningStarted, DirectoriesCleaned
-from tidegate.events.outcomes import DirectoriesOutcome
+from tidegate.events.cleanings import DirectoriesOutcome
 from tidegate.ops.event_log import JoinedLog, LoggedEvent
 from tidegate.ops.summary import line_of
 from tidegate.runtime.bus import Partition, Record

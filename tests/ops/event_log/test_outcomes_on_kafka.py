@@ -30,8 +30,7 @@ from support.samples import NOON
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import OUTCOME_TOPIC
+from tidegate.events.topics import OUTCOME_TOPIC, partition_of
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import ConfirmedProducer, Message

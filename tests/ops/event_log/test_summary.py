@@ -23,7 +23,7 @@ from support.samples import commit, release
 from tidegate.cli.options import moment_or_ago
 from tidegate.errors import ConfigError
 from tidegate.events import Event
-from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.event_log import EventFilter, LoggedEvent
 from tidegate.ops.summary import content_of, line_of, row_of, size
 from tidegate.runtime.bus import Partition, Record

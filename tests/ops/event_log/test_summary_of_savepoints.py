@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.summary import content_of
 
 

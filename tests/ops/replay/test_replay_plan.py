@@ -12,7 +12,7 @@ from support.samples import NOON, commit, message
 from tidegate.cli.options import duration, moment, moment_or_ago
 from tidegate.errors import ConfigError
 from tidegate.events import Event
-from tidegate.events.message import Headers
+from tidegate.events.codec import Headers
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.replay.cluster import GroupPosition, OffsetReset, Target, plan_group

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 import tidegate.service.settings
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import FORMS
-from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.restores import LivenessSettings
 from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings

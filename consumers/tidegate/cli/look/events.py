@@ -9,8 +9,7 @@ import typer
 
 from tidegate.cli.options import ConfigFile, Since, one_of, since_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
-from tidegate.events.catalogue import OUTCOMES
-from tidegate.events.topics import TOPICS
+from tidegate.events.topics import OUTCOMES, TOPICS
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.summary import line_of, row_of
 from tidegate.service.settings import Settings

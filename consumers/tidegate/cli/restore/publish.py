@@ -38,7 +38,7 @@ from tidegate.cli.sending import (
 )
 from tidegate.errors import ConfigError
 from tidegate.events import ReleaseReason, TableType
-from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.topics import EVENT_TYPES
 
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True

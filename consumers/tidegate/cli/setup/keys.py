@@ -13,7 +13,7 @@ import typer
 from tidegate.cli.options import AsJson
 from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError
-from tidegate.events.names import visible
+from tidegate.events.fields import visible
 from tidegate.events.signature import KeyRole
 from tidegate.signatures import SigningKey
 

@@ -11,8 +11,8 @@ import typer
 from tidegate.cli.options import AsJsonLines, ConfigFile, one_of
 from tidegate.cli.output import write, write_json, write_json_lines
 from tidegate.errors import ConfigError
-from tidegate.events.asyncapi import asyncapi as document_of
-from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.topics import EVENT_TYPES
+from tidegate.ops.asyncapi import asyncapi as document_of
 from tidegate.ops.contract import example_of, export_schemas
 from tidegate.service.settings import Settings
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.events import LockReleased, VacuumFinished
-from tidegate.events.message import event_of
+from tidegate.events.wire import event_of
 from tidegate.hive import ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.demo.acid_orc import AcidTable

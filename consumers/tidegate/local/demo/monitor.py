@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidegate.events import Event
-from tidegate.events.message import event_of
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
+from tidegate.events.wire import event_of
 from tidegate.ops.groups import lags_of
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus

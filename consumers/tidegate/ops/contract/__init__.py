@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.events import Fact
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.schema import schema_text
+from tidegate.events.codec import schema_text
+from tidegate.events.topics import EVENT_TYPES
 
 
 def export_schemas(folder: Path) -> list[Path]:

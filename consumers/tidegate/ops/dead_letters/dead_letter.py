@@ -18,8 +18,8 @@ from tidegate.events import (
     derived_id,
     table_identity,
 )
-from tidegate.events.audit import UNKNOWN_TABLE
-from tidegate.events.message import Headers
+from tidegate.events.codec import Headers
+from tidegate.events.tasks import UNKNOWN_TABLE
 from tidegate.events.wire import Wire, carried_by
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record

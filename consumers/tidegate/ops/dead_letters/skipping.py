@@ -12,7 +12,7 @@ from typing import Final
 
 from tidegate.errors import ConfigError, PermanentError, TidegateError
 from tidegate.events import DeadLetterDiscarded
-from tidegate.events.audit import UNKNOWN_TABLE
+from tidegate.events.tasks import UNKNOWN_TABLE
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.ops.dead_letters.dead_letter import SOURCE
 from tidegate.ops.groups import Groups, changed_position, input_topics

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tidegate.events import table_identity
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, Topic
+from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, Topic, partition_of
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.runtime.bus import Record

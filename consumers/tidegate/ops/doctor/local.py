@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
 from tidegate.errors import ConfigError, PermanentError, TidegateError
-from tidegate.events.schema import schema_text
+from tidegate.events.codec import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.publisher.client_settings import overridden_settings

@@ -27,9 +27,7 @@ from typing import Final, Self
 from tidegate.coordinator.store import POSITION_KEY, Position
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event
-from tidegate.events.keys import partition_of
-from tidegate.events.roles import Role
-from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS
+from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS, Role, partition_of
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from tidegate.errors import FormatError, StopService
 from tidegate.events import Command, Event, StopRequested, TaskIssued
-from tidegate.events.catalogue import CARRIED, REQUESTS
-from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TASK_TOPIC
+from tidegate.events.topics import CARRIED, DEFAULT_PREFIX, OUTCOME_TOPIC, REQUESTS, TASK_TOPIC
 from tidegate.events.wire import Wire, carried_kind, command_of
 from tidegate.runtime.authorization import Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned

@@ -14,7 +14,7 @@ from typing import Final
 
 from tidegate.errors import FormatError, MessageTooLargeError
 from tidegate.events import derived_id
-from tidegate.events.message import Headers
+from tidegate.events.codec import Headers
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record

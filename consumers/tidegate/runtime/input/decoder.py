@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 
 from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import Event
-from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.keys import partition_of
-from tidegate.events.topics import PARTITIONER, topic_of
+from tidegate.events.topics import EVENT_TYPES, PARTITIONER, partition_of, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Record
 from tidegate.runtime.retry import RetryPolicy

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
-from tidegate.events.message import Headers
+from tidegate.events.codec import Headers
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:

@@ -138,7 +138,7 @@ from pydantic import (
 )
 
 from tidegate.errors import ConfigError
-from tidegate.events.names import Name
+from tidegate.events.fields import Name
 from tidegate.events.signature import KeyRole
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings

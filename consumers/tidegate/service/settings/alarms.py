@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tidegate.events.names import Name
+from tidegate.events.fields import Name
 from tidegate.service.settings.section import Seconds, Section
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tidegate.events.names import Name
+from tidegate.events.fields import Name
 from tidegate.service.settings.section import Seconds, Section
 
 Mode = Literal["delete", "quarantine"]

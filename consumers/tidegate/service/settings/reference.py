@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
-from tidegate.events.roles import SERVICES
+from tidegate.events.topics import SERVICES
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -7,9 +7,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from tidegate.events.durations import parse_duration
-from tidegate.events.names import Name
-from tidegate.events.savepoint_marks import PolicyName
+from tidegate.events.fields import Name, parse_duration
+from tidegate.events.savepoints import PolicyName
 from tidegate.service.settings.section import Duration, Section
 
 FOREVER: Final = "forever"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, PlainSerializer
 
-from tidegate.events.durations import parse_duration, span
+from tidegate.events.fields import parse_duration, span
 
 
 def _duration(value: object) -> object:

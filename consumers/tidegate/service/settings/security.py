@@ -8,9 +8,9 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
 from tidegate.errors import validation
-from tidegate.events.names import Name
-from tidegate.events.roles import Role
+from tidegate.events.fields import Name
 from tidegate.events.signature import KeyRole
+from tidegate.events.topics import Role
 from tidegate.service.settings.section import Section
 from tidegate.storage import normalise
 

@@ -7,7 +7,7 @@ from typing import Final, Self
 from pydantic import Field, model_validator
 
 from tidegate.errors import validation
-from tidegate.events.roles import SERVICES
+from tidegate.events.topics import SERVICES
 from tidegate.service.settings.section import Section
 from tidegate.service.settings.sources import merged
 

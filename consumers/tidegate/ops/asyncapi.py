@@ -16,12 +16,17 @@ from itertools import chain
 from typing import Any, Final
 
 from tidegate.events.base import Event
-from tidegate.events.framing import Headers
-from tidegate.events.message import headers_of
+from tidegate.events.codec import Headers, schema_text
 from tidegate.events.reasons import Reason
-from tidegate.events.roles import OUTSIDERS, Role
-from tidegate.events.schema import schema_text
-from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX, TOPICS, Topic
+from tidegate.events.topics import (
+    DEFAULT_PARTITIONS,
+    DEFAULT_PREFIX,
+    OUTSIDERS,
+    TOPICS,
+    Role,
+    Topic,
+)
+from tidegate.events.wire import headers_of
 
 Json = dict[str, Any]
 
