@@ -54,8 +54,8 @@ def bare_python(folder: Path) -> Path:
 
 
 @contextmanager
-def cluster(folder: Path) -> Generator[Cluster]:
-    """Start a master and two workers of one core; kill them and their executors at the end."""
+def cluster(folder: Path, cores: int = 1) -> Generator[Cluster]:
+    """Start a master and two workers; kill them and their executors at the end."""
     python = bare_python(folder / "bare")
     running: list[Child] = []
     try:
@@ -63,7 +63,7 @@ def cluster(folder: Path) -> Generator[Cluster]:
         running.append(master)
         url = _logged(master, r"Starting Spark master at (spark://\S+)")
         for number in range(2):
-            own = ("--host", "127.0.0.1", "--cores", "1", "--memory", "600m")
+            own = ("--host", "127.0.0.1", "--cores", str(cores), "--memory", "600m")
             work = folder / f"worker-{number}"
             worker = _start(folder, "worker.Worker", *own, "-d", str(work), url, name=work.name)
             running.append(worker)
