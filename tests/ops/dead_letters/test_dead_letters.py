@@ -20,7 +20,7 @@ from tidegate.ops.dead_letters.dead_letter import (
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter, uncopied, without_value
-from tidegate.runtime.input.uncopied import Offsets
+from tidegate.runtime.input.uncopied import Uncopied
 
 COMMITS_2 = Partition("tidegate.commits", 2)
 
@@ -189,15 +189,15 @@ def test_of_a_dead_letter_without_its_value_the_rest_is_compared() -> None:
 
 
 def test_messages_that_were_not_copied_are_published_again_from_their_topic() -> None:
-    offsets = Offsets(1_000, (range(3, 9), range(12, 13)))
-    sent = uncopied(Partition("lake.commits", 2), offsets, "gate", "junk", "lake.dead-letters")
+    known = Uncopied(reason="junk", count=7, first=3, last=12, since_ms=1_000)
+    sent = uncopied(Partition("lake.commits", 2), known, "gate", "lake.dead-letters")
     where = Partition(sent.topic, 2)
     found = read_dead_letter(Record(where, 0, sent.key, sent.value, sent.headers, 2_000))
 
     assert found.origin_location == "lake.commits/2/3"
     assert found.error.startswith(
-        "7 more messages of lake.commits[2] are invalid, too many to copy them all: offsets 3-8,12;"
-        " the last one: junk."
+        "7 more messages of lake.commits[2] are invalid, too many to copy them all: between the"
+        " offsets 3 and 12; the last one: junk."
     )
     assert difference(found, None) == (
         "it stands for 7 messages that were not copied. Publish them again before you discard it:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -28,13 +29,14 @@ from tidegate.runtime.input.dead_letters import (
     OFFSETS_HEADER,
     REDRIVEN_FROM,
     VALUE_LEFT_OUT,
+    counted,
 )
-from tidegate.runtime.input.uncopied import parse_ranges
 
 _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
 TRACE: Final = "stacktrace"
 """The end of the names of headers that have the trace of a fault."""
 _UNKNOWN: Final = "(unknown)"
+_OFFSETS: Final = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
 _LONGEST: Final = 1_000
 """Characters that an audit event allows in a text."""
 _LONGEST_TOPIC: Final = 249
@@ -211,20 +213,20 @@ def _uncopied(dead_letter: DeadLetter) -> str:
         found = dict(dead_letter.record.headers)
     except FormatError:
         return ""
-    ranges = parse_ranges((found.get(OFFSETS_HEADER) or b"").decode(errors="replace"))
-    if not ranges:
+    offsets = _OFFSETS.fullmatch((found.get(OFFSETS_HEADER) or b"").decode(errors="replace"))
+    if offsets is None:
         return ""
     again = command_line(
         "replay events",
         topic=dead_letter.origin.topic,
         partition=dead_letter.origin.number,
-        from_offset=ranges[0].start,
-        to_offset=ranges[-1].stop,
+        from_offset=int(offsets[1]),
+        to_offset=int(offsets[2]) + 1,
         execute=True,
     )
     return (
-        f"it stands for {sum(map(len, ranges))} messages that were not copied. Publish them again"
-        f" before you discard it: {again}"
+        f"it stands for {counted(dead_letter.record.headers)[1]} messages that were not copied."
+        f" Publish them again before you discard it: {again}"
     )
 
 

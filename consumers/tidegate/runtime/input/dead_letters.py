@@ -24,7 +24,7 @@ from tidegate.runtime.input.dead_letter_limit import (
     Fault,
     fault_of,
 )
-from tidegate.runtime.input.uncopied import Offsets, Uncopied
+from tidegate.runtime.input.uncopied import Uncopied
 from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ KEY_LEFT_OUT = "tidegate-key-left-out"
 HEADERS_LEFT_OUT = "tidegate-headers-left-out"
 """On a dead letter without the original headers: the reason."""
 OFFSETS_HEADER = "tidegate-uncopied-offsets"
-"""On a dead letter that stands for several messages: their offsets, for example 3-17,20."""
+"""On a dead letter that stands for several messages: their first and last offset, as 3-17."""
 COUNT_HEADER = "tidegate-uncopied"
 """On such a dead letter: how many messages it stands for."""
 UNKNOWN_SIZE: Final = b"unknown"
@@ -131,22 +131,20 @@ def _truncated(text: str) -> str:
     return text if left <= 0 else f"{text[:MAX_REASON]}... and {left} more characters"
 
 
-def uncopied(
-    partition: Partition, offsets: Offsets, group: str, reason: str, topic: str
-) -> Message:
-    """One dead letter for all messages at these offsets, which were not copied."""
-    reason = f"; the last one: {reason}" if reason else ""
+def uncopied(partition: Partition, known: Uncopied, group: str, topic: str) -> Message:
+    """One dead letter for all messages of a partition that were not copied."""
+    reason = f"; the last one: {known.reason}" if known.reason else ""
     where = f"{partition.topic}[{partition.number}]"
     error = FormatError(
-        f"{offsets.count} more messages of {where} are invalid, too many to copy them all: offsets"
-        f" {offsets.text}{reason}. The messages are on their topic; once they can be processed,"
-        " publish them again with `tidegate replay events`"
+        f"{known.count} more messages of {where} are invalid, too many to copy them all: between"
+        f" the offsets {known.first} and {known.last}{reason}. The messages are on their topic;"
+        " once they can be processed, publish them again with `tidegate replay events`"
     )
-    first = Record(partition, offsets.first, None, None, (), offsets.since_ms)
+    first = Record(partition, known.first, None, None, (), known.since_ms)
     headers = _reasons(first, group, error)
     added = (
-        (OFFSETS_HEADER, offsets.text.encode()),
-        (COUNT_HEADER, str(offsets.count).encode()),
+        (OFFSETS_HEADER, f"{known.first}-{known.last}".encode()),
+        (COUNT_HEADER, str(known.count).encode()),
         (VALUE_LEFT_OUT, UNKNOWN_SIZE),
         (KEY_LEFT_OUT, UNKNOWN_SIZE),
     )
@@ -217,7 +215,7 @@ class DeadLetterQueue:
             due = [
                 partition
                 for partition, known in self._uncopied.items()
-                if known.is_due() or (all_of_them and known.offsets())
+                if known.is_due or (all_of_them and known.count)
             ]
             for partition in due:
                 self._write_recorded(partition, self._uncopied[partition])
@@ -234,20 +232,17 @@ class DeadLetterQueue:
             if known.may_copy(record):
                 return True
             known.add(record, str(error)[:_QUOTED])
-            if known.is_due():
+            if known.is_due:
                 self._write_recorded(record.partition, known)
         return False
 
     def _write_recorded(self, partition: Partition, known: Uncopied) -> None:
-        if (offsets := known.offsets()) is None:
-            return
         where = f"{partition.topic}[{partition.number}]"
         log.warning(
-            "%s: %d more messages of %s are invalid and only recorded, not copied: offsets %s",
-            *(self.service, offsets.count, where, offsets.text),
+            "%s: %d more messages of %s are invalid and only counted, not copied: offsets %d to %d",
+            *(self.service, known.count, where, known.first, known.last),
         )
-        topic = DEAD_LETTERS.name(self.prefix)
-        message = uncopied(partition, offsets, self.service, known.reason, topic)
+        message = uncopied(partition, known, self.service, DEAD_LETTERS.name(self.prefix))
         self._deliver(self._placed(message))
         known.written()
 
