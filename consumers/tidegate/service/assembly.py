@@ -10,8 +10,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from pydantic import TypeAdapter
+
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.rules import CleaningRule, CleaningRules
+from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import (
     MetastoreSource,
     NoSource,
@@ -26,7 +28,6 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
-from tidegate.events import CleaningMode
 from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import interface
 from tidegate.monitoring.observed import (
@@ -60,12 +61,7 @@ from tidegate.service.restore_rules import (
     restore_settings,
 )
 from tidegate.service.settings import Settings
-from tidegate.service.settings.savepoints import (
-    EveryNSettings,
-    OperationSettings,
-    SavepointRule,
-    TierSettings,
-)
+from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.stores import (
     on_object_stores,
     require_places,
@@ -110,24 +106,22 @@ def savepoint_policy(settings: Settings) -> SavepointPolicy:
 
 
 def _policy_rule(rule: SavepointRule) -> PolicyRule:
-    tiers = rule.tiers()
+    tiers = tuple(
+        TierRule(
+            tier=Tier(name.replace("_", "-")),
+            keep=tier.keep,
+            lifetime=tier.lifetime if isinstance(tier.lifetime, timedelta) else None,
+            **tier.model_dump(include={"commits", "operations"}),
+        )
+        for name, tier in rule.tiers().items()
+    )
     return PolicyRule(
         name=rule.policy,
         pattern=rule.tables,
-        tiers=tuple(_tier_rule(name, tier) for name, tier in tiers.items()),
+        tiers=tiers,
         min_gap=rule.min_gap or timedelta(0),
         max_count=rule.max_count,
         adopts=rule.adopts,
-    )
-
-
-def _tier_rule(name: str, tier: TierSettings) -> TierRule:
-    return TierRule(
-        tier=Tier(name.replace("_", "-")),
-        keep=tier.keep,
-        lifetime=tier.lifetime if isinstance(tier.lifetime, timedelta) else None,
-        commits=tier.commits if isinstance(tier, EveryNSettings) else 1,
-        operations=tier.operations if isinstance(tier, OperationSettings) else (),
     )
 
 
@@ -137,21 +131,8 @@ def cleaning_rules(settings: Settings) -> CleaningRules:
     Raises:
         ConfigError: something would be quarantined, and a root is on an object store.
     """
-    configured = settings.cleaning
-    rules = (
-        CleaningRule(
-            rule.tables,
-            CleaningMode(rule.mode),
-            None if rule.keep is None else timedelta(seconds=rule.keep),
-        )
-        for rule in configured.rules
-    )
-    found = CleaningRules(
-        tuple(rules),
-        CleaningMode(configured.mode),
-        CleaningMode(configured.after_expiry),
-        timedelta(seconds=configured.keep),
-    )
+    values = settings.cleaning.model_dump(exclude={"confirm_with"})
+    found = TypeAdapter(CleaningRules).validate_python(values)
     if found.may_quarantine:
         require_renames(settings.warehouse.roots)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from tidegate.restores import (
 from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
-from tidegate.service.settings.restores import RestoreRuleSettings
 from tidegate.storage import normalise
 from tidegate.tables.warehouse.spellings import every_spelling, spellings_of
 
@@ -41,7 +40,7 @@ def approval_rules(settings: Settings) -> ApprovalRules:
     """Which restores need the approval of a second person."""
     rules = (
         ApprovalRule(
-            _spelled(settings, rule),
+            _spelled(settings, rule.locations),
             rule.approval,
             rule.approved_by,
             timedelta(seconds=rule.approve_within),
@@ -56,7 +55,7 @@ def condemned_rules(settings: Settings) -> CondemnedRules:
     rules = (
         CondemnedRule(
             tables=rule.tables,
-            locations=_spelled(settings, rule),
+            locations=_spelled(settings, rule.locations),
             action=CondemnedAction(rule.condemned),
         )
         for rule in settings.restores.rules
@@ -75,8 +74,8 @@ def restored_by_hudi(settings: Settings, table: str | None, location: str) -> bo
     return restored_by(_engine_rules(settings), table, *spellings_of(location))
 
 
-def _spelled(settings: Settings, rule: RestoreRuleSettings) -> tuple[str, ...]:
-    return every_spelling(rule.locations, settings.warehouse.roots)
+def _spelled(settings: Settings, locations: Sequence[str]) -> tuple[str, ...]:
+    return every_spelling(locations, settings.warehouse.roots)
 
 
 def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
@@ -84,7 +83,7 @@ def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
         EngineRule(
             rule.tables,
             by_hudi=rule.engine == "hudi",
-            locations=_spelled(settings, rule),
+            locations=_spelled(settings, rule.locations),
         )
         for rule in settings.restores.rules
     )

@@ -199,7 +199,7 @@ class TopicSettings(Section, frozen=True):
     """Copies of each partition; 3 in production."""
 
 
-class StoreSettings(Section, frozen=True):
+class _StoreSettings(Section, frozen=True):
     """How a bucket or a cluster is reached."""
 
     endpoint: str | None = None
@@ -216,12 +216,12 @@ class StoreSettings(Section, frozen=True):
     """Seconds for a request and its answer. By default 60, and 20 for HDFS."""
 
 
-class WarehouseSettings(Section, frozen=True):
+class _WarehouseSettings(Section, frozen=True):
     """Where tables may be changed, and the options of their file systems."""
 
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
-    stores: dict[str, StoreSettings] = Field(default_factory=dict)
+    stores: dict[str, _StoreSettings] = Field(default_factory=dict)
     """How buckets of S3 and clusters of HDFS are reached: `[warehouse.stores."s3://lake"]`,
     `[warehouse.stores."hdfs://lake"]`. Credentials of S3 come from boto3's own chain: the
     environment, a profile, a web identity or the instance. HDFS has Hadoop's own configuration
@@ -231,7 +231,7 @@ class WarehouseSettings(Section, frozen=True):
 
     @field_validator("stores")
     @classmethod
-    def _are_places(cls, stores: dict[str, StoreSettings]) -> dict[str, StoreSettings]:
+    def _are_places(cls, stores: dict[str, _StoreSettings]) -> dict[str, _StoreSettings]:
         if not all(re.fullmatch(r"(s3[an]?|hdfs)://[^/]+", place) for place in stores):
             raise ValueError("a store is named s3://bucket or hdfs://cluster")
         for place, store in stores.items():
@@ -286,7 +286,7 @@ class MonitoringSettings(Section, frozen=True):
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
 
-class BridgesSettings(Section, frozen=True):
+class _BridgesSettings(Section, frozen=True):
     """The bridges, each of which runs by itself."""
 
     metastore: BridgeSettings | None = None
@@ -302,14 +302,14 @@ class Settings(Section, frozen=True):
     """librdkafka's own settings, by their names: `"bootstrap.servers" = "broker:9092"`."""
     registry: RegistrySettings | None = None
     topics: TopicSettings = TopicSettings()
-    warehouse: WarehouseSettings = WarehouseSettings()
+    warehouse: _WarehouseSettings = _WarehouseSettings()
     spark: SparkSettings = SparkSettings()
     savepoints: tuple[SavepointRule, ...] = ()
     restores: RestoreSettings = RestoreSettings()
     cleaning: CleaningSettings = CleaningSettings()
     alarms: tuple[AlarmSettings, ...] = ()
     services: ServiceSettings = ServiceSettings()
-    bridge: BridgesSettings = BridgesSettings()
+    bridge: _BridgesSettings = _BridgesSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
     security: SecuritySettings = SecuritySettings()
 

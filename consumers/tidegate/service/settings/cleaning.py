@@ -12,7 +12,7 @@ from tidegate.service.settings.section import Seconds, Section
 Mode = Literal["delete", "quarantine"]
 
 
-class CleaningRuleSettings(Section, frozen=True):
+class _CleaningRuleSettings(Section, frozen=True):
     """How to clean obsolete directories of the tables whose name matches a shell pattern."""
 
     tables: Name
@@ -45,5 +45,5 @@ class CleaningSettings(Section, frozen=True):
     asked, and directories are never deleted at once. nothing: the events are believed. The default
     is the configured Metastore, else quarantine; an object store without a Metastore needs an
     explicit setting."""
-    rules: tuple[CleaningRuleSettings, ...] = ()
+    rules: tuple[_CleaningRuleSettings, ...] = ()
     """For some tables; the first that matches applies."""

@@ -16,7 +16,7 @@ _LONGEST: Final = 21 * _DAY
 """Less than the 31 days for which the coordinator remembers a request: an approval needs it."""
 
 
-class RestoreRuleSettings(Section, frozen=True):
+class _RestoreRuleSettings(Section, frozen=True):
     """What a restore of some tables needs in addition to its request, and who executes it.
 
     The first rule that covers a table applies. A rule with `tables` and `locations` needs both.
@@ -101,7 +101,7 @@ class RestoreSettings(Section, frozen=True):
     """Whether to hold the first of `lock_files` while a restore runs: writers with Hudi's
     FileSystemBasedLockProvider wait for its end. After a SIGKILL the next restore of the table
     takes it over; where none comes, remove the file."""
-    rules: tuple[RestoreRuleSettings, ...] = ()
+    rules: tuple[_RestoreRuleSettings, ...] = ()
     """Rules for some tables; the first that covers a table applies. Without a rule no approval is
     needed, and Tidegate executes restores itself."""
 

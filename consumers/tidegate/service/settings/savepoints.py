@@ -37,14 +37,14 @@ class TierSettings(Section, frozen=True):
     """How long each: 12h, 30d, 4w, or "forever"; by default the rule's, unless `keep` is given."""
 
 
-class EveryNSettings(TierSettings, frozen=True):
+class _EveryNSettings(TierSettings, frozen=True):
     """A savepoint for every N commits."""
 
     commits: int = Field(ge=2)
     """N."""
 
 
-class OperationSettings(TierSettings, frozen=True):
+class _OperationSettings(TierSettings, frozen=True):
     """A savepoint before or after operations, as the commits' events name them."""
 
     operations: tuple[str, ...] = Field(min_length=1)
@@ -87,7 +87,7 @@ class SavepointRule(Section, frozen=True):
     listing notices a file that was removed by hand. 1: every savepoint lists all files."""
     every_commit: TierSettings | None = None
     """A savepoint of every commit."""
-    every_n: EveryNSettings | None = None
+    every_n: _EveryNSettings | None = None
     """A savepoint of every Nth commit."""
     hourly: TierSettings | None = None
     """A savepoint of the first commit of each hour (UTC, by the broker's time)."""
@@ -97,13 +97,13 @@ class SavepointRule(Section, frozen=True):
     """A savepoint of the first commit of each week, from Monday."""
     monthly: TierSettings | None = None
     """A savepoint of the first commit of each month."""
-    before: OperationSettings | None = None
+    before: _OperationSettings | None = None
     """A savepoint of the commit before each of these operations.
 
     The event says that the operation has completed, so the savepoint is made then, of the commit
     that preceded it, as long as Hudi has not cleaned its files.
     """
-    after: OperationSettings | None = None
+    after: _OperationSettings | None = None
     """A savepoint of the commit of each of these operations."""
 
     def tiers(self) -> dict[str, TierSettings]:

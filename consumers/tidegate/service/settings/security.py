@@ -18,7 +18,7 @@ Principal = Annotated[str, StringConstraints(pattern=validation.PRINCIPAL)]
 """Kafka's name of a principal: its type and its name, `User:CN=orders,OU=sales`."""
 
 
-class KeySettings(Section, frozen=True):
+class _KeySettings(Section, frozen=True):
     """A public key: whose it is, what it may sign, and when. A name may have several keys."""
 
     name: Name
@@ -61,7 +61,7 @@ class SecuritySettings(Section, frozen=True):
     sign_with: Path | None = None
     """The file of the private key with which this process signs what it publishes. Where signatures
     are required, every service and the Metastore bridge need one whose roles permit it."""
-    keys: tuple[KeySettings, ...] = ()
+    keys: tuple[_KeySettings, ...] = ()
     principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
     """By role, the Kafka principals to which `topics acls` grants its rights, for example
     `User:CN=orders,OU=sales`. The default of a role is `User:` and its name."""

@@ -15,7 +15,7 @@ _MAX_FAILURES: Final = 50
 _WINDOW: Final = 100
 
 
-class RetrySettings(Section, frozen=True):
+class _RetrySettings(Section, frozen=True):
     """How transient faults are retried; each service has its own defaults.
 
     After the last attempt an executor dead-letters the command; the coordinator, which depends on
@@ -30,7 +30,7 @@ class RetrySettings(Section, frozen=True):
     """No wait is longer; by default 60000 for work on tables, 30000 for the broker."""
 
 
-class DeadLetterSettings(Section, frozen=True):
+class _DeadLetterSettings(Section, frozen=True):
     """A service stops after it failed on more than `max_failures` of `window` valid messages.
 
     They are counted by partition, and must be of several tables. Invalid messages, and locations
@@ -53,8 +53,8 @@ class Limits(Section, frozen=True):
     """The limits of a service, and the instance that this process is of it."""
 
     instance_id: str | None = _instance_id()
-    retries: RetrySettings = RetrySettings()
-    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    retries: _RetrySettings = _RetrySettings()
+    dead_letters: _DeadLetterSettings = _DeadLetterSettings()
 
     def over(self, common: Limits) -> Limits:
         """These limits, completed by those of all services."""
@@ -102,8 +102,8 @@ class ServiceSettings(Section, frozen=True):
 
     Keep it below the time after which a supervisor sends SIGKILL: 30 s on Kubernetes by default.
     """
-    retries: RetrySettings = RetrySettings()
-    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    retries: _RetrySettings = _RetrySettings()
+    dead_letters: _DeadLetterSettings = _DeadLetterSettings()
     coordinator: Limits = Limits()
     savepoint_writer: Limits = Limits()
     restorer: Limits = Limits()
