@@ -5,7 +5,7 @@ That an alarm was published is a row, so a restart or a rebalance does not repea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tidegate.coordinator.subject import moment
 from tidegate.events import (
+    LockReleased,
     OutstandingReader,
     TaskOverdue,
     UnknownTableReleased,
@@ -75,38 +76,15 @@ def _rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
     return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmRule())
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A vacuum that waits, as far as alarms need it."""
-
-    table: str
-    location: str
-    partition: str | None
-    event_id: str
-    since: int
-
-    def fields(self, at: datetime) -> dict[str, Any]:
-        """The fields that events about it share."""
-        return {
-            "table": self.table,
-            "location": self.location,
-            "occurred_at": at,
-            "source": SOURCE,
-            "caused_by": self.event_id,
-            "partition": self.partition,
-            "since": moment(self.since),
-        }
-
-
 def overdue(
-    waiting: Waiting, outstanding: Sequence[OutstandingReader], limit: timedelta, at: datetime
+    about: Mapping[str, Any], outstanding: Sequence[OutstandingReader], limit: timedelta
 ) -> VacuumOverdue:
-    """It waits too long, for these readers."""
+    """A vacuum waits too long, for these readers; `about` is `WaitingVacuum.about`."""
     more = f" and {len(outstanding) - _NAMED} more" if len(outstanding) > _NAMED else ""
     named = ", ".join(map(str, outstanding[:_NAMED]))
     return VacuumOverdue.model_validate(
-        waiting.fields(at)
-        | {
+        {
+            **about,
             "limit_seconds": limit // timedelta(seconds=1),
             "holds_left": len(outstanding),
             "waits_for": outstanding[:_SHOWN],
@@ -117,40 +95,27 @@ def overdue(
 
 
 def resolved(
-    waiting: Waiting, overdue_since: int | None, at: datetime, replaced_by: str | None = None
+    about: Mapping[str, Any], overdue_since: int | None, replaced_by: str | None = None
 ) -> Iterator[VacuumOverdueResolved]:
-    """It waits no longer: an event if it was reported as overdue."""
+    """A vacuum waits no longer: an event if it was reported as overdue."""
     if overdue_since is not None:
-        fields = waiting.fields(at) | {"overdue_since": moment(overdue_since)}
-        yield VacuumOverdueResolved.model_validate(fields | {"replaced_by": replaced_by})
-
-
-@dataclass(frozen=True, slots=True)
-class FirstRelease:
-    """The first release of a table of which no vacuum came."""
-
-    event_id: str
-    location: str
-    lock_id: int | None
-    transaction_id: int | None
-    published_by: str
+        fields = {**about, "overdue_since": moment(overdue_since), "replaced_by": replaced_by}
+        yield VacuumOverdueResolved.model_validate(fields)
 
 
 def unknown(
-    table: str, first: FirstRelease, since: int, limit: timedelta, at: datetime
+    first: LockReleased, since: int, limit: timedelta, at: datetime
 ) -> UnknownTableReleased:
-    """Only releases of a table come."""
-    return UnknownTableReleased(
-        table=table,
-        location=first.location,
+    """Only releases of a table come; this was the first."""
+    return UnknownTableReleased.about(
+        first,
         occurred_at=at,
         source=SOURCE,
-        caused_by=first.event_id,
         since=moment(since),
         limit_seconds=limit // timedelta(seconds=1),
         lock_id=first.lock_id,
         transaction_id=first.transaction_id,
-        published_by=first.published_by,
+        published_by=first.source,
         message=f"releases come, and no vacuum of this table came within {span(limit)}: does"
         " its vacuum name another table, or is it not published?",
     )

@@ -22,9 +22,9 @@ from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds, quarantines
-from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease
+from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms
 from tidegate.coordinator.holds import is_held
-from tidegate.coordinator.store import Kind, Store, dumps, loads
+from tidegate.coordinator.store import Kind, Store, dumps
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.coordinator.vacuums import (
     ENDED,
@@ -213,15 +213,8 @@ class ReaderGate:
         if event.transaction_id is not None:
             tokens.append(2 * event.transaction_id + 1)
         if rows.one("select 1 from seen where tbl = ?", table) is None:
-            first = [
-                event.event_id,
-                event.location,
-                event.lock_id,
-                event.transaction_id,
-                event.source,
-            ]
-            due = self.alarms.unknown_at(table, now)
-            rows.put("seen", table, None, (now, None, None, None), dumps(first), (due,))
+            due, first = self.alarms.unknown_at(table, now), dumps(event.model_dump(mode="json"))
+            rows.put("seen", table, None, (now, None, None, None), first, (due,))
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
             end(rows, event, token, now)
@@ -314,7 +307,7 @@ class ReaderGate:
         now.transactions = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
         if before.content != now.content:  # the later publication is the correction
             overdue = overdue_ms(rows, before)
-            effects.outcomes += alarms.resolved(before.alarm, overdue, at, now.event_id)
+            effects.outcomes += alarms.resolved(before.about(at), overdue, now.event_id)
             rows.drop("overdue", now.table, now.id)
             effects.outcomes.append(alarms.content_changed(event, at))
         else:
@@ -338,7 +331,7 @@ class ReaderGate:
             limit = self.alarms.rule_of(table).overdue_after
             if outstanding and limit is not None:  # without readers it waits for a person's hold
                 rows.put("overdue", table, vacuum.id, (milliseconds(at),))
-                effects.outcomes.append(alarms.overdue(vacuum.alarm, outstanding, limit, at))
+                effects.outcomes.append(alarms.overdue(vacuum.about(at), outstanding, limit))
 
     def _report_unknown(self, rows: Store, at: datetime, effects: Effects) -> None:
         due = rows.all(
@@ -350,8 +343,8 @@ class ReaderGate:
         for table, since, *marks, body in due:
             limit = self.alarms.rule_of(table).unknown_after or timedelta()
             rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
-            first = FirstRelease(*loads(body))
-            effects.outcomes.append(alarms.unknown(table, first, since, limit, at))
+            first = LockReleased.model_validate_json(body)
+            effects.outcomes.append(alarms.unknown(first, since, limit, at))
 
     def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:
         last, events = rows.checked.get(table, (0, 0))
@@ -444,7 +437,7 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
         table = vacuum.table
         if is_held(rows, table):
             return
-        effects.outcomes += alarms.resolved(vacuum.alarm, overdue_ms(rows, vacuum), at)
+        effects.outcomes += alarms.resolved(vacuum.about(at), overdue_ms(rows, vacuum))
         rows.drop("overdue", table, vacuum.id)
         rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):

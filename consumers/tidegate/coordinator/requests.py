@@ -21,7 +21,6 @@ from tidegate.coordinator.tasks import (
     ANY,
     Queued,
     Tasks,
-    TaskStopped,
     as_json,
     of_json,
 )
@@ -278,11 +277,9 @@ class Requests:
         if found is None:
             return Effects(repeated=Tasks.again(event, rows))
         carried = found.carried
-        number, effects = hashed(carried.command), Effects()
-        if isinstance(found, TaskStopped):
-            effects.outcomes += found.outcomes
+        number, effects = hashed(carried.command), Effects(outcomes=[*found.outcomes])
         # an approved restore that does not wait again is over
-        elif not found.is_failed and carried.approval:
+        if found.is_over and carried.approval:
             until, _ = rows.one(_AWAITING, table, number) or (None, None)
             if until is None:
                 rows.drop("awaiting", table, number)

@@ -136,20 +136,14 @@ class Queued(NamedTuple):
         return cls(*about, as_json(original), partition=partition, signed_by=signed_by)
 
 
-class TaskOver(NamedTuple):
-    """The end of a task that was under way."""
+class EndedTask(NamedTuple):
+    """A task that was under way."""
 
     carried: Queued
-    is_failed: bool = False
-    """It is among the dead letters: a redrive brings it back."""
-
-
-class TaskStopped(NamedTuple):
-    """The end of a task that was stopped, or had no number. Its command is queued again."""
-
-    outcomes: Sequence[TaskEnded]
+    is_over: bool
+    """False: its command is queued again, or is among the dead letters."""
+    outcomes: Sequence[TaskEnded] = ()
     """To be published."""
-    carried: Queued
 
 
 def as_json(message: OriginalMessage) -> dict[str, Any]:
@@ -181,7 +175,7 @@ class Tasks:
         rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
 
     @staticmethod
-    def ended(event: TaskEnded, rows: Store) -> TaskOver | TaskStopped | None:
+    def ended(event: TaskEnded, rows: Store) -> EndedTask | None:
         """Apply the end of a task under way, or of a stop.
 
         Returns:
@@ -207,14 +201,14 @@ class Tasks:
         queued = Queued(**carried)
         if redriven or event.end is TaskEnd.NUMBER_TAKEN:
             Tasks.put(table, lane, queued, rows)
-            return TaskStopped((), queued)
+            return EndedTask(queued, is_over=False)
         if event.end is TaskEnd.DEAD_LETTERED:  # perhaps half way
             body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
             rows.put("failed", table, number, (lane,), body)
-        return TaskOver(queued, event.end is TaskEnd.DEAD_LETTERED)
+        return EndedTask(queued, event.end is not TaskEnd.DEAD_LETTERED)
 
     @staticmethod
-    def _stopped(event: TaskEnded, number: int, rows: Store) -> TaskStopped | None:
+    def _stopped(event: TaskEnded, number: int, rows: Store) -> EndedTask | None:
         """Queue what the task with this number carries again, if it was stopped."""
         table = event.table
         if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
@@ -237,7 +231,7 @@ class Tasks:
             end=TaskEnd.SUPERSEDED,
             message=f"task {event.number} stopped it",
         )
-        return TaskStopped((outcome,), queued)
+        return EndedTask(queued, is_over=False, outcomes=[outcome])
 
     @staticmethod
     def progressed(table: str, rows: Store, at: datetime) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tidegate.coordinator.alarms import Waiting
+from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import moment
@@ -158,11 +158,17 @@ class WaitingVacuum:
         in_locks = {lock.transaction_id for lock in self.locks}
         return len(self.locks) + len(set(self.transactions) - in_locks)
 
-    @property
-    def alarm(self) -> Waiting:
-        """It, for an alarm."""
-        vacuum = self.vacuum
-        return Waiting(self.table, vacuum.location, vacuum.partition, self.event_id, self.since)
+    def about(self, at: datetime) -> dict[str, Any]:
+        """The fields that alarms about it share."""
+        return {
+            "table": self.table,
+            "location": self.vacuum.location,
+            "occurred_at": at,
+            "source": SOURCE,
+            "caused_by": self.event_id,
+            "partition": self.vacuum.partition,
+            "since": moment(self.since),
+        }
 
     def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:
         """The locks, and the transactions without a known lock, that have not ended."""
