@@ -164,6 +164,8 @@ def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(
         return Recording()
 
     monkeypatch.setattr("tidegate.cli.sending.publisher_of", publisher_of)
+    asking = Recording.request_savepoint_removal
+    monkeypatch.setattr("tidegate.publisher.Publisher.request_savepoint_removal", asking)
     arguments = ("savepoints", "remove", "-t", "lake.sales.orders", "-l", table.location)
     reason = ("--policy", "sales", "--reason", "renamed")
 

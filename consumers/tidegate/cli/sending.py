@@ -61,19 +61,6 @@ class Sending:
     ] = False
     as_json: AsJson = False
 
-    @property
-    def is_repeated(self) -> bool:
-        """Whether the request may have its outcome already."""
-        return False
-
-    def seconds(self) -> float:
-        """How long to wait.
-
-        Raises:
-            ConfigError: it is not a duration.
-        """
-        return duration(self.timeout).total_seconds()
-
 
 @dataclass(frozen=True, slots=True)
 class Requesting(Sending):
@@ -82,37 +69,43 @@ class Requesting(Sending):
     requested_by: RequestedBy = None
     request_id: RequestId = None
 
-    @property
-    def is_repeated(self) -> bool:
-        """Whether the request may have its outcome already."""
-        return self.request_id is not None
-
-    @property
-    def person(self) -> str:
-        """Who asks."""
-        return person(self.requested_by)
-
 
 def request(
     config: Path | None,
     sending: Sending,
     table: str,
-    publish_it: Callable[[Publisher], Receipt],
+    publish_it: Callable[..., Receipt],
     *,
     again: bool = False,
+    **fields: object,
 ) -> None:
-    """Publish, and optionally wait for the outcome; `again`: the outcome may exist already."""
-    again = again or sending.is_repeated
+    """Publish, and optionally wait for the outcome; `again`: the outcome may exist already.
+
+    Args:
+        config: The settings file.
+        sending: How to send; a `Requesting` adds who asks, and the request's id.
+        table: The table.
+        publish_it: A method of `Publisher`, called with `table` and the fields.
+        again: Whether the outcome may exist already.
+        fields: The fields of the event.
+    """
+    if isinstance(sending, Requesting):
+        fields = {
+            "requested_by": person(sending.requested_by),
+            "request_id": sending.request_id,
+            **fields,
+        }
+        again = again or sending.request_id is not None
     with publisher_of(config, CLI, sending.sign_with, new=sending.new) as publisher:
         if not sending.wait:
-            receipt = publish_it(publisher)
+            receipt = publish_it(publisher, table=table, **fields)
             print_receipt(receipt, as_json=sending.as_json)
             if not sending.as_json:
                 write(f"its outcome: {_look(receipt)}")
             return
-        seconds = sending.seconds()
+        seconds = duration(sending.timeout).total_seconds()
         with publisher.watch(table, from_start=again) as watch:
-            receipt = publish_it(publisher)
+            receipt = publish_it(publisher, table=table, **fields)
             write_error(f"published {receipt.event_id}, waiting for its outcome")
             try:
                 with OutcomeBar(wanted=not sending.as_json) as bar:
@@ -138,20 +131,16 @@ def _report(
             bar.remove()
             write_error(line)
     bar.remove()
-    if not sending.as_json:
-        write(f"{last.verdict}: {line}")
-        if last.verdict is Verdict.UNANSWERED:
-            write(f"it may still come: {_look(receipt)}")
-        return OF_VERDICT[last.verdict]
-    write_json(
-        {
-            "event_id": receipt.event_id,
-            "verdict": last.verdict,
-            "kind": type(last.outcome).__name__ if last.outcome else None,
-            "message": last.message or None,
-            "event": last.outcome.model_dump(mode="json") if last.outcome else None,
-        }
-    )
+    fields = {
+        "event_id": receipt.event_id,
+        "verdict": last.verdict,
+        "kind": type(last.outcome).__name__ if last.outcome else None,
+        "message": last.message or None,
+        "event": last.outcome,
+    }
+    write_json(fields) if sending.as_json else write(f"{last.verdict}: {line}")
+    if last.verdict is Verdict.UNANSWERED and not sending.as_json:
+        write(f"it may still come: {_look(receipt)}")
     return OF_VERDICT[last.verdict]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -45,16 +44,7 @@ def add(
     Examples:
         tidegate hold add lake.sales.orders --reason 'the report is stuck' --wait
     """
-    name = table_of(table) or ""
-
-    ask = partial(
-        Publisher.hold_cleaning,
-        table=name,
-        requested_by=asking.person,
-        reason=reason,
-        request_id=asking.request_id,
-    )
-    request(config, asking, name, ask)
+    request(config, asking, table_of(table) or "", Publisher.hold_cleaning, reason=reason)
 
 
 @hold.command()
@@ -70,16 +60,7 @@ def remove(
     Examples:
         tidegate hold remove lake.sales.orders --reason 'it is done' --wait
     """
-    name = table_of(table) or ""
-
-    ask = partial(
-        Publisher.release_hold,
-        table=name,
-        requested_by=asking.person,
-        reason=reason,
-        request_id=asking.request_id,
-    )
-    request(config, asking, name, ask)
+    request(config, asking, table_of(table) or "", Publisher.release_hold, reason=reason)
 
 
 @hold.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -41,10 +40,13 @@ def undo(
         tidegate undo 95c3731d --reason 'the report had stalled' --execute --wait
     """
     found = find_cleaning(Settings.load(config), subject)
-
-    ask = partial(
+    if not execute:
+        write_error("a plan only; --execute puts it back")
+    request(
+        config,
+        sending,
+        found.table,
         Publisher.request_undo,
-        table=found.table,
         location=found.location,
         partition=found.partition,
         cleaning=found.cleaning,
@@ -52,6 +54,3 @@ def undo(
         reason=reason,
         plan_only=not execute,
     )
-    if not execute:
-        write_error("a plan only; --execute puts it back")
-    request(config, sending, found.table, ask)

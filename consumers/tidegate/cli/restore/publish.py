@@ -39,6 +39,7 @@ from tidegate.cli.sending import (
 from tidegate.errors import ConfigError
 from tidegate.events import ReleaseReason, TableType
 from tidegate.events.topics import EVENT_TYPES
+from tidegate.publisher import Publisher, Receipt
 
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
@@ -51,7 +52,7 @@ publish.command()(rejection)
 publish.command()(withdraw)
 
 
-class CommitAction(StrEnum):
+class _CommitAction(StrEnum):
     """The actions of completed writes on a Hudi timeline."""
 
     COMMIT = "commit"
@@ -71,8 +72,8 @@ def commit(
         ),
     ],
     action: Annotated[
-        CommitAction, typer.Option(help="The action of the instant.")
-    ] = CommitAction.COMMIT,
+        _CommitAction, typer.Option(help="The action of the instant.")
+    ] = _CommitAction.COMMIT,
     operation: Annotated[
         str | None, typer.Option(help="What the writer did, e.g. upsert or insert_overwrite.")
     ] = None,
@@ -193,5 +194,9 @@ def event(
     parsed = read_event(EVENT_TYPES[name], file)
     if sending.wait and not isinstance(parsed, ANSWERED):
         raise ConfigError(f"--wait: no service answers a {name}")
+
     # an event has the same id when it is published again: it may have its outcome already
-    request(config, sending, parsed.table, lambda it: it.publish(parsed)[0], again=True)
+    def ask(publisher: Publisher, **_: object) -> Receipt:
+        return publisher.publish(parsed)[0]
+
+    request(config, sending, parsed.table, ask, again=True)

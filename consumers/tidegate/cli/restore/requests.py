@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -56,19 +55,16 @@ def savepoint(
         tidegate publish savepoint -t lake.sales.orders --lifetime 30d
     """
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
-    found = located(Settings.load(config), table, location)
-
-    ask = partial(
+    request(
+        config,
+        asking,
+        table,
         Publisher.request_savepoint,
-        table=table,
-        location=found,
+        location=located(Settings.load(config), table, location),
         instant=None if instant == "latest" else instant,
         comment=reason,
         lifetime_seconds=seconds,
-        requested_by=asking.person,
-        request_id=asking.request_id,
     )
-    request(config, asking, table, ask)
 
 
 @option_group(Requesting)
@@ -90,17 +86,8 @@ def savepoint_removal(
             --reason 'no longer needed' --wait
     """
     found = located(Settings.load(config), table, location)
-
-    ask = partial(
-        Publisher.request_savepoint_removal,
-        table=table,
-        location=found,
-        instant=savepoint,
-        reason=reason,
-        requested_by=asking.person,
-        request_id=asking.request_id,
-    )
-    request(config, asking, table, ask)
+    ask = Publisher.request_savepoint_removal
+    request(config, asking, table, ask, location=found, instant=savepoint, reason=reason)
 
 
 @option_group(Requesting)
@@ -136,20 +123,18 @@ def restore(
     given["plan_id"] = expected_plan
     wanted = _completed(config, plan, given, ("table", "savepoint"))
     chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
-
-    ask = partial(
+    request(
+        config,
+        asking,
+        wanted["table"] or "",
         Publisher.request_restore,
-        table=wanted["table"] or "",
-        location=wanted["location"] or "",
+        location=wanted["location"],
         savepoint=chosen,
         reason=reason,
-        requested_by=asking.person,
         plan_only=plan_only,
         expected_plan=wanted["plan_id"],
         seen_up_to=seen_up_to,
-        request_id=asking.request_id,
     )
-    request(config, asking, wanted["table"] or "", ask)
 
 
 @option_group(Sending)
@@ -180,18 +165,20 @@ def approval(
     """
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
     wanted = _completed(config, plan, given, ("table", "plan_id"))
-
-    ask = partial(
+    name = wanted["table"] or ""
+    request(
+        config,
+        sending,
+        name,
         Publisher.approve_restore,
-        table=wanted["table"] or "",
-        location=wanted["location"] or "",
-        request=whole_request_id(Settings.load(config), wanted["table"] or "", restore_request),
-        plan_id=wanted["plan_id"] or "",
+        again=request_id is not None,
+        location=wanted["location"],
+        request=whole_request_id(Settings.load(config), name, restore_request),
+        plan_id=wanted["plan_id"],
         approved_by=person(approved_by),
         reason=reason,
         approval_id=request_id,
     )
-    request(config, sending, wanted["table"] or "", ask, again=request_id is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,17 +218,16 @@ def rejection(ending: _Ending) -> None:
 
 def _end(ending: _Ending, *, as_approver: bool) -> None:
     settings = Settings.load(ending.config)
-    ask = partial(
+    request(
+        ending.config,
+        ending,
+        ending.table,
         Publisher.withdraw,
-        table=ending.table,
         location=located(settings, ending.table, ending.location),
         request=whole_request_id(settings, ending.table, ending.request_of),
-        requested_by=ending.person,
         reason=ending.reason,
         as_approver=as_approver,
-        request_id=ending.request_id,
     )
-    request(ending.config, ending, ending.table, ask)
 
 
 def _chosen(config: Path | None, location: str, savepoint: str) -> str:

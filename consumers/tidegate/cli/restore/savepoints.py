@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -22,7 +24,7 @@ from tidegate.cli.output import write_json_lines, write_rows
 from tidegate.cli.sending import Requesting, request
 from tidegate.errors import ConfigError
 from tidegate.ops.summary import counted, size
-from tidegate.publisher import Publisher, Receipt
+from tidegate.publisher import Publisher
 from tidegate.savepoints.listing import ListedSavepoint, savepoints_of
 from tidegate.savepoints.rules import PolicyRule
 from tidegate.service.assembly import savepoint_policy, table_work
@@ -160,19 +162,10 @@ def remove(
         raise ConfigError(f"{where} has no savepoint of {policy}, or a rule of {name} owns it")
     codes = list[int]()
     for instant in found:
-
-        def ask(publisher: Publisher, instant: str = instant) -> Receipt:
-            return publisher.request_savepoint_removal(
-                table=name,
-                location=where,
-                instant=instant,
-                reason=reason,
-                requested_by=asking.person,
-                request_id=asking.request_id and f"{asking.request_id}-{instant}",
-            )
-
+        again = asking.request_id and f"{asking.request_id}-{instant}"
+        ask = partial(Publisher.request_savepoint_removal, instant=instant, reason=reason)
         try:
-            request(config, asking, name, ask)
+            request(config, replace(asking, request_id=again), name, ask, location=where)
         except typer.Exit as answered:
             codes.append(answered.exit_code)
     raise typer.Exit(max(codes, default=0))
