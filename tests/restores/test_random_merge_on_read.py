@@ -6,6 +6,7 @@ compaction that a delta commit overtook. Then only the rows are compared.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,8 @@ from tidegate.hudi import Action, InstantState
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.soak]
 
+FIRST: Final = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))
+HISTORIES: Final = int(os.environ.get("TIDEGATE_HISTORIES", "24"))
 KINDS: Final = ((9, False), (6, False), (8, True), (6, True), (9, True), (8, False))
 PENDING: Final = (InstantState.REQUESTED, InstantState.INFLIGHT)
 
@@ -89,7 +92,7 @@ class Writer:
         self.table.call("run_compaction", op="run")
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + HISTORIES))
 def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
     live_hudi: RealHudi, tmp_path: Path, seed: int
 ) -> None:
