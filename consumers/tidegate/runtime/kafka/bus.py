@@ -85,7 +85,12 @@ class KafkaBus:
         listener: RebalanceListener,
         watched: Sequence[str] = (),
     ) -> KafkaSubscription:
-        """Join a group."""
+        """Join a group.
+
+        A member publishes, too. Its producer connects now: the first message of one that was made
+        with it waits for half a second, or a whole one.
+        """
+        self._own_producer()
         settings = dict(self._consumer)
         if group in self._instance_ids:
             settings[INSTANCE_ID] = self._instance_ids[group]
@@ -123,7 +128,7 @@ class KafkaBus:
             self._producer.close()
 
     def _own_producer(self) -> ConfirmedProducer:
-        """The producer, created with the first message.
+        """The producer, created with the first membership or message.
 
         An idempotent producer requests its id in the background, which fails without the right to
         write to any topic. A principal without that right must still be able to read.
