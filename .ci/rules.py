@@ -609,9 +609,23 @@ RULES: Final = (
     Rule(
         "rows of an aborted write keep a compaction from being marked",
         "producers/tidegate/hive_bridge/marking.py",
-        "if has_aborted and not compaction.is_product(directory.acid):",
-        "if False:",
+        "        if has_aborted:\n",
+        "        if False:\n",
         "tests/hive_bridge/test_leftovers.py::test_rows_of_an_aborted_write_are_left",
+    ),
+    Rule(
+        "a compaction that aborted keeps the next one from being marked",
+        "producers/tidegate/hive_bridge/marking.py",
+        "if directory.acid.max_write_id <= write_ids.high_water_mark:",
+        "if False:",
+        "tests/hive_bridge/test_leftovers.py::test_a_directory_of_a_compaction_that_aborted_is_left",
+    ),
+    Rule(
+        "a compaction is not removed as aborted unless the second source says so",
+        "schemas/tidegate/hive/compaction.py",
+        "failed = tuple(one for one in found if one.acid.visibility_txn in aborted_txns)",
+        "failed = tuple(one for one in found if (one.acid.visibility_txn or 9) != 9)",
+        "tests/cleaning/test_second_source.py::test_what_a_compaction_left_that_aborted_goes_with_the_next_ones_inputs",
     ),
     Rule(
         "a rename moves a reader's lock, and does not end the reader",

@@ -50,8 +50,13 @@ NO = NotConfirmed(Reason.NOT_CONFIRMED, "the Metastore has 7 as open")
 class Answering:
     """A source that gives these answers, one after the other, and then the last one again."""
 
-    def __init__(self, *answers: Proof | NotConfirmed) -> None:
+    def __init__(self, *answers: Proof | NotConfirmed, aborted: tuple[int, ...] = ()) -> None:
         self.left = list(answers)
+        self._aborted = frozenset(aborted)
+
+    def aborted(self, command: Cleaning) -> frozenset[int]:
+        assert command.table
+        return self._aborted
 
     def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
         assert plan.remove
@@ -119,6 +124,23 @@ def test_where_nothing_is_to_be_removed_nothing_is_asked(tmp_path: Path) -> None
     clean(tmp_path, NoSource(), command)
 
     assert isinstance(clean(tmp_path, Answering(NO), command), DirectoriesCleaned)
+
+
+@pytest.mark.parametrize("failed", ["base_0000003_v0000008", "delta_0000001_0000003_v0000008"])
+def test_what_a_compaction_left_that_aborted_goes_with_the_next_ones_inputs(
+    tmp_path: Path, failed: str
+) -> None:
+    """Else every reader would see it, and perhaps not all rows, once the abort is forgotten."""
+    made = "delta_0000001_0000003_v0000009"
+    location = build(tmp_path / "t", dict.fromkeys([*INSERTS, made, failed], 9))
+    command = release(str(location), directories=(made,), own_transaction_id=9)
+
+    clean(tmp_path, Answering(Proof.CONFIRMED), command)
+    assert names_in(location) == sorted([made, failed]), "it is not known to have aborted"
+
+    outcome = clean(tmp_path, Answering(Proof.CONFIRMED, aborted=(8,)), command)
+    assert isinstance(outcome, DirectoriesCleaned)
+    assert names_in(location) == [made]
 
 
 def test_what_can_not_be_proven_goes_into_quarantine(tmp_path: Path) -> None:

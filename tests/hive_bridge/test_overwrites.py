@@ -12,7 +12,7 @@ from support.acid import NOTHING_OPEN, TRUNCATED, build, names_in
 from support.metastore import HiveEngine, product
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import DirectoriesCleaned, VacuumKind
-from tidegate.hive import FoundDirectory, ValidWriteIds
+from tidegate.hive import FoundDirectory, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.products import present_of
 from tidegate.hive_metastore import MetastoreClient
 
@@ -156,6 +156,10 @@ def test_an_entry_with_nothing_obsolete_leaves_the_queue_once_no_aborted_row_is_
     assert later.state(engine, db) == ["succeeded"]
 
 
+FAILED = ValidTxns(20, aborted=IdRanges.of(8))
+"""Transaction 8, of a compaction, aborted."""
+
+
 @pytest.mark.parametrize(
     ("names", "ids", "expected"),
     [
@@ -179,6 +183,10 @@ def test_an_entry_with_nothing_obsolete_leaves_the_queue_once_no_aborted_row_is_
             ["base_4", "delta_1_3_v7", "delta_2_2_0"], f"4:{NOTHING_OPEN}::", ["base_0000004"],
             id="an overwrite after a compaction",
         ),
+        pytest.param(
+            ["base_2_v7", "base_3_v8", "delta_1_1_0"], f"3:{NOTHING_OPEN}::",
+            ["base_0000002_v0000007"], id="a compaction's that aborted",
+        ),
     ],
 )  # fmt: skip
 def test_what_readers_read_in_place_of_others_is_named(
@@ -187,4 +195,4 @@ def test_what_readers_read_in_place_of_others_is_named(
     snapshot = ValidWriteIds.parse(f"default.orders:{ids}")
     found = [FoundDirectory.named(name) for name in names]
 
-    assert [directory.name for directory in present_of(found, snapshot)] == expected
+    assert [directory.name for directory in present_of(found, snapshot, FAILED)] == expected

@@ -99,7 +99,11 @@ class Cleaner:
                 raise refusal_of(error) from error
             if isinstance(command, AbortedCleaningReleased):
                 return plan_aborted_cleaning(listing, command)
-            return plan_cleaning(listing, command)
+            others = any(
+                "_v" in d.name and d.name not in command.directories for d in listing or ()
+            )
+            aborted = self.second.aborted(command) if others else frozenset[int]()
+            return plan_cleaning(listing, command, aborted)
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the directory of the table or partition."""

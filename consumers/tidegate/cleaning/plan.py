@@ -7,7 +7,7 @@ Pure: the dry run shows the same plan that the cleaner executes. A refusal is ra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate.cleaning.listing import ListedDirectory
@@ -103,7 +103,9 @@ def partition_path(partition: str | None) -> str:
 
 
 def plan_cleaning(
-    listing: Sequence[ListedDirectory] | None, command: CleaningReleased
+    listing: Sequence[ListedDirectory] | None,
+    command: CleaningReleased,
+    aborted_txns: Collection[int] = (),
 ) -> CleaningPlan:
     """Plan from the directory as it is now and the vacuum's own snapshot.
 
@@ -113,6 +115,7 @@ def plan_cleaning(
     Args:
         listing: The result of `read_acid_directories`; None if the directory does not exist.
         command: The released vacuum.
+        aborted_txns: Transactions that aborted, as far as the second source knows them.
 
     Raises:
         Refused: nothing may be removed.
@@ -123,7 +126,7 @@ def plan_cleaning(
     compaction = _compaction(command)
     entries = parsed(listing)
     try:
-        return _plan(compaction, entries)
+        return _plan(compaction, entries, aborted_txns)
     except Refused as refused:
         later = superseding_directories(compaction, entries) if _may_change(refused) else ()
         if not later:
@@ -139,10 +142,12 @@ def _may_change(refused: Refused) -> bool:
     }
 
 
-def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
+def _plan(
+    compaction: Compaction, entries: Sequence[AcidEntry], aborted_txns: Collection[int]
+) -> CleaningPlan:
     products = complete_products(compaction, entries)
     try:
-        removable = compaction.removable([entry.found for entry in entries])
+        removable = compaction.removable([entry.found for entry in entries], aborted_txns)
     except NotEnoughHistory as error:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
     if removable.overwrite is not None and removable.obsolete:
@@ -150,7 +155,8 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     check_covered(removable.obsolete, products)
     obsolete = frozenset(directory.name for directory in removable.obsolete)
     check_empty_base(products, entries, obsolete)
-    names = {*obsolete, *aborted_within(removable.aborted, products)}
+    failed = (directory.name for directory in removable.failed)
+    names = {*obsolete, *aborted_within(removable.aborted, products), *failed}
     remove = [entry.listed for entry in entries if entry.name in names]
     check_links(remove)
     ordered = sorted(remove, key=lambda directory: directory.name)

@@ -17,6 +17,7 @@ from tidegate.errors import (
     FormatError,
     MetastoreRefusedError,
     MissingInMetastoreError,
+    TransientError,
 )
 from tidegate.events import AbortedCleaningReleased
 from tidegate.events.reasons import Reason
@@ -40,6 +41,13 @@ class SecondSource(Protocol):
         """
         ...
 
+    def aborted(self, command: Cleaning) -> frozenset[int]:
+        """The transactions that it knows to have aborted: no reader reads their compactions.
+
+        Empty if it does not answer.
+        """
+        ...
+
 
 class NoSource:
     """The events are believed."""
@@ -47,6 +55,10 @@ class NoSource:
     def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:  # noqa: ARG002 - the protocol's
         """Believes everything."""
         return Proof.BELIEVED
+
+    def aborted(self, command: Cleaning) -> frozenset[int]:  # noqa: ARG002 - the protocol's
+        """Knows none."""
+        return frozenset()
 
 
 class Quarantine:
@@ -61,6 +73,10 @@ class Quarantine:
             )
             raise NotConfirmed(Reason.NOT_CONFIRMED, message)
         return Proof.UNPROVEN
+
+    def aborted(self, command: Cleaning) -> frozenset[int]:  # noqa: ARG002 - the protocol's
+        """Knows none."""
+        return frozenset()
 
 
 class MetastoreSource:
@@ -86,11 +102,24 @@ class MetastoreSource:
 
     def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
         """See `SecondSource`."""
-        if command.table.split(".", 1)[0] != self._settings.catalog.lower():
+        if not self._knows(command):
             return self._others.confirm(command, plan)
         claim = Claim.of(command, plan)
         with MetastoreClient(self._settings) as client:
             return judge(claim, self._answers(claim, client))
+
+    def aborted(self, command: Cleaning) -> frozenset[int]:
+        """See `SecondSource`; one call."""
+        if not self._knows(command):
+            return self._others.aborted(command)
+        try:
+            with MetastoreClient(self._settings) as client:
+                return client.transaction_states().aborted
+        except TransientError:  # the question before the removal says so
+            return frozenset()
+
+    def _knows(self, command: Cleaning) -> bool:
+        return command.table.split(".", 1)[0] == self._settings.catalog.lower()
 
     def _answers(self, claim: Claim, client: MetastoreClient) -> Answers:
         """Ask for the locks, then the transactions (see `Answers`), then the table.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -39,6 +39,7 @@ from tidegate.hive import (
 )
 from tidegate.hive_bridge.describing import acid_directories, has_no_cleanup
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
+from tidegate.hive_bridge.products import is_of_failed_compaction
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import (
@@ -73,8 +74,9 @@ class AbortedPlace:
     alone: tuple[str, ...]
     """Names of the directories that contain aborted rows only; these can be removed."""
     mixed: tuple[str, ...]
-    """Names of the directories that stay: they also contain other rows, so that only a compaction
-    makes them obsolete, or their partition must not be cleaned."""
+    """Names of the directories that stay: they also contain other rows or are of a compaction that
+    aborted, so that a compaction's cleaning removes them; or their partition must not be cleaned.
+    """
     content: str = ""
     """The `content_hash` of the directories in `alone`."""
 
@@ -149,7 +151,9 @@ def look_at_table(
         return None
     location = normalise(table.location)
     registered = _registered(location, client.partitions(database, name))
-    walk = _Walk(storage, location, write_ids, _with_parents(registered))
+    # before the walk: what is open now may have aborted by the time that all is forgotten
+    transactions = client.transactions().valid()
+    walk = _Walk(storage, location, write_ids, transactions, _with_parents(registered))
     found = list(walk.places())
     walk.check_listed(registered)
     if not _is_same(database, name, write_ids, client):
@@ -221,6 +225,7 @@ class _Walk:
     storage: Storage
     location: str
     write_ids: ValidWriteIds
+    transactions: ValidTxns
     registered: frozenset[str]
     """The paths of registered partitions and of their parent directories."""
     _listed: set[str] = field(default_factory=set[str])
@@ -248,7 +253,7 @@ class _Walk:
             if entry.is_dir:
                 yield from self.places(inner)
         found = acid_directories(self.storage, where, entries)
-        place = judged(below or None, found, self.write_ids)
+        place = judged(below or None, found, self.write_ids, self.transactions)
         if place.alone or place.mixed:
             yield replace(place, content=_content(self.storage, where, place.alone))
 
@@ -287,7 +292,10 @@ def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
 
 
 def judged(
-    partition: str | None, found: Iterable[FoundDirectory], write_ids: ValidWriteIds
+    partition: str | None,
+    found: Sequence[FoundDirectory],
+    write_ids: ValidWriteIds,
+    transactions: ValidTxns,
 ) -> AbortedPlace:
     """Find the ACID directories with aborted rows in a table's or partition's directory. Pure.
 
@@ -295,10 +303,16 @@ def judged(
         partition: The partition, or None for the table's directory.
         found: The ACID directories in it.
         write_ids: The table's final write ids.
+        transactions: The valid transactions now.
     """
     rows = {directory.name: aborted_rows(directory, write_ids) for directory in found}
     alone = tuple(name for name in rows if rows[name] is RangeResponse.ALL)
-    mixed = tuple(name for name in rows if rows[name] is RangeResponse.SOME)
+    mixed = tuple(
+        directory.name
+        for directory in found
+        if rows[directory.name] is RangeResponse.SOME
+        or is_of_failed_compaction(directory, transactions)
+    )
     return AbortedPlace(partition, alone, mixed)
 
 

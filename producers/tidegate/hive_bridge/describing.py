@@ -189,11 +189,12 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
     where = _directory(compaction, location, partition)
     entries, products = _products(compaction, where, client, storage)
     # after the listing: in Hive 3 a writer's directory is known by its open write ids
-    valid = client.write_ids(database, name, client.transactions().valid())
+    transactions = client.transactions().valid()
+    valid = client.write_ids(database, name, transactions)
     kind = compaction.kind
     if not products and not compaction.is_of_hive_3:  # it had nothing to merge
         snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-        products = present_of(acid_directories(storage, where, entries), snapshot)
+        products = present_of(acid_directories(storage, where, entries), snapshot, transactions)
         is_base = any(isinstance(product, Base) for product in products)
         kind = VacuumKind.MAJOR if is_base else VacuumKind.MINOR
     if kind is None or (not products and compaction.is_of_hive_3):

@@ -1,9 +1,9 @@
 """Mark cleaned compactions in the Metastore's queue, after a check that nothing is left.
 
 Marking a compaction as cleaned also makes the Metastore forget which write ids, up to the
-compaction's highest, were aborted. If a directory of an aborted write is left, every reader sees
-its rows from then on (HIVE-24302, HIVE-24444). So the check precedes every mark, even after an
-outcome that reports the cleaning as done.
+compaction's highest, were aborted, and which earlier compactions. If a directory of one is left,
+every reader sees its rows from then on (HIVE-24302, HIVE-24444). So the check precedes every mark,
+even after an outcome that reports the cleaning as done.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tidegate.hive import (
     InconsistentCompaction,
     NotEnoughHistory,
     RangeResponse,
+    ValidTxns,
     ValidWriteIds,
     aborted_rows,
 )
@@ -38,7 +39,7 @@ from tidegate.hive_bridge.describing import (
     acid_directories,
     directory_of,
 )
-from tidegate.hive_bridge.products import VacuumFields
+from tidegate.hive_bridge.products import VacuumFields, is_of_failed_compaction
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, normalise
@@ -61,7 +62,10 @@ _NOT_NOW: Final = (
 
 
 def check_nothing_left(
-    found: Sequence[FoundDirectory], vacuum: VacuumFields, write_ids: ValidWriteIds
+    found: Sequence[FoundDirectory],
+    vacuum: VacuumFields,
+    write_ids: ValidWriteIds,
+    transactions: ValidTxns,
 ) -> None:
     """Check that a compaction may be marked as cleaned.
 
@@ -69,6 +73,7 @@ def check_nothing_left(
         found: The ACID directories of the table or partition now.
         vacuum: The published vacuum.
         write_ids: The table's valid write ids now, up to the compaction's highest write id.
+        transactions: The valid transactions now.
 
     Raises:
         NotYet: a directory is left, or the check has too little information.
@@ -80,14 +85,26 @@ def check_nothing_left(
         )
     try:
         compaction = vacuum.compaction()
-        left = [directory.name for directory in compaction.removable(found).obsolete]
+        failed = [one for one in found if is_of_failed_compaction(one, transactions)]
+        read = [one for one in found if one not in failed]
+        left = [directory.name for directory in compaction.removable(read).obsolete]
     except (InconsistentCompaction, NotEnoughHistory) as error:
         raise NotYet(str(error)) from error
     if left:
         raise NotYet(f"{left[0]} is there, which the compaction made obsolete")
-    for directory in found:
-        has_aborted = aborted_rows(directory, write_ids) is not RangeResponse.NONE
-        if has_aborted and not compaction.is_product(directory.acid):
+    for directory in failed:
+        if directory.acid.max_write_id <= write_ids.high_water_mark:
+            raise NotYet(
+                f"{directory.name} is there, of a compaction that aborted, which every reader would"
+                " see"
+            )
+    for directory in read:
+        rows = aborted_rows(directory, write_ids)
+        # no compaction makes a directory of aborted writes alone, whatever an event calls it
+        has_aborted = rows is RangeResponse.ALL or (
+            rows is RangeResponse.SOME and not compaction.is_product(directory.acid)
+        )
+        if has_aborted:
             raise NotYet(
                 f"{directory.name} is there, with rows of an aborted write, which every reader"
                 " would see"
@@ -133,12 +150,13 @@ def _check_directory(
     location = normalise(client.table(database, name).location)
     where = directory_of(compaction, client, location)
     # before the listing: final write ids stay final
-    valid = client.write_ids(database, name, client.transactions().valid())
+    transactions = client.transactions().valid()
+    valid = client.write_ids(database, name, transactions)
     found = acid_directories(storage, where, storage.list(where))
     moved = "" if location == vacuum.location else f" (its table was in {vacuum.location} before)"
     try:
         snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-        check_nothing_left(found, vacuum, snapshot)
+        check_nothing_left(found, vacuum, snapshot, transactions)
     except NotYet as error:
         raise NotYet(f"in {where}{moved}: {error}") from error
 

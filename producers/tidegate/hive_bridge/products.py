@@ -15,6 +15,7 @@ from tidegate.hive import (
     Compaction,
     Delta,
     FoundDirectory,
+    ValidTxns,
     ValidWriteIds,
     covers,
     is_acid_name,
@@ -119,7 +120,7 @@ def products_of_hive_3(
 
 
 def present_of(
-    found: Sequence[FoundDirectory], snapshot: ValidWriteIds
+    found: Sequence[FoundDirectory], snapshot: ValidWriteIds, transactions: ValidTxns
 ) -> tuple[AcidDirectory, ...]:
     """The directories that readers read now, in place of others that are still there.
 
@@ -129,6 +130,7 @@ def present_of(
     Args:
         found: The directories of the table or partition.
         snapshot: What was valid of the table when the compaction began.
+        transactions: The valid transactions now.
 
     Returns:
         A base; or a delta, with the delete delta of the same range; or nothing, where nothing is
@@ -137,7 +139,11 @@ def present_of(
     Raises:
         NotEnoughHistory: the snapshot can't be read from these directories.
     """
-    known = [entry for entry in found if _is_known(entry, snapshot)]
+    known = [
+        entry
+        for entry in found
+        if _is_known(entry, snapshot) and not is_of_failed_compaction(entry, transactions)
+    ]
     state = settled_state(known, CleanerWriteIds.of(snapshot))
     obsolete = [entry.acid for entry in known if entry.name in state.obsolete]
     current = (state.base, *state.current)
@@ -152,6 +158,12 @@ def present_of(
                 and (one.min_write_id, one.max_write_id) == (low, high)
             )
     return ()
+
+
+def is_of_failed_compaction(found: FoundDirectory, transactions: ValidTxns) -> bool:
+    """Whether a compaction wrote it that aborted, or that has not committed yet."""
+    txn = found.acid.visibility_txn
+    return txn is not None and not transactions.is_valid(txn)
 
 
 def _is_known(found: FoundDirectory, snapshot: ValidWriteIds) -> bool:

@@ -6,7 +6,7 @@ between two compactions still reads the directories that the second one replaced
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
@@ -28,6 +28,7 @@ class Removable(NamedTuple):
     Attributes:
         obsolete: What the compaction replaced, and what `overwrite` did.
         aborted: Directories with aborted write ids only, of the compaction's range.
+        failed: Directories of compactions that aborted, up to the compaction's last write id.
         overwrite: The base of an INSERT OVERWRITE or a TRUNCATE that the compaction found, and on
             which it builds. No compaction of its own follows it, so the next one's cleaning does
             its work: readers from before the overwrite are from before the compaction too.
@@ -36,6 +37,7 @@ class Removable(NamedTuple):
     obsolete: tuple[FoundDirectory, ...]
     aborted: tuple[FoundDirectory, ...]
     overwrite: FoundDirectory | None = None
+    failed: tuple[FoundDirectory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +129,32 @@ class Compaction:
             return False
         return self.is_major or acid.min_write_id >= self.min_write_id
 
-    def removable(self, found: Sequence[FoundDirectory]) -> Removable:
+    def removable(
+        self, found: Sequence[FoundDirectory], aborted_txns: Collection[int] = ()
+    ) -> Removable:
         """Choose the directories that this compaction made obsolete, and the aborted ones in range.
 
         The result does not depend on the order of the listing. It never contains a product, or a
         directory in which a write id was still open. A base above the high-water mark makes nothing
         obsolete, although Hive's shortcut by the least open id would allow that (HIVE-29601).
 
+        Args:
+            found: The directories of the table or partition.
+            aborted_txns: Transactions known to have aborted: no reader reads their `_vT`.
+
         Raises:
             NotEnoughHistory: as `settled_state`.
         """
+        failed = tuple(one for one in found if one.acid.visibility_txn in aborted_txns)
+        found = [one for one in found if one not in failed]
         considered = self._considered(found)
         state = settled_state(considered, self.write_ids)
         overwrite = next((b for b in considered if b.name == state.base), None)
         if overwrite is not None and not self._builds_on(overwrite):
             overwrite = None
         obsolete = self._choose(found, state.obsolete, overwrite)
-        return Removable(obsolete, self._choose(found, state.aborted), overwrite)
+        failed = tuple(one for one in failed if one.acid.max_write_id <= self.max_write_id)
+        return Removable(obsolete, self._choose(found, state.aborted), overwrite, failed)
 
     def _builds_on(self, base: FoundDirectory) -> bool:
         """Whether a base is of an overwrite that had committed when the compaction began."""
