@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Final, NamedTuple, Self, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -144,12 +143,7 @@ class OutcomeWatch:
         """Close the connection at the end of the block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 

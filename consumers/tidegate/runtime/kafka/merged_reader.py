@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -67,12 +66,7 @@ class MergedReader:
         """Close the connection at the end of the block."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         if self._consumer is not None:
             self._consumer.close()
