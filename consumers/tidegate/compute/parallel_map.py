@@ -22,7 +22,6 @@ from tidegate.storage import ParallelMap
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CHUNKS_PER_THREAD: Final = 32
 _TASKS_PER_CORE: Final = 3
 _ITEMS_PER_TASK: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -48,16 +47,8 @@ class ThreadMap:
         """Apply `function` on `threads` threads."""
         if len(items) <= 1:
             return [function(item) for item in items]
-        # many small chunks cost queueing time, few large ones end at different times
-        size = max(1, len(items) // (self.threads * _CHUNKS_PER_THREAD))
-        chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
-            results = pool.map(partial(_apply, function), chunks)
-            return [result for chunk in results for result in chunk]
-
-
-def _apply(function: Callable[[T], R], chunk: Sequence[T]) -> list[R]:
-    return [function(item) for item in chunk]
+        with ThreadPoolExecutor(min(self.threads, len(items))) as pool:
+            return list(pool.map(function, items))
 
 
 @dataclass(frozen=True, slots=True)

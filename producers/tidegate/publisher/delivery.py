@@ -108,18 +108,7 @@ class ConfirmedProducer:
             MessageTooLargeError: a message exceeds its topic's limit.
         """
         reports = Reports(len(messages))
-        self._confirm(messages, reports)
-        return reports.receipts()
 
-    def confirm(self, messages: Sequence[Message]) -> None:
-        """Send like `send`, for callers that don't need the messages' offsets.
-
-        Raises:
-            DeliveryError, DeliveryRefusedError, MessageTooLargeError: as `send`.
-        """
-        self._confirm(messages, Reports(len(messages), places=False))
-
-    def _confirm(self, messages: Sequence[Message], reports: Reports) -> None:
         connection = self._attempt(dict(enumerate(messages)), reports)
         if len(messages) > 1:
             # the broker refuses all that the client put into one request with what is too large
@@ -129,7 +118,7 @@ class ConfirmedProducer:
         failed = reports.failed()
         if not failed and reports.arrived == len(messages):
             connection.faults.away = None
-            return
+            return reports.receipts()
         if any(error.fatal() or error.code() == KafkaError._FATAL for error in failed):  # noqa: SLF001
             self._replace(connection)
         raise self._fault(messages, reports, connection.faults)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from queue import Empty, SimpleQueue
-from typing import Final
 
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as Delivered
 
 from tidegate.errors.deliveries import Receipt
-
-_STORED: Final = Receipt("", -1, -1)
-"""For a message whose caller does not need its offset, which halves the cost of a report."""
 
 
 class Reports:
@@ -21,11 +17,11 @@ class Reports:
     raises in the waiting call leaves no lock taken that `record` would wait for.
     """
 
-    __slots__ = ("_by_index", "_complete", "_count", "_fault", "_is_back", "_places", "not_sent")
+    __slots__ = ("_by_index", "_complete", "_count", "_fault", "_is_back", "not_sent")
 
-    def __init__(self, count: int, *, places: bool = True) -> None:
-        """Expect reports of so many messages; `places`: whether the receipts are needed."""
-        self._count, self._places = count, places
+    def __init__(self, count: int) -> None:
+        """Expect reports of so many messages."""
+        self._count = count
         self._by_index: dict[int, KafkaError | Receipt] = {}
         self._complete: SimpleQueue[None] = SimpleQueue()
         self._fault: Exception | None = None
@@ -42,8 +38,6 @@ class Reports:
         """Store a report. The polling thread calls it; it never blocks."""
         if error is not None:
             self._by_index[index] = error
-        elif not self._places:
-            self._by_index[index] = _STORED
         elif delivered is not None:
             topic, partition, offset = delivered.topic(), delivered.partition(), delivered.offset()
             self._by_index[index] = Receipt(topic or "", partition or 0, offset or 0)

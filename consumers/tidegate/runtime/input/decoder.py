@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.errors import FormatError, TidegateError, TransientError
+from tidegate.errors import FormatError, TidegateError
 from tidegate.events import Event
 from tidegate.events.topics import EVENT_TYPES, PARTITIONER, partition_of, topic_of
 from tidegate.events.wire import Wire
@@ -38,18 +38,12 @@ class Decoder:
             StopService: the schema registry refuses us.
         """
         try:
-            return self._decoded(record)
+            return self.retries.call(lambda: self._decode(record))
         except TidegateError:
             raise
         except Exception as error:
             # a stranger may have written the bytes: a bug in decoding must not stop the service
             raise FormatError(f"can't be decoded: {type(error).__name__}: {error}") from error
-
-    def _decoded(self, record: Record) -> Event | None:
-        try:
-            return self._decode(record)
-        except TransientError:  # only then are retries prepared: this runs for every record
-            return self.retries.call(lambda: self._decode(record))
 
     def _decode(self, record: Record) -> Event | None:
         if record.unreadable:

@@ -99,7 +99,7 @@ class KafkaBus:
     def send(self, messages: Sequence[Message]) -> None:
         """Send and wait."""
         try:
-            self._own_producer().confirm(messages)
+            self._own_producer().send(messages)
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
 

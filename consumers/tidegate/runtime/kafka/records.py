@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final, cast
 
@@ -38,11 +37,8 @@ LARGE: Final[Config] = {
 """For producers of large messages: a table's state, or a dead letter as large as its cause."""
 
 
-_new_tuple: Final = tuple.__new__
-
-
 def as_record(message: Received) -> Record:
-    """Convert a received message. This runs for every message, so it creates few objects."""
+    """Convert a received message."""
     key, value, unreadable = message.key(), message.value(), ""
     try:
         # confluent-kafka's type is wider than the list of pairs that it returns
@@ -50,19 +46,15 @@ def as_record(message: Received) -> Record:
     except (SystemError, UnicodeError):  # what the client raises for such a name
         headers, unreadable = (), _NOT_UTF8
     time_type, timestamp_ms = message.timestamp()
-    # the same as `Record(...)`, without its call
-    return _new_tuple(
-        Record,
-        (
-            _partition(message.topic(), message.partition()),
-            message.offset() or 0,
-            key if isinstance(key, bytes) else as_bytes(key),
-            value if isinstance(value, bytes) else as_bytes(value),
-            headers,
-            timestamp_ms,
-            unreadable,
-            time_type == TIMESTAMP_LOG_APPEND_TIME,
-        ),
+    return Record(
+        Partition(message.topic() or "", message.partition() or 0),
+        message.offset() or 0,
+        as_bytes(key),
+        as_bytes(value),
+        headers,
+        timestamp_ms,
+        unreadable,
+        time_type == TIMESTAMP_LOG_APPEND_TIME,
     )
 
 
@@ -70,11 +62,6 @@ def unreadable_record(place: Partition, offset: int, error: KafkaError | None) -
     """The record of a message that the client can't read: only its location is known."""
     reason = error.str() if error else "unknown"
     return Record(place, offset, None, None, (), 0, f"the client can't read it: {reason}")
-
-
-@lru_cache(maxsize=10_000)
-def _partition(topic: str | None, number: int | None) -> Partition:
-    return Partition(topic or "", number or 0)
 
 
 def as_bytes(content: bytes | str | None) -> bytes | None:
