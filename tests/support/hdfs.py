@@ -26,8 +26,6 @@ class Cluster:
 
     address: str
     """`hdfs://localhost:PORT`"""
-    web: str
-    """The host and port of WebHDFS."""
     files: Any
     """Hadoop's FileSystem."""
     jvm: Any
@@ -122,12 +120,7 @@ def running(folder: Path) -> Generator[Hdfs]:
     cluster = builder.nnTopology(topology).numDataNodes(1).build()
     cluster.waitActive()
     clusters = [
-        Cluster(
-            f"hdfs://localhost:{cluster.getNameNodePort(n)}",
-            cluster.getHttpUri(n).removeprefix("http://"),
-            cluster.getFileSystem(n),
-            jvm,
-        )
+        Cluster(f"hdfs://localhost:{cluster.getNameNodePort(n)}", cluster.getFileSystem(n), jvm)
         for n in range(2)
     ]
     try:
