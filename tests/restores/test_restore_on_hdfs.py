@@ -90,23 +90,27 @@ def test_hudi_reads_back_the_rows_of_a_savepoint_and_writes_on(scene: Scene) -> 
     assert table.savepoints() == [scene.savepoint]
     assert table.read() != scene.kept
 
-    started, completed = restore(table, scene.savepoint, ThreadMap(), cluster.warehouse())
+    renamed = list[bool]()
 
+    def look(_step: int) -> None:
+        renamed.append(bool(cluster.files.globStatus(cluster.path(f"/wh/orders/{ASIDE}*"))))
+
+    watched = Stepwise(f"{cluster.address}/wh", look)
+    started, completed = restore(table, scene.savepoint, ThreadMap(1), watched)
+
+    assert any(renamed), "the metadata table was removed file by file"
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
     check_restored(scene, 9)
 
-    # again, by a process that dies each time, a step later than the one before
-    outcomes, deaths, aside = list[Outcome](), 0, set[str]()
+    # again, by processes that die, each a step later than the one before
+    outcomes, deaths = list[Outcome](), 0
     while not outcomes:
         dying = Stepwise(f"{cluster.address}/wh", killed_at(deaths + 1))
         try:
             outcomes = list(restore(table, scene.savepoint, ThreadMap(1), dying))
         except Killed:
             deaths += 1
-            files = cluster.all_files("/wh/orders")
-            aside.update(name for name in files if name.startswith(ASIDE))
-    assert aside, "the metadata table was not renamed"
     assert isinstance(outcomes[-1], RestoreCompleted)
     assert deaths > STEPS
     check_restored(scene, 10)
