@@ -11,7 +11,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import DirectoriesCleaned
 from tidegate.hive import IdRanges, ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable, Key
+from tidegate.local.demo.acid_orc import AcidTable, _Key
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 COLUMNS = {"id": "bigint", "city": "string"}
@@ -152,4 +152,4 @@ def test_a_file_says_to_hive_what_its_reader_looks_for(table: AcidTable) -> None
 def test_a_statement_is_part_of_its_rows_keys(table: AcidTable) -> None:
     table.insert(1, [ANA], statement=0)
     table.insert(1, [BEN], statement=1)
-    assert list(table.read(ids(1))) == [Key(1, 536870912, 0), Key(1, 536870913, 0)]
+    assert list(table.read(ids(1))) == [_Key(1, 536870912, 0), _Key(1, 536870913, 0)]

@@ -8,7 +8,7 @@ from support.samples import NOON, savepoint_request
 from tidegate.events import SavepointRemoved, SavepointsChecked
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
-from tidegate.ops.monitor import PinnedFiles
+from tidegate.ops.monitor import _PinnedFiles
 
 
 def measured(table: str, size: int, hours: int) -> SavepointsChecked:
@@ -25,7 +25,7 @@ def measured(table: str, size: int, hours: int) -> SavepointsChecked:
 
 
 def test_the_last_measurement_of_each_table_counts_by_pattern() -> None:
-    metrics, pinned = Metrics(catalog.DEPLOYMENT_METRICS), PinnedFiles(("lake.sales.*", "*"))
+    metrics, pinned = Metrics(catalog.DEPLOYMENT_METRICS), _PinnedFiles(("lake.sales.*", "*"))
 
     def value(name: str, tables: str) -> float | None:
         return metrics.registry.get_sample_value(name, {"tables": tables})

@@ -27,7 +27,7 @@ from support.watching import (
 from tidegate.errors import TransientError
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child
-from tidegate.ops.status import ServiceStatus, read_snapshot
+from tidegate.ops.status import _ServiceStatus, read_snapshot
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.service.settings import Settings
 
@@ -56,7 +56,7 @@ class Watched:
         members = f'kafka_consumergroup_members{{consumergroup="{self.group}"}} == 1'
         wait_for("the gate is seen", lambda: bool(self.prometheus.query(members)))
 
-    def status(self) -> ServiceStatus:
+    def status(self) -> _ServiceStatus:
         """What `tidegate status` says of the gate."""
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)

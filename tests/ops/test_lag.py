@@ -7,7 +7,7 @@ from typing import cast
 
 from confluent_kafka import TopicPartition
 
-from tidegate.ops.groups import Lag, lags_of
+from tidegate.ops.groups import _Lag, lags_of
 from tidegate.runtime.bus import Partition, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 
@@ -37,8 +37,8 @@ def test_a_group_that_has_committed_nothing_lags_by_every_record_there_is() -> N
     cluster = Cluster()
 
     assert lags_of(cast("KafkaMetadata", cluster), GROUP, ENDS) == {
-        NEW: Lag(None, 20),
-        READ: Lag(15, 5),
-        AHEAD: Lag(8, 0),  # it was committed after the end was read
+        NEW: _Lag(None, 20),
+        READ: _Lag(15, 5),
+        AHEAD: _Lag(8, 0),  # it was committed after the end was read
     }
     assert cluster.asked == [NEW]  # the others cost no further request

@@ -11,8 +11,6 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final, Self
 
-from confluent_kafka import TopicPartition
-
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, TaskEnded, TaskIssued
 from tidegate.events.base import Verdict
@@ -31,10 +29,8 @@ from tidegate.events.topics import (
 from tidegate.events.wire import Wire, command_of
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.errors import translate_kafka_errors
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import standalone_consumer
 from tidegate.runtime.kafka.records import Config
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
@@ -128,7 +124,7 @@ def _text(key: bytes | None) -> str:
     return (key or b"").decode(errors="replace")
 
 
-class JoinedLog:
+class _JoinedLog:
     """Joins parts of outcomes: takes events oldest first, and yields complete ones.
 
     A part whose predecessors are missing is yielded unchanged. Parts whose last one is missing are
@@ -166,7 +162,6 @@ class JoinedLog:
         self._waiting.clear()
 
 
-_TIMEOUT: Final = 10.0
 _PARTS: Final = 100
 """The maximum number of parts of an outcome; so many more are read that none is cut off."""
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
@@ -244,7 +239,7 @@ class EventLog:
             # the newest are among the last of each partition; an outcome precedes a task's end
             count = 2 * limit + _PARTS
             spans = {p: range(max(s.start, s.stop - count), s.stop) for p, s in spans.items()}
-        joined = JoinedLog()
+        joined = _JoinedLog()
         with MergedReader(self._config, spans) as reader:
             found = self._wanted(reader.records(), wanted, joined)
             if not follow:
@@ -321,7 +316,7 @@ class EventLog:
         return ConfigError(f"no event names the table {table}{meant} ({otherwise})")
 
     def _wanted(
-        self, records: Iterable[Record], wanted: EventFilter, joined: JoinedLog
+        self, records: Iterable[Record], wanted: EventFilter, joined: _JoinedLog
     ) -> Iterator[LoggedEvent]:
         for record in records:
             if (logged := self._logged(record, wanted)) is not None:
@@ -361,20 +356,5 @@ class EventLog:
         tables = wanted.exact_tables
         numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
         parts = [Partition(name, number) for number in sorted(numbers)]
-        marks = _RETRIES.call(lambda: self._metadata.watermarks(parts))
-        if since is None:
-            return {part: range(mark.first, mark.end) for part, mark in marks.items()}
-        starts = _RETRIES.call(lambda: self._offsets_at(parts, since))
-        return {part: range(starts.get(part, mark.end), mark.end) for part, mark in marks.items()}
-
-    def _offsets_at(self, parts: list[Partition], since: datetime) -> dict[Partition, int]:
-        """The first offset of each partition at or after a time; left out if there is none."""
-        moment_ms = max(0, int(since.timestamp() * 1000))
-        consumer = standalone_consumer(self._config, parts[0].topic)
-        try:
-            with translate_kafka_errors(f"{parts[0].topic}: offsets at {since.isoformat()}"):
-                asked = [TopicPartition(*part, moment_ms) for part in parts]
-                found = consumer.offsets_for_times(asked, timeout=_TIMEOUT)
-        finally:
-            consumer.close()
-        return {Partition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+        since_ms = 0 if since is None else max(1, int(since.timestamp() * 1000))
+        return _RETRIES.call(lambda: self._metadata.spans_of(parts, since_ms))

@@ -36,7 +36,7 @@ class GroupInUseError(TidegateError):
     """The service is running, so its group can't be changed. Stop the service, then try again."""
 
 
-class Lag(NamedTuple):
+class _Lag(NamedTuple):
     """A group's progress on a partition."""
 
     committed: int | None
@@ -142,7 +142,7 @@ def _check(errors: Iterable[KafkaError | None]) -> None:
 
 def lags_of(
     metadata: KafkaMetadata, group: str, ends: Mapping[Partition, int]
-) -> dict[Partition, Lag]:
+) -> dict[Partition, _Lag]:
     """A group's progress on each partition that it reads.
 
     On a partition without a committed offset it starts at the first record, so all are uncommitted.
@@ -160,9 +160,16 @@ def lags_of(
     first = {part: marks.first for part, marks in metadata.watermarks(new).items()} if new else {}
     return {
         # the end was read first, so a newer commit may be beyond it
-        part: Lag(committed.get(part), max(0, end - (committed | first)[part]))
+        part: _Lag(committed.get(part), max(0, end - (committed | first)[part]))
         for part, end in ends.items()
     }
+
+
+def lags_of_service(metadata: KafkaMetadata, prefix: str, service: str) -> dict[Partition, _Lag]:
+    """How far a service has read each partition of its topics; errors are those of `lags_of`."""
+    names = [topic.name(prefix) for topic in inputs_of(service)]
+    parts = [Partition(name, n) for name in names for n in range(metadata.partitions(name))]
+    return lags_of(metadata, f"{prefix}.{service}", metadata.ends(parts))
 
 
 def input_topics(service: str, topic: str | None, prefix: str) -> list[str]:

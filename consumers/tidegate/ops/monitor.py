@@ -71,7 +71,7 @@ def pattern_of(table: str, patterns: Sequence[str]) -> str | None:
 
 
 @dataclass(slots=True)
-class PinnedFiles:
+class _PinnedFiles:
     """The last measurement of each table that was seen."""
 
     patterns: Sequence[str]
@@ -214,7 +214,7 @@ class DeploymentMonitor:
         self._config = settings.connection()
         self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
-        self._pinned = PinnedFiles(settings.monitoring.tables)
+        self._pinned = _PinnedFiles(settings.monitoring.tables)
         self._restores = Recent()
         self._notifications = _Notifications(settings.monitoring.notify)
         self._last_poll: float | None = None

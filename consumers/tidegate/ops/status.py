@@ -32,7 +32,7 @@ from tidegate.events import (
 from tidegate.events.base import Verdict
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
-from tidegate.ops.groups import Groups, Lag, lags_of
+from tidegate.ops.groups import Groups, lags_of_service
 from tidegate.ops.summary import asked_by, counted, row_of
 from tidegate.ops.waiting import (
     HeldTable,
@@ -43,10 +43,9 @@ from tidegate.ops.waiting import (
     gate_stores,
     holds_and_quarantines,
 )
-from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.catalogue import NAMES, inputs_of
+from tidegate.service.catalogue import NAMES
 from tidegate.service.settings import Settings
 
 
@@ -132,7 +131,7 @@ _ALARMS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceStatus:
+class _ServiceStatus:
     """One service.
 
     `lag` is Kafka's: the records from the group's committed offsets to the topics' ends. A group
@@ -159,7 +158,7 @@ class Snapshot:
 
     at: datetime
     since: datetime
-    services: Sequence[ServiceStatus]
+    services: Sequence[_ServiceStatus]
     waiting: int
     oldest_waiting: PendingVacuum | None
     recent: Recent
@@ -322,22 +321,14 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
 
 def _service(
     settings: Settings, metadata: KafkaMetadata, name: str, recent: Recent, dead_letters: int
-) -> ServiceStatus:
+) -> _ServiceStatus:
     prefix = settings.topics.prefix
-    group = f"{prefix}.{name}"
-    connection = settings.connection()
-    members = Groups.of(connection).members(group)
-    topics = [found.name(prefix) for found in inputs_of(name)]
-    lags = _RETRIES.call(lambda: _lags(metadata, group, topics))
-    return ServiceStatus(
+    members = Groups.of(settings.connection()).members(f"{prefix}.{name}")
+    lags = _RETRIES.call(lambda: lags_of_service(metadata, prefix, name))
+    return _ServiceStatus(
         name,
         tuple(members),
         sum(lag.records for lag in lags.values()),
         recent.last_by_service.get(name),
         dead_letters,
     )
-
-
-def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Partition, Lag]:
-    parts = [Partition(t, number) for t in topics for number in range(metadata.partitions(t))]
-    return lags_of(metadata, group, metadata.ends(parts))

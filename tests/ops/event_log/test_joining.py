@@ -9,7 +9,7 @@ import pytest
 from support.samples import NOON, commit
 from tidegate.events import CleaningStarted, DirectoriesCleaned
 from tidegate.events.cleanings import DirectoriesOutcome
-from tidegate.ops.event_log import JoinedLog, LoggedEvent
+from tidegate.ops.event_log import LoggedEvent, _JoinedLog
 from tidegate.ops.summary import line_of
 from tidegate.runtime.bus import Partition, Record
 
@@ -58,7 +58,7 @@ def shown(found: Iterable[LoggedEvent]) -> list[tuple[int, int | None, int]]:
 def test_the_parts_of_an_outcome_are_one_event(
     parts: list[Part], expected: list[tuple[int, int | None, int]]
 ) -> None:
-    log = JoinedLog()
+    log = _JoinedLog()
     found = [item for number, part in enumerate(parts) for item in log.add(logged(number, part))]
 
     assert shown([*found, *log.rest()]) == expected
@@ -67,7 +67,7 @@ def test_the_parts_of_an_outcome_are_one_event(
 
 def test_a_part_says_which_one_it_is() -> None:
     assert "(part 2 of 3)" in line_of(logged(0, ("a", 2)))
-    log = JoinedLog()
+    log = _JoinedLog()
     [whole] = [item for n in (1, 2, 3) for item in log.add(logged(n, ("a", n)))]
     assert "d1, d2, d3: 3 files, 30 bytes" in line_of(whole)
     assert "part" not in line_of(whole)
@@ -78,7 +78,7 @@ def test_what_has_no_parts_goes_through() -> None:
     started = CleaningStarted.about(
         commit(1), source="c", occurred_at=NOON, directories=("d",), files=1, bytes=1
     )
-    log = JoinedLog()
+    log = _JoinedLog()
     both = [unreadable, LoggedEvent(unreadable.record, started)]
 
     assert [item for given in both for item in log.add(given)] == both

@@ -11,9 +11,9 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.cluster import (
-    GroupPosition,
     GroupReplay,
-    OffsetReset,
+    _GroupPosition,
+    _OffsetReset,
     plan_group,
     reset_state,
     with_applied,
@@ -47,7 +47,7 @@ def bus() -> MemoryBus:
 
 
 def plan(bus: MemoryBus, to_offset: int = 0) -> GroupReplay:
-    position = GroupPosition(range(4), bus.committed[GROUP][COMMITS])
+    position = _GroupPosition(range(4), bus.committed[GROUP][COMMITS])
     positions = with_applied(bus, "tidegate", {COMMITS: position})
     return plan_group("coordinator", GROUP, positions, to_offset)
 
@@ -78,7 +78,7 @@ def test_a_second_replay_before_the_service_ran_goes_further_back(bus: MemoryBus
 
 
 def test_a_state_that_went_on_since_the_plan_is_left_alone(bus: MemoryBus) -> None:
-    stale = GroupReplay("coordinator", GROUP, (OffsetReset(COMMITS, 2, 0, 2, applied=2),))
+    stale = GroupReplay("coordinator", GROUP, (_OffsetReset(COMMITS, 2, 0, 2, applied=2),))
     before = bus.records("tidegate.coordinator.changelog")[:]
 
     with pytest.raises(GroupInUseError, match="plan again"):

@@ -15,7 +15,7 @@ from tidegate.events import Event
 from tidegate.events.codec import Headers
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.replay.cluster import GroupPosition, OffsetReset, Target, plan_group
+from tidegate.ops.replay.cluster import Target, _GroupPosition, _OffsetReset, plan_group
 from tidegate.ops.replay.events import (
     Selection,
     message_of,
@@ -29,7 +29,7 @@ from tidegate.runtime.bus import Partition, Record
 LOCKS_0 = Partition("tidegate.locks", 0)
 
 
-def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
+def moved(position: _GroupPosition, target: Target) -> tuple[int, int] | None:
     """To which offset a group would go, and how many records it would read again."""
     plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
     return (plan.resets[0].to_offset, plan.resets[0].again) if plan.resets else None
@@ -48,18 +48,18 @@ def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
 def test_a_group_goes_back_within_what_the_topic_holds(
     target: Target, expected: tuple[int, int] | None
 ) -> None:
-    assert moved(GroupPosition(range(3, 10), committed=8), target) == expected
+    assert moved(_GroupPosition(range(3, 10), committed=8), target) == expected
 
 
 def test_a_moment_is_where_the_broker_says() -> None:
     target = NOON
 
-    assert moved(GroupPosition(range(3, 10), committed=8, at_moment=5), target) == (5, 3)
-    assert moved(GroupPosition(range(3, 10), committed=8, at_moment=10), target) is None
+    assert moved(_GroupPosition(range(3, 10), committed=8, at_moment=5), target) == (5, 3)
+    assert moved(_GroupPosition(range(3, 10), committed=8, at_moment=10), target) is None
 
 
 def test_a_group_that_never_committed_begins_at_the_beginning_anyway() -> None:
-    assert moved(GroupPosition(range(3, 10), committed=None), 0) is None
+    assert moved(_GroupPosition(range(3, 10), committed=None), 0) is None
 
 
 OFFSETS = st.none() | st.integers(0, 12)
@@ -82,7 +82,7 @@ def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwar
     target: Target,
 ) -> None:
     held = range(first, first + count)
-    position = GroupPosition(held, committed, applied=applied, topic_recreated=recreated)
+    position = _GroupPosition(held, committed, applied=applied, topic_recreated=recreated)
 
     plan = plan_group("coordinator", "tidegate.coordinator", {LOCKS_0: position}, target)
 
@@ -92,14 +92,14 @@ def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwar
     [reset] = plan.resets
     places = [first] if position.topic_recreated else position.next_offsets
     assert first <= reset.to_offset <= min(max(first, min(places)), held.stop)
-    after = GroupPosition(held, reset.to_offset, applied=reset.to_offset)
+    after = _GroupPosition(held, reset.to_offset, applied=reset.to_offset)
     assert not after.fault
 
 
 def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
-    assert moved(GroupPosition(range(3, 10), committed=1), 0) == (3, 0)
-    assert moved(GroupPosition(range(3, 10), committed=1), 9) == (3, 0)
-    assert moved(GroupPosition(range(3, 10), committed=20), 0) == (3, 7)
+    assert moved(_GroupPosition(range(3, 10), committed=1), 0) == (3, 0)
+    assert moved(_GroupPosition(range(3, 10), committed=1), 9) == (3, 0)
+    assert moved(_GroupPosition(range(3, 10), committed=20), 0) == (3, 7)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
 def test_the_coordinator_s_group_goes_back_to_where_its_state_can_follow(
     committed: int | None, applied: int | None, target: Target, expected: tuple[int, int] | None
 ) -> None:
-    assert moved(GroupPosition(range(3, 10), committed, applied=applied), target) == expected
+    assert moved(_GroupPosition(range(3, 10), committed, applied=applied), target) == expected
 
 
 @pytest.mark.parametrize(
@@ -133,23 +133,23 @@ def test_the_coordinator_s_group_goes_back_to_where_its_state_can_follow(
 def test_on_a_topic_that_was_created_again_it_begins_at_the_start(
     committed: int | None, target: Target, expected: tuple[int, int]
 ) -> None:
-    position = GroupPosition(range(3, 10), committed, applied=8, topic_recreated=True)
+    position = _GroupPosition(range(3, 10), committed, applied=8, topic_recreated=True)
 
     assert moved(position, target) == expected
 
 
 def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
     positions = {
-        Partition("tidegate.vacuums", 1): GroupPosition(range(5), committed=5),
-        LOCKS_0: GroupPosition(range(9), committed=9),
-        Partition("tidegate.locks", 1): GroupPosition(range(0), committed=0),
+        Partition("tidegate.vacuums", 1): _GroupPosition(range(5), committed=5),
+        LOCKS_0: _GroupPosition(range(9), committed=9),
+        Partition("tidegate.locks", 1): _GroupPosition(range(0), committed=0),
     }
 
     plan = plan_group("coordinator", "tidegate.coordinator", positions, 0)
 
     assert plan.resets == (
-        OffsetReset(LOCKS_0, 9, 0, 9),
-        OffsetReset(Partition("tidegate.vacuums", 1), 5, 0, 5),
+        _OffsetReset(LOCKS_0, 9, 0, 9),
+        _OffsetReset(Partition("tidegate.vacuums", 1), 5, 0, 5),
     )
     assert plan.records == 14
 

@@ -28,7 +28,7 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.status import Recent, ServiceStatus, Snapshot
+from tidegate.ops.status import Recent, Snapshot, _ServiceStatus
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
     request = restore_request("one")
     recent = after(awaiting(request, NOON), overdue(vacuum(7)), rejected(restore_request("two")))
     services = (
-        ServiceStatus("restorer", (), 3, None, 0),
-        ServiceStatus("cleaner", ("cleaner-1",), 0, None, 2),
+        _ServiceStatus("restorer", (), 3, None, 0),
+        _ServiceStatus("cleaner", ("cleaner-1",), 0, None, 2),
     )
     show(
         Snapshot(

@@ -80,9 +80,9 @@ def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(
 
     for word in (
         "lake.coordinator.changelog",
-        "2 partitions",
-        "retained 30 days",
-        "retained forever",
+        "partitions: 2",
+        "retention: 30 days",
+        "retention: forever",
         "compact",
         "LogAppendTime",
         "upstream-writers",

@@ -33,7 +33,7 @@ _BUCKET_CODEC: Final = 1 << 29
 _BUCKET: Final = "bucket_00000"
 
 
-class Key(NamedTuple):
+class _Key(NamedTuple):
     """The key of a row, which never changes."""
 
     original_write_id: int
@@ -52,9 +52,9 @@ class _RowEvent(NamedTuple):
     row: Row | None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> _Key:
         """The key of the row that is inserted or deleted."""
-        return Key(self.original_write_id, self.bucket, self.row_id)
+        return _Key(self.original_write_id, self.bucket, self.row_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class AcidTable:
         ]
         return self._write(Delta(write_id, write_id, statement), events)
 
-    def delete(self, write_id: int, keys: Iterable[Key], statement: int = 0) -> str:
+    def delete(self, write_id: int, keys: Iterable[_Key], statement: int = 0) -> str:
         """Write delete events for rows; return the new directory's name."""
         events = [_RowEvent(_DELETE, *key, write_id, None) for key in keys]
         return self._write(Delta(write_id, write_id, statement, deletes=True), events)
@@ -100,7 +100,7 @@ class AcidTable:
         """Write a base with the rows of a snapshot; return its name."""
         return self._write(Base(snapshot.high_water_mark, txn), self._rows(snapshot))
 
-    def read(self, snapshot: ValidWriteIds) -> dict[Key, Row]:
+    def read(self, snapshot: ValidWriteIds) -> dict[_Key, Row]:
         """Read the rows of a snapshot, in the order of their keys."""
         return {event.key: event.row for event in self._rows(snapshot) if event.row is not None}
 

@@ -26,7 +26,7 @@ _INSERTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Vacuumed:
+class _Vacuumed:
     """A vacuum of three inserted deltas: what there is in the directory, and what it made."""
 
     table: AcidTable
@@ -54,7 +54,7 @@ class Upstream:
         self._locks: dict[str, int] = {}
         self._txn = 0
 
-    def vacuum(self) -> Vacuumed:
+    def vacuum(self) -> _Vacuumed:
         """Insert in three transactions, take Ana's and Ben's locks, compact as Hive's Worker."""
         engine = self._engine
         location = engine.table(DATABASE, NAME, columns=COLUMNS)
@@ -67,7 +67,7 @@ class Upstream:
         info, self._txn = engine.compaction(DATABASE, NAME, _INSERTS)
         made = table.compact_minor(1, _INSERTS, snapshot, self._txn)
         engine.finish_compaction(info, self._txn)
-        return Vacuumed(table, snapshot, tuple(inserted), made)
+        return _Vacuumed(table, snapshot, tuple(inserted), made)
 
     def _insert(self, table: AcidTable) -> str:
         txn = self._engine.open_txn()
@@ -76,7 +76,7 @@ class Upstream:
         self._engine.commit(txn)
         return written
 
-    def wait_until_published(self, vacuumed: Vacuumed) -> None:
+    def wait_until_published(self, vacuumed: _Vacuumed) -> None:
         """Wait until the bridge has published the vacuum."""
         found = self._published("vacuums", VacuumFinished)
         if set(found.directories) != set(vacuumed.made):
@@ -102,7 +102,7 @@ class Upstream:
 
         return self._environment.wait_for(f"{kind.__name__} from the bridge", look)
 
-    def insert_once_more(self, vacuumed: Vacuumed) -> bool:
+    def insert_once_more(self, vacuumed: _Vacuumed) -> bool:
         """Wait until SHOW COMPACTIONS has "succeeded"; whether a further insert is read."""
         with MetastoreClient(self._engine.settings) as client:
 

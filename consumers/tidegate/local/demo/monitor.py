@@ -8,13 +8,12 @@ from functools import partial
 from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.events.wire import event_of
-from tidegate.ops.groups import lags_of
+from tidegate.ops.groups import lags_of_service
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import BROKER_RETRIES
 from tidegate.service.assembly import SERVICES
-from tidegate.service.catalogue import inputs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +58,5 @@ class TopicMonitor:
 
     def _lag_now(self) -> int:
         metadata = KafkaMetadata({"bootstrap.servers": self.servers})
-        lags = (
-            lags_of(metadata, f"{self.prefix}.{name}", metadata.ends(parts))
-            for name, parts in self._inputs()
-        )
+        lags = (lags_of_service(metadata, self.prefix, name) for name in SERVICES)
         return sum(lag.records for found in lags for lag in found.values())
-
-    def _inputs(self) -> list[tuple[str, list[Partition]]]:
-        """The partitions that each service reads, by the declarations of the topics."""
-        return [
-            (
-                name,
-                [
-                    Partition(topic.name(self.prefix), number)
-                    for topic in inputs_of(name)
-                    for number in range(self.partitions)
-                ],
-            )
-            for name in SERVICES
-        ]

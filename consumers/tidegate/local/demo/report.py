@@ -13,7 +13,7 @@ from rich.table import Table
 from tidegate.errors import TidegateError
 
 
-class CheckFailed(TidegateError):  # noqa: N818 - named for what happened, like a test's failure
+class _CheckFailed(TidegateError):  # noqa: N818 - named for what happened, like a test's failure
     """A check of the demo failed. The demo stops and exits with 1."""
 
 
@@ -51,10 +51,10 @@ class DemoReport:
             found: What there is instead, for the error.
 
         Raises:
-            CheckFailed: the expectation is not met.
+            _CheckFailed: the expectation is not met.
         """
         if not met:
-            raise CheckFailed(f"expected: {expectation}; found: {found or 'the opposite'}")
+            raise _CheckFailed(f"expected: {expectation}; found: {found or 'the opposite'}")
         self.console.print(f"  [green]checked:[/] {expectation}", highlight=False)
 
     def durations(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.ops.groups import GroupInUseError
-from tidegate.ops.replay.cluster import GroupReplay, OffsetReset, Replays
+from tidegate.ops.replay.cluster import GroupReplay, Replays
 from tidegate.ops.replay.events import EventReplay, Selection
 
-__all__ = ["EventReplay", "GroupInUseError", "GroupReplay", "OffsetReset", "Replays", "Selection"]
+__all__ = ["EventReplay", "GroupInUseError", "GroupReplay", "Replays", "Selection"]

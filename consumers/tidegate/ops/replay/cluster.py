@@ -53,7 +53,7 @@ its zone) or later. What is before the first record still in the topic means tha
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPosition:
+class _GroupPosition:
     """A consumer group's position on one partition.
 
     Attributes:
@@ -94,7 +94,7 @@ class GroupPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetReset:
+class _OffsetReset:
     """A group's new offset in one partition."""
 
     partition: Partition
@@ -120,7 +120,7 @@ class GroupReplay:
 
     service: str
     group: str
-    resets: tuple[OffsetReset, ...]
+    resets: tuple[_OffsetReset, ...]
     restores: int = 0
     """The number of restore requests among the records."""
     has_started: bool = True
@@ -133,7 +133,7 @@ class GroupReplay:
 
 
 def plan_group(
-    service: str, group: str, positions: Mapping[Partition, GroupPosition], target: Target
+    service: str, group: str, positions: Mapping[Partition, _GroupPosition], target: Target
 ) -> GroupReplay:
     """Plan a reset. It only moves backwards: no record is ever skipped.
 
@@ -150,7 +150,9 @@ def plan_group(
     )
 
 
-def _reset_for(partition: Partition, position: GroupPosition, target: Target) -> OffsetReset | None:
+def _reset_for(
+    partition: Partition, position: _GroupPosition, target: Target
+) -> _OffsetReset | None:
     available, offsets = position.available, position.next_offsets
     if position.topic_recreated:  # no record of the new topic was applied
         to = available.start
@@ -166,7 +168,7 @@ def _reset_for(partition: Partition, position: GroupPosition, target: Target) ->
     if not position.fault and all(to == offset for offset in offsets):
         return None
     again = _clamped(available, max(offsets, default=to)) - to
-    return OffsetReset(partition, position.committed, to, again, position.fault, position.applied)
+    return _OffsetReset(partition, position.committed, to, again, position.fault, position.applied)
 
 
 def _clamped(available: range, offset: int) -> int:
@@ -290,7 +292,7 @@ class Replays:
 
     def _positions(
         self, service: str, spans: Mapping[Partition, range], target: Target
-    ) -> dict[Partition, GroupPosition]:
+    ) -> dict[Partition, _GroupPosition]:
         """The service's position in these partitions, without changing or fencing anything."""
         group = f"{self._prefix}.{service}"
         committed = self._groups.positions(group, list(spans))
@@ -299,7 +301,7 @@ class Replays:
             for topic in {part.topic for part in spans}:
                 at |= self._offsets_at(topic, target)
         found = {
-            part: GroupPosition(
+            part: _GroupPosition(
                 span, committed[part].offset if part in committed else None, at.get(part)
             )
             for part, span in spans.items()
@@ -340,8 +342,8 @@ def _within(spans: Mapping[Partition, range], number: int | None) -> dict[Partit
 
 
 def with_applied(
-    bus: Bus, prefix: str, positions: Mapping[Partition, GroupPosition]
-) -> dict[Partition, GroupPosition]:
+    bus: Bus, prefix: str, positions: Mapping[Partition, _GroupPosition]
+) -> dict[Partition, _GroupPosition]:
     """Add the positions of the coordinator's changelog, without fencing the coordinator.
 
     Raises:
@@ -357,7 +359,7 @@ def with_applied(
         for record in bus.log(Partition(topic, number)):
             if record.key == POSITION_KEY:
                 state[number] = Position.of(record.value or b"{}")
-    found: dict[Partition, GroupPosition] = {}
+    found: dict[Partition, _GroupPosition] = {}
     for part, position in positions.items():
         own = state[part.number]
         applied = own.offsets.get(part.topic)
