@@ -13,7 +13,7 @@ from support.waiting import wait_for
 from support.watched_bridge import Queued, acid_table
 from tidegate.events import DirectoriesCleaned, VacuumFinished, VacuumKind
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.demo.acid_orc import AcidTable, Key
+from tidegate.local.demo.acid_orc import AcidTable, _Key
 
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full]
 MINOR, MAJOR = 1, 2
@@ -46,7 +46,7 @@ def test_what_hives_worker_makes_is_recognised_and_cleaned(tmp_path: Path) -> No
         table = AcidTable(location, {"id": "int"})
         for number in range(3):
             table.insert(engine.write(db, "orders"), [(number,)])
-        table.delete(engine.write(db, "orders"), [Key(2, 1 << 29, 0)])
+        table.delete(engine.write(db, "orders"), [_Key(2, 1 << 29, 0)])
 
         def rows() -> list[object]:
             with MetastoreClient(engine.settings) as client:

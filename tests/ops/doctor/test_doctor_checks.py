@@ -45,7 +45,7 @@ def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
 
     def hang() -> Finding:
         never.wait()
-        return Finding("root", Status.OK, "")
+        return Finding(Status.OK, "")
 
     found = Check("root", hang, seconds=0.1).run()
     never.set()
@@ -69,7 +69,7 @@ def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
     def settle() -> Finding:
         if faults:
             raise faults.pop()
-        return Finding("offsets", Status.OK, "")
+        return Finding(Status.OK, "")
 
     assert Check("offsets", settle).run().state is Status.OK
 
@@ -89,7 +89,6 @@ def test_an_offset_out_of_its_topic_fails_and_the_reset_is_named(at: int) -> Non
     found = compare_offsets("coordinator", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
 
     assert found == Finding(
-        "offsets coordinator",
         Status.FAIL,
         f"committed offset {at} of lake.locks[3], which holds 5 to 9",
         "events were lost; stop it, then run: tidegate replay group coordinator"
@@ -168,7 +167,7 @@ ORDERS = (b"lake.sales.orders\x00done\x007", b"[1]")
 def test_a_state_that_fits_its_topics_is_well() -> None:
     found = remembered(ORDERS, POSITION)
 
-    assert found == Finding("state", Status.OK, "1 tables can be restored")
+    assert found == Finding(Status.OK, "1 tables can be restored")
 
 
 @pytest.mark.parametrize(
@@ -235,17 +234,17 @@ def test_a_missing_right_fails_and_is_named() -> None:
     reads = frozenset({"read", "describe"})
     allowed = {("topic", "lake.tasks"): reads, ("topic", "lake.outcomes"): reads}
 
-    found = compare_rights("cleaner", needed, allowed)
+    found = compare_rights(needed, allowed)
     assert (found.state, found.seen) == (
         Status.FAIL,
         "this principal may not write topic lake.outcomes",
     )
-    found = compare_rights("cleaner", [needed[0], needed[2]], allowed)
+    found = compare_rights([needed[0], needed[2]], allowed)
     assert (found.state, found.seen) == (
         Status.OK,
         "this principal has all rights that the broker reports; unknown: group",
     )
-    assert compare_rights("cleaner", needed, {}).state is Status.SKIPPED
+    assert compare_rights(needed, {}).state is Status.SKIPPED
 
 
 @pytest.mark.parametrize("seconds", [-5, 0, 5])
@@ -430,7 +429,7 @@ def test_events_on_the_partitions_of_their_tables_are_well() -> None:
     records = [placed(table, partition_of(table, 6)) for table in ("lake.a.b", "lake.c.d")]
     unkeyed = Record(Partition("lake.locks", 0), 6, None, b"", (), 0)
 
-    found = compare_placement("locks", [*records, unkeyed], 6)
+    found = compare_placement([*records, unkeyed], 6)
 
     assert found.state is Status.OK
     assert found.seen == "the newest 2 events are on their partitions"
@@ -440,9 +439,9 @@ def test_an_event_of_a_writer_with_another_partitioner_fails() -> None:
     home = partition_of("lake.a.b", 6)
     elsewhere = (home + 1) % 6
 
-    found = compare_placement("locks", [placed("lake.a.b", elsewhere), placed("lake.a.b", home)], 6)
+    found = compare_placement([placed("lake.a.b", elsewhere), placed("lake.a.b", home)], 6)
 
-    assert (found.check, found.state) == ("placement locks", Status.FAIL)
+    assert found.state is Status.FAIL
     assert found.seen == (
         "1 of the newest 2 events are on another partition: lake.a.b belongs on partition"
         f" {home}, but is at {elsewhere}/5"

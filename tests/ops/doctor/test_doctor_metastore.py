@@ -29,7 +29,7 @@ LOCKLESS = "hive.acid.lockless.reads.enabled"
 def test_hives_own_cleaner_is_looked_for(
     settings: dict[str, str], state: Status, shown: str
 ) -> None:
-    found = judge_cleaner("hive cleaner", settings.get)
+    found = judge_cleaner(settings.get)
     assert (found.state, shown in found.seen) == (state, True), found
     assert bool(found.advice) == (state is not Status.OK)
 

@@ -66,11 +66,11 @@ class Broker:
             future = self.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT)
             cluster = future.result(RESULT_TIMEOUT)
         except KafkaException as error:
-            return Finding("broker", Status.FAIL, self._why(error.args[0]), _ADVICE)
+            return Finding(Status.FAIL, self._why(error.args[0]), _ADVICE)
         nodes = ", ".join(f"{node.host}:{node.port}" for node in cluster.nodes)
         controller = cluster.controller.id if cluster.controller else "unknown"
         seen = f"{len(cluster.nodes)} reached as {nodes}, controller {controller}"
-        return Finding("broker", Status.OK, seen)
+        return Finding(Status.OK, seen)
 
     def check_topics_as_declared(self) -> Finding:
         """Whether every topic exists as declared."""
@@ -78,13 +78,13 @@ class Broker:
         try:
             found = describe_topics(self.admin, [topic.name for topic in declared], REQUEST_TIMEOUT)
         except ConfigError as error:
-            return not_permitted("topics", error)
+            return not_permitted(error)
         if wrong := differences(declared, found):
             seen = "; ".join(TopicDifference.lines(wrong))
             hidden = all(difference.what == "settings" for difference in wrong)
             state = Status.WARN if hidden else Status.FAIL
-            return Finding("topics", state, seen, f"see: {command_line('topics check')}")
-        return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
+            return Finding(state, seen, f"see: {command_line('topics check')}")
+        return Finding(Status.OK, f"all {len(declared)} are as declared")
 
     def _why(self, error: KafkaError) -> str:
         """The underlying cause: a time-out does not mention a refused login or connection."""
@@ -97,10 +97,10 @@ class Broker:
         return causes[-1].str() if causes else error.str()
 
 
-def not_permitted(check: str, error: Exception) -> Finding:
+def not_permitted(error: Exception) -> Finding:
     """A warning: a service's own principal need not see the topics of others."""
     advice = "run the doctor as a principal that may describe all topics and their settings"
-    return Finding(check, Status.WARN, f"unknown: {error}", advice)
+    return Finding(Status.WARN, f"unknown: {error}", advice)
 
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]
@@ -111,12 +111,11 @@ def check_access(broker: Broker, service: str) -> Finding:
     """Whether the principal of the settings has every right that a service needs."""
     rights = acls(broker.topics.prefix)
     needed = [right for right in rights if right.role == service]
-    return compare_rights(service, needed, _allowed(broker, needed))
+    return compare_rights(needed, _allowed(broker, needed))
 
 
-def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Finding:
+def compare_rights(needed: Sequence[Acl], allowed: Allowed) -> Finding:
     """Compare the needed rights with the rights that the broker reports. Pure."""
-    check = f"access {service}"
     missing = [
         right
         for right in needed
@@ -130,10 +129,10 @@ def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Fin
             "run the doctor as the service's principal, or grant them:"
             f" {command_line('topics acls')}"
         )
-        return Finding(check, Status.FAIL, f"this principal may not {rights}", advice)
+        return Finding(Status.FAIL, f"this principal may not {rights}", advice)
     known = "this principal has all rights that the broker reports"
     seen = f"{known}; unknown: {', '.join(unknown)}" if unknown else known
-    return Finding(check, Status.OK if len(unreported) < len(needed) else Status.SKIPPED, seen)
+    return Finding(Status.OK if len(unreported) < len(needed) else Status.SKIPPED, seen)
 
 
 def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], frozenset[str]]:

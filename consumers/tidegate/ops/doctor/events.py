@@ -25,21 +25,13 @@ def check_placement(broker: Broker, topic: Topic) -> Finding:
         for part, span in broker.spans([name]).items()
     }
     if not spans:
-        return Finding(f"placement {topic.suffix}", Status.SKIPPED, f"{name} does not exist")
-    records = read_spans(broker.connection, spans)
-    return compare_placement(topic.suffix, records, len(spans))
+        return Finding(Status.SKIPPED, f"{name} does not exist")
+    return compare_placement(read_spans(broker.connection, spans), len(spans))
 
 
-def compare_placement(topic: str, records: Iterable[Record], partitions: int) -> Finding:
-    """Compare the partition of each record with that of its key. Pure.
-
-    Args:
-        topic: The topic's name without the prefix.
-        records: Some of its records.
-        partitions: How many partitions it has.
-    """
-    check, seen, wrong = f"placement {topic}", 0, 0
-    example = ""
+def compare_placement(records: Iterable[Record], partitions: int) -> Finding:
+    """Compare the partition of each record of a topic with that of its key. Pure."""
+    seen, wrong, example = 0, 0, ""
     for record in records:
         if (table := _table(record)) is None:
             continue
@@ -50,9 +42,8 @@ def compare_placement(topic: str, records: Iterable[Record], partitions: int) ->
             at = f"{record.partition.number}/{record.offset}"
             example = example or f"{table} belongs on partition {home}, but is at {at}"
     if not wrong:
-        return Finding(check, Status.OK, f"the newest {seen} events are on their partitions")
+        return Finding(Status.OK, f"the newest {seen} events are on their partitions")
     return Finding(
-        check,
         Status.FAIL,
         f"{wrong} of the newest {seen} events are on another partition: {example}",
         "set partitioner=murmur2_random (librdkafka) or the default one (Java) for their writer;"
@@ -76,7 +67,6 @@ INPUT_TOPICS: Final = tuple(
 
 
 _APART: Final = timedelta(seconds=5)
-_CHECK: Final = "clock"
 
 
 def check_clock(broker: Broker) -> Finding:
@@ -87,7 +77,7 @@ def check_clock(broker: Broker) -> Finding:
     newest = max(records, key=lambda record: record.timestamp_ms, default=None)
     written = dict(newest.headers).get("ce_time") if newest else None
     if newest is None or written is None:
-        return Finding(_CHECK, Status.SKIPPED, "unknown: there is no outcome yet to compare")
+        return Finding(Status.SKIPPED, "unknown: there is no outcome yet to compare")
     appended = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC)
     return compare_clocks(datetime.fromisoformat(written.decode()), appended)
 
@@ -97,6 +87,6 @@ def compare_clocks(written: datetime, appended: datetime) -> Finding:
     between = (appended - written).total_seconds()
     seen = f"the newest outcome was appended {between:+.1f} s after its writer's clock"
     if abs(between) <= _APART.total_seconds():
-        return Finding(_CHECK, Status.OK, seen)
+        return Finding(Status.OK, seen)
     advice = "synchronise the clocks (NTP): no decision depends on them, but people read the times"
-    return Finding(_CHECK, Status.WARN, seen, advice)
+    return Finding(Status.WARN, seen, advice)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
-from tidegate.events.topics import OUTCOME_TOPIC, Topic
+from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.ops.doctor.broker import Broker, check_access
 from tidegate.ops.doctor.events import INPUT_TOPICS, check_clock, check_placement
 from tidegate.ops.doctor.finding import Check, Finding, Status
@@ -26,7 +26,6 @@ from tidegate.ops.doctor.offsets import check_offsets, check_retention, check_st
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
-_NO_BROKER: Final = "no broker"
 _STARTING_SPARK: Final = 120.0
 _READING: Final = 120.0
 
@@ -46,26 +45,25 @@ def examine(
         write: Whether to create and remove a hidden file in each warehouse root.
         spark: Whether to start a Spark session and run a job.
     """
-    broker, reached = _reach(settings)
+    broker: Broker | None = None
+    try:
+        broker = Broker(settings)
+        reached = Check("broker", broker.reached).run()
+    except ConfigError as error:
+        advice = "correct [kafka] in the settings"
+        reached = Finding(Status.FAIL, str(error), advice, "broker")
     yield reached
     running = broker if reached.state is Status.OK else None
     for name, function, arguments in _on_broker(services):
         if running is None:
-            yield Finding(name, Status.SKIPPED, _NO_BROKER)
+            yield Finding(Status.SKIPPED, "no broker", check=name)
         else:
             yield Check(name, partial(function, running, *arguments), _READING).run()
-    for check in _elsewhere(settings, write=write, spark=spark):
+    for check in (
+        *_elsewhere(settings, write=write, spark=spark),
+        *metastore_checks(settings.bridge.metastore, running),
+    ):
         yield check.run()
-    for check in metastore_checks(settings.bridge.metastore, running):
-        yield check.run()
-
-
-def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
-    try:
-        broker = Broker(settings)
-    except ConfigError as error:
-        return None, Finding("broker", Status.FAIL, str(error), "correct [kafka] in the settings")
-    return broker, Check("broker", broker.reached).run()
 
 
 def _on_broker(
@@ -80,17 +78,13 @@ def _on_broker(
         yield f"offsets {service}", check_offsets, (service,)
     if COORDINATOR in services:
         yield "state", check_state, ()
-    for topic in _inputs(services):
-        yield f"placement {topic.suffix}", check_placement, (topic,)
+    for topic in INPUT_TOPICS:
+        if set(services).intersection(topic.read_by):
+            yield f"placement {topic.suffix}", check_placement, (topic,)
     for service in services:
         yield f"access {service}", check_access, (service,)
     if set(services).intersection(OUTCOME_TOPIC.read_by):
         yield "clock", check_clock, ()
-
-
-def _inputs(services: Sequence[str]) -> list[Topic]:
-    """The topics that these services read: their principals may not read other topics."""
-    return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.read_by)]
 
 
 def _elsewhere(settings: Settings, *, write: bool, spark: bool) -> Iterator[Check]:
@@ -107,4 +101,4 @@ def _elsewhere(settings: Settings, *, write: bool, spark: bool) -> Iterator[Chec
     if not roots:
         nothing = "no root is configured: the executors may not change any table"
         advice = "list them in [warehouse] roots"
-        yield Check("roots", partial(Finding, "roots", Status.FAIL, nothing, advice))
+        yield Check("roots", partial(Finding, Status.FAIL, nothing, advice))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -34,12 +34,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor: the check, its result, the observation and the advice."""
+    """One line of the doctor: its result, the observation, the advice, and the check's name."""
 
-    check: str
     state: Status
     seen: str
     advice: str = ""
+    check: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Check:
     seconds: float = 15.0
 
     def run(self) -> Finding:
-        """Run the check; an exception becomes a finding."""
+        """Run the check, and name its finding; an exception becomes a finding."""
         results: list[Finding] = []
         # a daemon thread: a check that hangs in a file system must not block the process's exit
         thread = threading.Thread(target=lambda: results.append(self._result()), daemon=True)
         thread.start()
         thread.join(self.seconds)
-        if results:
-            return results[0]
         seen = f"no result after {self.seconds:g} s"
-        return self.failed(seen, "check that the other side is up and reachable from here")
+        advice = "check that the other side is up and reachable from here"
+        found = results[0] if results else Finding(Status.FAIL, seen, advice)
+        return replace(found, check=self.name)
 
     def _result(self) -> Finding:
         until = time.monotonic() + _SETTLING
@@ -70,14 +70,9 @@ class Check:
             except (KafkaException, TransientError) as error:
                 if time.monotonic() > until:
                     text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-                    return self.failed(text, "see the log of the other side")
+                    return Finding(Status.FAIL, text, "see the log of the other side")
                 # retry: the election of a coordinator or leader is not a failure
                 time.sleep(_PAUSE)
             except Exception as error:  # noqa: BLE001 - a check that fails never stops the others
-                return self.failed(
-                    f"{type(error).__name__}: {error}", "correct what the error names"
-                )
-
-    def failed(self, seen: str, advice: str) -> Finding:
-        """A failure of this check."""
-        return Finding(self.name, Status.FAIL, seen, advice)
+                seen = f"{type(error).__name__}: {error}"
+                return Finding(Status.FAIL, seen, "correct what the error names")

@@ -27,8 +27,6 @@ from tidegate.signatures.keys import SigningKey
 from tidegate.storage import NotFound, is_below, join, local_path, normalise
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
-_CLIENT: Final = "client settings"
-
 
 def check_client_settings(settings: Settings) -> Finding:
     """Whether [kafka] overrides a setting on which Tidegate's guarantees rest."""
@@ -38,8 +36,8 @@ def check_client_settings(settings: Settings) -> Finding:
     }
     if broken := list(overridden_settings(connection)):
         advice = "remove these from [kafka]: the services refuse to start with them"
-        return Finding(_CLIENT, Status.FAIL, "; ".join(broken), advice)
-    return Finding(_CLIENT, Status.OK, "none of them breaks a guarantee")
+        return Finding(Status.FAIL, "; ".join(broken), advice)
+    return Finding(Status.OK, "none of them breaks a guarantee")
 
 
 _SERVICES: Final = "pip install 'tidegate[services]'"
@@ -60,33 +58,33 @@ def check_versions() -> Finding:
     missing = [name for name, number in installed.items() if number is None]
     if missing:
         seen = f"{', '.join(parts)}; not installed: {', '.join(missing)}"
-        return Finding("versions", Status.WARN, seen, _SERVICES)
-    return Finding("versions", Status.OK, ", ".join(parts))
+        return Finding(Status.WARN, seen, _SERVICES)
+    return Finding(Status.OK, ", ".join(parts))
 
 
 def check_spark(settings: SparkSettings, *, start: bool) -> Finding:
     """Whether Spark is installed with a suitable Java; with `start`, also run a job."""
     number = _version("pyspark")
     if number is None:
-        return Finding("spark", Status.FAIL, "pyspark is not installed", _SERVICES)
+        return Finding(Status.FAIL, "pyspark is not installed", _SERVICES)
     home = os.environ.get("JAVA_HOME")
     try:
         # Spark always starts with JAVA_HOME where it is set
         jdk = compatible_java({"TIDEGATE_JAVA_HOME": home} if home else None)
     except ConfigError as error:
         seen = str(error).replace("TIDEGATE_JAVA_HOME", "JAVA_HOME") if home else str(error)
-        return Finding("spark", Status.FAIL, seen, "unset JAVA_HOME" if home else _JAVA)
+        return Finding(Status.FAIL, seen, "unset JAVA_HOME" if home else _JAVA)
     seen = f"pyspark {number} on Java {jdk.major}"
     if not start:
-        return Finding("spark", Status.OK, f"{seen}; run with --spark to start a session")
+        return Finding(Status.OK, f"{seen}; run with --spark to start a session")
     try:
         SparkMap(lazy_session(settings.conf), deadline=_JOB_SECONDS).map(abs, range(_NUMBERS))
     except TidegateError as error:
-        return Finding("spark", Status.FAIL, f"{seen}: {error}", "see Spark's log")
+        return Finding(Status.FAIL, f"{seen}: {error}", "see Spark's log")
     where = (
         "Spark Connect" if "spark.remote" in settings.conf else settings.conf.get("spark.master")
     )
-    return Finding("spark", Status.OK, f"{seen}: a job ran on {where or LOCAL}")
+    return Finding(Status.OK, f"{seen}: a job ran on {where or LOCAL}")
 
 
 def _version(name: str) -> str | None:
@@ -94,9 +92,6 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-_REGISTRY: Final = "registry"
 
 
 def check_registry(settings: Settings) -> Finding:
@@ -108,7 +103,7 @@ def check_registry(settings: Settings) -> Finding:
         TransientError: the registry is unreachable.
     """
     if settings.registry is None:
-        return Finding(_REGISTRY, Status.OK, "not configured: events are Avro single objects")
+        return Finding(Status.OK, "not configured: events are Avro single objects")
     client = RegistrySchemas(settings.registry)
     subjects = [
         (subject_of(event, topic.name(settings.topics.prefix)), schema_text(event.__name__))
@@ -122,15 +117,14 @@ def check_registry(settings: Settings) -> Finding:
 def compare_schemas(subjects: int, missing: list[str], *, registers: bool) -> Finding:
     """Whether missing schemas are a failure; they are not if the first use registers them. Pure."""
     if not missing:
-        return Finding(_REGISTRY, Status.OK, f"it has all {subjects} schemas")
+        return Finding(Status.OK, f"it has all {subjects} schemas")
     if registers:
         seen = f"{len(missing)} of {subjects} schemas will be registered at their first use"
-        return Finding(_REGISTRY, Status.OK, seen)
+        return Finding(Status.OK, seen)
     advice = "register them, or set auto_register = true in [registry]"
-    return Finding(_REGISTRY, Status.FAIL, f"missing: {', '.join(missing)}", advice)
+    return Finding(Status.FAIL, f"missing: {', '.join(missing)}", advice)
 
 
-_SIGNATURES: Final = "signatures"
 _UNSIGNED = (
     "commands need no signature: the ACLs of the topics requests and tasks are the only guard, and"
     " the names in requests are what their publishers wrote"
@@ -150,15 +144,15 @@ def check_signatures(settings: Settings) -> Finding:
     if not security.require_signatures:
         advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"
         asks = any(rule.approval for rule in settings.restores.rules)
-        return Finding(_SIGNATURES, Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
+        return Finding(Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
     now = datetime.now(UTC)
     valid = [key for key in security.keys if key.not_after is None or key.not_after > now]
     names = ", ".join(sorted({key.name for key in valid}))
     seen = f"required; {len(valid)} valid keys: {names}"
     if expired := len(security.keys) - len(valid):
         advice = "remove them from [[security.keys]] once their commands have been processed"
-        return Finding(_SIGNATURES, Status.WARN, f"{seen}; {expired} have expired", advice)
-    return Finding(_SIGNATURES, Status.OK, seen)
+        return Finding(Status.WARN, f"{seen}; {expired} have expired", advice)
+    return Finding(Status.OK, seen)
 
 
 PROBE = ".tidegate-doctor"
@@ -183,28 +177,23 @@ def check_root(
     Raises:
         ConfigError: the root is not an absolute location, or is a complete file system.
     """
-    check = f"root {root}"
     try:
         require_stores([root])
         warehouse = Warehouse(WarehouseRoots.of(root), options)
         found = len(warehouse.list(root))
     except NotFound:
         advice = "create or mount it, or remove it from [warehouse] roots"
-        return Finding(check, Status.FAIL, "this directory does not exist", advice)
+        return Finding(Status.FAIL, "this directory does not exist", advice)
     except (ConfigError, PermanentError) as error:
-        return Finding(check, Status.FAIL, str(error), "correct [warehouse] roots and stores")
+        return Finding(Status.FAIL, str(error), "correct [warehouse] roots and stores")
     except OSError as error:
-        return Finding(
-            check, Status.FAIL, f"can't be listed: {error}", "grant this user read access"
-        )
+        return Finding(Status.FAIL, f"can't be listed: {error}", "grant this user read access")
     if outer := enclosing(root, roots):
-        return Finding(
-            check, Status.WARN, f"it is inside the root {outer}", "keep only one of them"
-        )
+        return Finding(Status.WARN, f"it is inside the root {outer}", "keep only one of them")
     if probe is None:
         seen = f"{found} entries; use --write to test writing"
-        return Finding(check, Status.OK, seen)
-    return _written(check, warehouse, join(normalise(root), probe), found)
+        return Finding(Status.OK, seen)
+    return _written(warehouse, join(normalise(root), probe), found)
 
 
 def enclosing(root: str, roots: Sequence[str]) -> str | None:
@@ -217,16 +206,16 @@ def enclosing(root: str, roots: Sequence[str]) -> str | None:
     return None
 
 
-def _written(check: str, warehouse: Warehouse, file: str, found: int) -> Finding:
+def _written(warehouse: Warehouse, file: str, found: int) -> Finding:
     try:
         warehouse.create(file, b"")
         warehouse.remove_files([file])
         limits = warehouse.limits(file)
     except (OSError, TidegateError) as error:
         advice = "grant this user the right to write and remove there"
-        return Finding(check, Status.FAIL, f"can't create a file: {error}", advice)
+        return Finding(Status.FAIL, f"can't create a file: {error}", advice)
     seen = "; ".join([f"{found} entries", "a file was created and removed", *limits])
-    return Finding(check, Status.OK, seen)
+    return Finding(Status.OK, seen)
 
 
 def _places(root: str) -> set[str]:

@@ -29,40 +29,38 @@ def metastore_checks(settings: BridgeSettings | None, broker: Broker | None) -> 
     for host, port in addresses(settings.uri):
         where = f"{host}:{port}"
         one = settings.model_copy(update={"uri": f"thrift://{_bracketed(host)}:{port}"})
-        yield Check(f"metastore {where}", partial(check_answers, one, where), seconds)
-        yield Check(f"hive cleaner {where}", partial(_check_cleaner, one, where), seconds)
+        yield Check(f"metastore {where}", partial(_check_answers, one), seconds)
+        yield Check(f"hive cleaner {where}", partial(_check_cleaner, one), seconds)
     if broker is not None:
         yield Check("metastore bridge", partial(check_bridge, settings, broker), 60.0)
 
 
-def check_answers(settings: BridgeSettings, where: str) -> Finding:
+def _check_answers(settings: BridgeSettings) -> Finding:
     """Whether one instance of the Metastore answers."""
-    check = f"metastore {where}"
     try:
         with MetastoreClient(settings) as client:
             found = client.snapshot()
     except (TransientError, MetastoreRefusedError) as error:
         advice = "start it, or correct [bridge.metastore]: uri, tls, kerberos"
-        return Finding(check, Status.FAIL, str(error), advice)
+        return Finding(Status.FAIL, str(error), advice)
     seen = (
         f"the database {found.metastore}: {len(found.locks)} locks,"
         f" {len(found.transactions.open)} open transactions,"
         f" {sum(compaction.is_visible for compaction in found.compactions)} compactions ready for"
         " cleaning"
     )
-    return Finding(check, Status.OK, seen)
+    return Finding(Status.OK, seen)
 
 
-def _check_cleaner(settings: BridgeSettings, where: str) -> Finding:
-    check = f"hive cleaner {where}"
+def _check_cleaner(settings: BridgeSettings) -> Finding:
     try:
         with MetastoreClient(settings) as client:
-            return judge_cleaner(check, client.setting)
+            return judge_cleaner(client.setting)
     except TransientError as error:
-        return Finding(check, Status.SKIPPED, str(error))
+        return Finding(Status.SKIPPED, str(error))
 
 
-def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
+def judge_cleaner(setting: Callable[[str], str | None]) -> Finding:
     """Whether this instance runs Hive's own Cleaner, by its settings. Pure.
 
     Hive 4 has a setting for it. Before Hive 4, the Cleaner started together with the Initiator.
@@ -71,7 +69,6 @@ def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
     if _is_on(cleaner) or (cleaner is None and _is_on(initiator)):
         name = _CLEANER if cleaner is not None else _INITIATOR
         return Finding(
-            check,
             Status.FAIL,
             f"Hive's own Cleaner runs here ({name} is true): it removes directories by its own"
             " rules, and marks what Tidegate has not cleaned",
@@ -80,7 +77,6 @@ def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
         )
     if _is_on(setting(_LOCKLESS)):
         return Finding(
-            check,
             Status.WARN,
             f"{_LOCKLESS} is true: readers take no locks, so Tidegate waits for every transaction;"
             " and only Hive's Cleaner removes the directories of tables and partitions that are"
@@ -90,13 +86,12 @@ def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
     if cleaner is None and initiator is None:
         seen = "this Metastore does not report its settings"
         advice = f"make sure that {_CLEANER} and {_INITIATOR} are false where they are set"
-        return Finding(check, Status.WARN, seen, advice)
-    return Finding(check, Status.OK, "Hive's own Cleaner is off")
+        return Finding(Status.WARN, seen, advice)
+    return Finding(Status.OK, "Hive's own Cleaner is off")
 
 
 def check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
     """Whether a bridge runs, and whether it has watched this Metastore."""
-    check = "metastore bridge"
     prefix = broker.topics.prefix
     members = broker.groups.members(group_of(prefix))
     try:
@@ -106,14 +101,14 @@ def check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
             known.checked(client.snapshot())
     except MetastoreReplacedError as error:
         advice = f"see: {command_line('bridge accept-metastore', help=True)}"
-        return Finding(check, Status.FAIL, str(error), advice)
+        return Finding(Status.FAIL, str(error), advice)
     except (TransientError, MetastoreRefusedError) as error:
-        return Finding(check, Status.SKIPPED, str(error))
+        return Finding(Status.SKIPPED, str(error))
     if not members:
         seen = "no bridge runs: no vacuum or release of a lock is published"
-        return Finding(check, Status.WARN, seen, f"start: {command_line('bridge metastore')}")
+        return Finding(Status.WARN, seen, f"start: {command_line('bridge metastore')}")
     before = "" if known != Baseline() else "; it has not polled yet"
-    return Finding(check, Status.OK, f"{len(members)} run, one of them active{before}")
+    return Finding(Status.OK, f"{len(members)} run, one of them active{before}")
 
 
 def _is_on(text: str | None) -> bool:

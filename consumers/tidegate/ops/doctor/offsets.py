@@ -26,7 +26,6 @@ from tidegate.service.catalogue import COORDINATOR, inputs_of
 from tidegate.service.settings import Settings
 from tidegate.service.topics import describe_topics
 
-_RETENTION: Final = "offset retention"
 _SETTING: Final = "offsets.retention.minutes"
 _FOREVER: Final = 2**31 - 1
 _MINUTE: Final = 60_000
@@ -48,13 +47,12 @@ def compare_offsets(
     available: Mapping[Partition, range],
 ) -> Finding:
     """Compare committed offsets with the available offsets. Pure."""
-    check = f"offsets {service}"
     if not committed:
-        return Finding(check, Status.OK, "not started yet: it will read from the beginning")
+        return Finding(Status.OK, "not started yet: it will read from the beginning")
     lost = {p: at for p, at in committed.items() if not _is_in(at, available.get(p))}
     if not lost:
         behind = sum(available[p].stop - at for p, at in committed.items())
-        return Finding(check, Status.OK, f"in range, {behind} records behind")
+        return Finding(Status.OK, f"in range, {behind} records behind")
     seen = (
         f"committed offset {at} of {p.topic}[{p.number}], {_range_of(available.get(p))}"
         for p, at in lost.items()
@@ -62,9 +60,7 @@ def compare_offsets(
     advice = " && ".join(
         _reset(service, p.topic.removeprefix(f"{prefix}."), p.number) for p in lost
     )
-    return Finding(
-        check, Status.FAIL, "; ".join(seen), f"events were lost; stop it, then run: {advice}"
-    )
+    return Finding(Status.FAIL, "; ".join(seen), f"events were lost; stop it, then run: {advice}")
 
 
 def _is_in(at: int, available: range | None) -> bool:
@@ -100,7 +96,7 @@ def check_retention(broker: Broker, executors: Sequence[str]) -> Finding:
         if error.args[0].code() not in DENIED:
             raise
         seen = "unknown: this principal may not see the brokers' settings"
-        return Finding(_RETENTION, Status.SKIPPED, seen)
+        return Finding(Status.SKIPPED, seen)
 
 
 def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
@@ -111,23 +107,17 @@ def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
         topics: `retention.ms` of each topic; negative: forever.
     """
     if not topics:
-        return Finding(
-            _RETENTION, Status.SKIPPED, "unknown: this principal may not see the topic of tasks"
-        )
+        return Finding(Status.SKIPPED, "unknown: this principal may not see the topic of tasks")
     needed = {name: _minutes(kept) for name, kept in topics.items()}
     longest = max(needed, key=lambda name: needed[name])
     if minutes >= needed[longest]:
-        return Finding(
-            _RETENTION, Status.OK, f"the brokers keep committed offsets for {_days(minutes)}"
-        )
+        return Finding(Status.OK, f"the brokers keep committed offsets for {_days(minutes)}")
     seen = (
         f"offsets expire after {_days(minutes)}, but {longest} keeps tasks for"
         f" {_days(needed[longest])}: a worker stopped for longer would read all of them again."
         " Tasks that are done are recognised, but one that was dead-lettered or skipped may run"
     )
-    return Finding(
-        _RETENTION, Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers"
-    )
+    return Finding(Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers")
 
 
 def _shortest(broker: Broker) -> int:
@@ -151,7 +141,6 @@ def _days(minutes: int) -> str:
     )
 
 
-_CHECK: Final = "state"
 _TOGETHER: Final = 1000
 """Records that are decoded together: no more than these are in memory."""
 
@@ -164,7 +153,7 @@ def check_state(broker: Broker) -> Finding:
     try:
         spans = broker.spans([topic])
         if not spans:
-            return Finding(_CHECK, Status.SKIPPED, f"topic {topic} does not exist")
+            return Finding(Status.SKIPPED, f"topic {topic} does not exist")
         for part, span in spans.items():
             if lost := lost_head(part, span.start):
                 raise StopService(lost)  # noqa: TRY301 - as if the changelog were read
@@ -175,12 +164,12 @@ def check_state(broker: Broker) -> Finding:
         state = read_state(read_spans(broker.connection, spans))
         return state.compared(broker.metadata.watermarks(parts), starts, len(spans))
     except ConfigError as error:
-        return not_permitted(_CHECK, error)
+        return not_permitted(error)
     except (FormatError, StopService) as error:
         cause = error.__cause__
         if isinstance(cause, KafkaException) and cause.args[0].code() in DENIED:
-            return not_permitted(_CHECK, error)
-        return Finding(_CHECK, Status.FAIL, str(error), new_changelog(topic))
+            return not_permitted(error)
+        return Finding(Status.FAIL, str(error), new_changelog(topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +198,14 @@ class _State:
                 position.check(part.topic, watermarks, starts.get(part))
             except ConfigError as error:
                 advice = "move to new topics: see More partitions in docs/topics.md"
-                return Finding(_CHECK, Status.FAIL, str(error), advice)
+                return Finding(Status.FAIL, str(error), advice)
             except OffsetGapError as error:
                 faults.append(str(error))
         if faults:
             more = f" (and {len(faults) - 1} more)" if faults[1:] else ""
             advice = f"stop the coordinator, then run: {_again()}"
-            return Finding(_CHECK, Status.FAIL, faults[0] + more, advice)
-        return Finding(_CHECK, Status.OK, f"{len(self.tables)} tables can be restored")
+            return Finding(Status.FAIL, faults[0] + more, advice)
+        return Finding(Status.OK, f"{len(self.tables)} tables can be restored")
 
 
 def read_state(records: Iterable[Record]) -> _State:
