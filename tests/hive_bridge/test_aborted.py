@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import COMPACTED, TRUNCATED, build, names_in
+from support.bridge_threads import wait_for_threads
 from support.metastore import HiveEngine, on_both_versions, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import acid_table
@@ -56,7 +57,7 @@ class Sweep(Observer):
         with MetastoreClient(self.engine.settings) as client:
             aborted = client.transactions().aborted
         self.sweep.look(aborted or frozenset({1}))
-        self.sweep.wait(60)
+        wait_for_threads(self.sweep)
         found = self.sweep.look(frozenset())
         for event in found:
             self.sweep.published(event)

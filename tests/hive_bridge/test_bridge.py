@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bridge_threads import wait_for_threads
 from support.metastore import HiveEngine, on_both_versions, own_metastore, product, until_answers
 from support.metastore_model import NOON, vacuum
 from support.rows import Rows
@@ -314,7 +315,7 @@ def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
         found = [watched.releases(good) for _ in range(3)]
 
     assert [[release.lock_id for release in releases] for releases in found] == [[locks[0]]] * 3
-    watched.bridge._compactions.wait(60)
+    wait_for_threads(watched.bridge._compactions)
     watched.bridge.look()
     said = [message for message in caplog.messages if bad in message]
     assert len(said) == 2, said  # its release, and its vacuum

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from support.acid import COMPACTED, TRUNCATED, build
+from support.bridge_threads import wait_for_threads
 from support.metastore_model import vacuum
 from tidegate.errors import MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
@@ -55,7 +56,7 @@ class Queue:
             return [event for event, _ in self.compactions.described(entries)]
 
         first = due()
-        self.compactions.wait(60)
+        wait_for_threads(self.compactions)
         return first + due()
 
 
@@ -128,7 +129,7 @@ def test_what_was_looked_up_after_the_locks_of_a_look_waits_for_the_next_ones(
     queue.answers = {7: made(5)}
     entries = queue.compactions.completed((FIRST,))
     assert list(queue.compactions.described(entries)) == []
-    queue.compactions.wait(60)
+    wait_for_threads(queue.compactions)
     assert list(queue.compactions.described(entries)) == []
     assert len(queue.look(FIRST)) >= 1
 
@@ -231,7 +232,7 @@ def test_without_the_call_to_mark_it_is_tried_once_and_said_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert marking.look(wanted) == 0
-            marking.wait(60)
+            wait_for_threads(marking)
     marking.close()
 
     assert tried == [7]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from support.bridge_threads import wait_for_threads
 from tidegate.errors import MetastoreRefusedError
 from tidegate.hive_bridge import aborted
 from tidegate.hive_bridge.aborted import AbortedSweep
@@ -33,7 +34,7 @@ def test_a_refusal_is_said_once_and_does_not_end_the_bridge(
 
     for _ in range(3):
         assert sweep.look(frozenset({1})) == []
-        sweep.wait(60)
+        wait_for_threads(sweep)
 
     assert sweep.look(frozenset()) == []
     assert [message for message in caplog.messages if "no privilege" in message] == [

@@ -100,7 +100,7 @@ def test_records_that_wait_for_their_turn_are_bounded_in_bytes(
     most, times = 0, list[int]()
     with MergedReader({}, spans) as reader:
         for record in reader.records():
-            most = max(most, reader.waiting_bytes)
+            most = max(most, sum(source.size for source in reader._sources.values()))
             times.append(record.timestamp_ms)
 
     assert times == list(range(800))

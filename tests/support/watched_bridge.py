@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from support.acid import build
+from support.bridge_threads import wait_for_threads
 from support.metastore import HiveEngine, product
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
@@ -73,7 +74,7 @@ class Watched(Observer):
     def vacuums(self, database: str) -> list[VacuumFinished]:
         """Look until nothing new is found; the vacuums of a database so far."""
         self.bridge.look()
-        self.bridge._compactions.wait(60)
+        wait_for_threads(self.bridge._compactions)
         self.bridge.look()
         found = (event for event in self.events if isinstance(event, VacuumFinished))
         return [event for event in found if f".{database}." in event.table]
@@ -117,7 +118,7 @@ class Queued(Watched):
     def settle(self) -> None:
         """Let the bridge do what follows from what it has read."""
         self.bridge.look()
-        self.bridge._marking.wait(60)
+        wait_for_threads(self.bridge._marking)
         self.bridge.look()
 
     def state(self, engine: HiveEngine, db: str, partition: str | None = None) -> list[str]:

@@ -412,11 +412,6 @@ class AbortedSweep:
         """Record that an event is on the topic."""
         self._published[event.event_id] = self._clock()
 
-    def wait(self, seconds: float) -> None:
-        """Wait for the running sweep, for at most `seconds`."""
-        if self._running is not None:
-            self._running.exception(seconds)
-
     def close(self) -> None:
         """Cancel the sweep."""
         self._thread.shutdown(wait=False, cancel_futures=True)

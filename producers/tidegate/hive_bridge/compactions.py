@@ -182,14 +182,6 @@ class Compactions:
         self._highest[compaction.compaction_id] = found.max_write_id
         return replace(compaction, highest_write_id=found.max_write_id)
 
-    def wait(self, seconds: float) -> None:
-        """Wait for the running lookups, for at most `seconds` each."""
-        for lookup in list(self._asked.values()):
-            try:
-                lookup.exception(seconds)
-            except TimeoutError:
-                return
-
     def close(self) -> None:
         """Cancel the lookups."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -203,15 +203,6 @@ class Marking:
                 attempt.future = self._pool.submit(self._settle, compaction, vacuum)
         return marked
 
-    def wait(self, seconds: float) -> None:
-        """Wait for the running checks, for at most `seconds` each."""
-        for attempt in list(self._attempts.values()):
-            if attempt.future is not None:
-                try:
-                    attempt.future.exception(seconds)
-                except TimeoutError:
-                    return
-
     def close(self) -> None:
         """Cancel the checks."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -213,7 +213,7 @@ def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: 
     with MergedReader(place.settings.connection(), spans, waiting=5) as reader:
         for record in reader.records():
             seen.append((record.partition, record.offset, record.timestamp_ms))
-            most = max(most, reader.waiting)
+            most = max(most, sum(len(one.waiting) for one in reader._sources.values()))
 
     assert {(p, at) for p, at, _ in seen} == {
         (Partition(topic, p.number), at) for p, span in spans.items() for at in span

@@ -18,6 +18,7 @@ from random import Random
 import pytest
 
 from support.acid import COMPACTED, TRUNCATED, names_in
+from support.bridge_threads import wait_for_threads
 from support.hive_judge import HiveJudge
 from support.metastore import VERSIONS, HiveEngine, own_metastore
 from support.rows import Rows
@@ -288,12 +289,12 @@ class World:
         active = self.random.choice(self.bridges)
         seen = len(active.events)
         active.vacuums(self.db)
-        active.bridge._aborted.wait(60)
+        wait_for_threads(active.bridge._aborted)
         active.bridge.look()
         self.deliver(active.events[seen:])
         self.now += timedelta(minutes=2)
         self.carry_out(self.gate.tick(self.now))
-        active.bridge._marking.wait(60)
+        wait_for_threads(active.bridge._marking)
         active.bridge.look()
 
     def deliver(self, events: list[Event]) -> None:

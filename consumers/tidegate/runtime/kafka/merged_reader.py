@@ -72,16 +72,6 @@ class MergedReader:
             self._consumer.close()
             self._consumer = None
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of the values of all partitions that are in memory."""
-        return sum(source.size for source in self._sources.values())
-
-    @property
-    def waiting(self) -> int:
-        """The number of records of all partitions that are in memory."""
-        return sum(len(source.waiting) for source in self._sources.values())
-
     def records(self) -> Iterator[Record]:
         """The records at the offsets of the spans, oldest first.
 
