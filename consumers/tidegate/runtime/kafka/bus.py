@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from tidegate.errors import ConfigError, DeliveryRefusedError, StopService
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.publisher.client_settings import require_protected_settings
-from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
+from tidegate.runtime.bus import Partition, RebalanceListener, Record
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
@@ -22,8 +22,8 @@ from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class KafkaBus:
-    """A Kafka cluster, with librdkafka's settings for every client of it."""
+class KafkaBus(KafkaMetadata):
+    """A Kafka cluster, with librdkafka's settings for every client of it; the bus on it."""
 
     def __init__(
         self,
@@ -49,34 +49,9 @@ class KafkaBus:
         self._producer: ConfirmedProducer | None = None
         self._making = threading.Lock()
         try:
-            self._metadata = KafkaMetadata(config)
+            super().__init__(config)
         except KafkaException as error:
             raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-
-    def require_connection(self) -> None:
-        """Wait until a broker answers.
-
-        Raises:
-            ConfigError: the broker refuses the login.
-            TransientError: no broker answers.
-        """
-        self._metadata.require_connection()
-
-    def partitions(self, topic: str) -> int:
-        """Ask the cluster."""
-        return self._metadata.partitions(topic)
-
-    def cluster_id(self) -> str:
-        """Ask the cluster."""
-        return self._metadata.cluster_id()
-
-    def max_message_bytes(self, topic: str) -> int:
-        """Look it up in the cluster."""
-        return self._metadata.max_message_bytes(topic)
-
-    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
-        """Ask the cluster."""
-        return self._metadata.watermarks(partitions)
 
     def subscribe(
         self,
@@ -94,7 +69,7 @@ class KafkaBus:
         settings = dict(self._consumer)
         if group in self._instance_ids:
             settings[INSTANCE_ID] = self._instance_ids[group]
-        return KafkaSubscription(settings, group, topics, listener, self._metadata, watched=watched)
+        return KafkaSubscription(settings, group, topics, listener, self, watched=watched)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send and wait."""
@@ -105,14 +80,10 @@ class KafkaBus:
 
     def log(self, partition: Partition) -> Iterator[Record]:
         """Read a partition; a record that the client can't read is an error."""
-        for record in self.read(self._metadata.spans_of([partition])):
+        for record in self.read(self.spans_of([partition])):
             if record.unreadable:
                 raise StopService(f"{partition}@{record.offset}: {record.unreadable}")
             yield record
-
-    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        """The offsets that each partition of a topic holds; see `KafkaMetadata.spans`."""
-        return self._metadata.spans(topic, since_ms)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         """Read them outside of any group; see `read_spans`."""
@@ -120,7 +91,7 @@ class KafkaBus:
 
     def changelog(self, topic: str) -> KafkaChangelog:
         """Open a changelog; it owns no partition yet."""
-        return KafkaChangelog(self._config, topic, self._metadata)
+        return KafkaChangelog(self._config, topic, self)
 
     def close(self) -> None:
         """Wait for messages that are being sent."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -98,10 +98,10 @@ class KafkaMetadata:
         admin: dict[str, Any] = {**self._settings, "error_cb": self._on_error}
         self._admin = AdminClient(admin)
 
-    @classmethod
-    def for_people(cls, config: Mapping[str, str | int | bool]) -> Self:
+    @staticmethod
+    def for_people(config: Mapping[str, str | int | bool]) -> KafkaMetadata:
         """For a command that a person typed: a wrong address is reported at once."""
-        metadata = cls(config, wait_seconds=_PEOPLES_SECONDS)
+        metadata = KafkaMetadata(config, wait_seconds=_PEOPLES_SECONDS)
         metadata._seconds_if_refused = 0.0
         return metadata
 
