@@ -46,8 +46,6 @@ class FactsReader:
         self._config, self._topics, self._group = config, dict(topics), group
         self._wire, self._authorization = wire or Wire(), authorization or Authorization()
         self._metadata = KafkaMetadata(config)
-        self._parts: dict[str, list[Partition]] = {}
-        """Asked for once: a deployment that gets more partitions is stopped for that."""
         self._next: dict[Partition, int] = {}
 
     def read(self) -> Iterator[list[Event]]:
@@ -65,14 +63,9 @@ class FactsReader:
             yield from self._read(spans[topic])
 
     def _spans(self, topic: str) -> dict[Partition, range]:
-        known = self._parts.get(topic)
-        if known is not None and self._next.keys() >= set(known):
-            ends = self._metadata.ends(known)  # one request; most of the time nothing is new
-            return {part: range(self._next[part], end) for part, end in ends.items()}
         back = self._topics[topic]
         since = 0 if back is None else round(1000 * (time.time() - back.total_seconds()))
         spans = self._metadata.spans(topic, max(0, since))
-        self._parts[topic] = list(spans)
         return {
             part: range(max(span.start, self._next.get(part, 0)), span.stop)
             for part, span in spans.items()
@@ -80,7 +73,7 @@ class FactsReader:
 
     def _read(self, spans: Mapping[Partition, range]) -> Iterator[list[Event]]:
         batch: list[Event] = []
-        for record in self._records(spans):
+        for record in read_spans(self._config, spans, group=self._group):
             event = self._decoded(record)
             if event is not None:
                 batch.append(event)
@@ -90,10 +83,6 @@ class FactsReader:
         self._next |= {part: span.stop for part, span in spans.items()}
         if batch:
             yield batch
-
-    def _records(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        # what retention removes while it is read was released, or is waited for longer
-        return read_spans(self._config, spans, group=self._group)
 
     def _decoded(self, record: Record) -> Event | None:
         try:
