@@ -19,7 +19,7 @@ import pytest
 from support.kafka import docker_answers
 from tidegate.hudi import Action, InstantState
 from tidegate.hudi_reader import load_table
-from tidegate.local.embedded.broker import free_ports
+from tidegate.local.embedded.process import free_ports
 from tidegate.publisher import Publisher
 from tidegate.service.catalogue import NAMES
 from tidegate.storage import Storage

@@ -16,8 +16,8 @@ from support.kafka import create_topic
 from tidegate.events import LockHold, LockType, ReleaseReason, VacuumKind
 from tidegate.hive import ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.embedded.broker import free_ports
 from tidegate.local.embedded.jars import resolve
+from tidegate.local.embedded.process import free_ports
 from tidegate.publisher import Publisher
 
 ROOT = Path(__file__).parents[2]

@@ -30,9 +30,8 @@ from tidegate.errors import FormatError
 from tidegate.events import CleaningMode, CleaningReleased, CleaningStarted, Event, TaskIssued
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire, command_of
-from tidegate.local.embedded.broker import free_ports
 from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.process import Child, free_ports
 from tidegate.ops.acls import Acl
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
 from tidegate.publisher import Message

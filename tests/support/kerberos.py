@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import wait_for
-from tidegate.local.embedded.broker import free_ports
+from tidegate.local.embedded.process import free_ports
 
 REALM = "TIDEGATE.TEST"
 _TOOLS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")

@@ -22,8 +22,8 @@ from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.local.demo import hive_engine as demo
 from tidegate.local.demo.hive_engine import SHARED_READ
-from tidegate.local.embedded.broker import free_ports
 from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore, MetastoreVersion
+from tidegate.local.embedded.process import free_ports
 
 # the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
 _NO_TIMEOUT = "3600s"

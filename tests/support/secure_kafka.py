@@ -23,7 +23,7 @@ from confluent_kafka.admin._scram import (
 )
 
 from tidegate.local.embedded import EmbeddedBroker, find_jdk
-from tidegate.local.embedded.broker import free_ports
+from tidegate.local.embedded.process import free_ports
 from tidegate.ops.acls import Acl
 
 KEY = "not-secret-on-this-machine"

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from support.kafka import create_topic
 from tidegate.errors import ConfigError
 from tidegate.local.embedded import EmbeddedBroker, bootstrap
-from tidegate.local.embedded.broker import free_ports, new_cluster_id
+from tidegate.local.embedded.broker import new_cluster_id
+from tidegate.local.embedded.process import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 

@@ -15,7 +15,8 @@ from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.local.embedded import metastore
 from tidegate.local.embedded.jars import JarLock, LockedJar, cache_dir, resolve
-from tidegate.local.embedded.metastore import MetastoreHome, MetastoreVersion
+from tidegate.local.embedded.metastore import MetastoreVersion
+from tidegate.runtime.retry import RetryPolicy
 
 SMALL = (b"the bytes of a small jar", b"the bytes of a greater jar")
 
@@ -130,7 +131,7 @@ def test_an_unreachable_repository_is_one_sentence_that_names_the_way_out(
     settings = tmp_path / "repository" / "ivysettings.xml"
     text = settings.read_text().replace((tmp_path / "repository").as_uri(), "http://127.0.0.1:9/")
     settings.write_text(text)
-    monkeypatch.setattr("tidegate.local.embedded.jars._ATTEMPTS", 1)
+    monkeypatch.setattr("tidegate.local.embedded.jars._RETRIES", RetryPolicy(attempts=1))
 
     with pytest.raises(TransientError, match="TIDEGATE_IVY_SETTINGS") as caught:
         resolve(lock)
@@ -209,14 +210,14 @@ def archive_of(repository: Path) -> None:
 
 
 @pytest.fixture
-def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MetastoreHome]:
+def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
     """Starts from a small archive, whose schema costs nothing."""
     archive_of(tmp_path / "repository")
     lock = tmp_path / "small.json"
     lock.write_text(make_lock(("org.example:two:1.0:bin@tar.gz",), transitive=False).dumps())
     monkeypatch.setattr(metastore, "_create_schema", lambda home, *_: home.empty_database.mkdir())
     version = MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
-    return lambda: metastore.metastore_home(find_jdk(17), version)
+    return lambda: metastore.metastore_home(find_jdk(17), version).folder
 
 
 def replace_jar(program: Path) -> None:
@@ -240,14 +241,14 @@ def link_jar(program: Path) -> None:
 
 @pytest.mark.parametrize("change", [replace_jar, add_jar, remove_script, link_jar])
 def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_starts(
-    unpack: Callable[[], MetastoreHome],
+    unpack: Callable[[], Path],
     change: Callable[[Path], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    program = unpack().folder / "program"
+    program = unpack() / "program"
     change(program)
 
-    assert unpack().folder / "program" == program
+    assert unpack() / "program" == program
     files = {f.relative_to(program).as_posix(): f for f in program.rglob("*") if not f.is_dir()}
     assert {name: file.read_text() for name, file in files.items()} == {
         name: name for name in ("lib/server.jar", "scripts/schema.sql")
@@ -256,14 +257,14 @@ def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_star
     assert "was changed" in caplog.text
 
 
-def test_an_unchanged_metastore_is_unpacked_once(unpack: Callable[[], MetastoreHome]) -> None:
-    inode = unpack().folder.stat().st_ino
+def test_an_unchanged_metastore_is_unpacked_once(unpack: Callable[[], Path]) -> None:
+    inode = unpack().stat().st_ino
 
-    assert unpack().folder.stat().st_ino == inode
+    assert unpack().stat().st_ino == inode
 
 
 def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
-    unpack: Callable[[], MetastoreHome], tmp_path: Path
+    unpack: Callable[[], Path], tmp_path: Path
 ) -> None:
     lock = tmp_path / "small.json"
     content = JarLock.model_validate_json(lock.read_bytes())

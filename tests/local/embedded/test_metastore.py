@@ -39,7 +39,6 @@ def test_a_setting_that_it_cannot_start_with_is_an_error_with_the_end_of_its_log
     broken = EmbeddedMetastore(
         tmp_path / "metastore",
         settings={"metastore.thrift.bind.host": "no-such-host.invalid"},
-        startup_seconds=30,
     )
     with pytest.raises(ConfigError, match=r"(?s)ended at once.*metastore\.log.*no-such-host"):
         broken.start()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
-import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -20,10 +17,14 @@ from confluent_kafka.admin import AdminClient
 from tidegate.compute.java import Jdk, find_jdk
 from tidegate.errors import ConfigError
 from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.java import ClassArchive, java_command
-from tidegate.local.embedded.process import Child, EmbeddedServer
-
-HOST: Final = "127.0.0.1"
+from tidegate.local.embedded.process import (
+    HOST,
+    LOGGING,
+    Child,
+    EmbeddedServer,
+    is_open,
+    java_command,
+)
 
 _QUICK: Final = {
     "process.roles": "broker,controller",
@@ -59,23 +60,9 @@ _QUICK: Final = {
     "broker.heartbeat.interval.ms": "500",
 }
 
-LOGGING: Final = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %m (%c)%n%ex
-rootLogger.level = info
-rootLogger.appenderRef.console.ref = console
-"""
-"""log4j2's configuration: everything to standard output, which goes into the log file."""
 _FORMAT_SECONDS: Final = 120
-_POLL_SECONDS: Final = 0.02
 _ANSWER_SECONDS: Final = 2.0
 _KAFKA_NEEDS_JAVA: Final = 17
-_CLEAN_EXITS: Final = (0, 143, -signal.SIGTERM)
-_PORT_TAKEN: Final = "Address already in use"
-_ATTEMPTS: Final = 3
 SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 
 
@@ -118,45 +105,6 @@ def _addresses(settings: Mapping[str, str], *, of_controllers: bool) -> list[str
     return [address for name, address in listeners if (name in controllers) == of_controllers]
 
 
-def write_files(folder: Path, settings: Mapping[str, str]) -> tuple[Path, str]:
-    """Write `server.properties` and the logging configuration.
-
-    Returns:
-        The settings file, and the JVM option that names the logging configuration.
-    """
-    file, logging = folder / "server.properties", folder / "log4j2.properties"
-    contents = {file: to_properties(settings), logging: LOGGING}
-    for path, content in contents.items():
-        path.touch(0o600)
-        path.chmod(0o600)  # before the content, which may hold passwords
-        path.write_text(content, encoding="utf-8")
-    return file, f"-Dlog4j2.configurationFile={logging}"
-
-
-def format_storage(
-    jdk: Jdk, jars: Sequence[Path], file: Path, cluster_id: str, options: Sequence[str]
-) -> None:
-    """Give an empty data directory its cluster id, as Kafka's own tool does.
-
-    Raises:
-        ConfigError: the tool refuses the settings or the directory.
-    """
-    arguments = ["format", "-t", cluster_id, "-c", str(file)]
-    main = "kafka.tools.StorageTool"
-    command = java_command(jdk, jars, main, arguments, heap_mb=128, options=options)
-    answer = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=_FORMAT_SECONDS,
-        check=False,
-        umask=0o077,
-    )
-    if answer.returncode != 0:
-        output = (answer.stdout + answer.stderr).strip()
-        raise ConfigError(f"the storage of the embedded Kafka could not be formatted: {output}")
-
-
 def new_cluster_id() -> str:
     """Make a cluster id: 22 characters, a random UUID in base64url."""
     made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -164,79 +112,8 @@ def new_cluster_id() -> str:
     return "A" + made[1:] if made.startswith("-") else made
 
 
-def cluster_of(data: Path) -> str | None:
-    """Read the cluster id out of a data directory, None if it was never formatted."""
-    try:
-        lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return None
-    properties = dict(line.split("=", 1) for line in lines if "=" in line)
-    return properties.get("cluster.id")
-
-
-def free_ports() -> tuple[int, int]:
-    """Find two unused ports. Another process may take one before they are used."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((HOST, 0))
-        other.bind((HOST, 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
-
-
-def why_not_up(
-    child: Child, address: str, cluster_id: str, client: Mapping[str, str], seconds: float
-) -> str | None:
-    """Wait until the node answers a metadata request.
-
-    An answer counts only if it is from this node's cluster: its port may be another broker's.
-
-    Args:
-        child: Its process; if that ends, the wait does.
-        address: Its `host:port`.
-        cluster_id: Its cluster.
-        client: librdkafka settings to ask with.
-        seconds: How long to wait, in seconds.
-
-    Returns:
-        None once it answers, else what is wrong.
-    """
-    deadline = time.monotonic() + seconds
-    host, port = address.split(",", 1)[0].rsplit(":", 1)
-    while time.monotonic() < deadline:
-        if child.exit_code is not None:
-            return f"ended at once (exit code {child.exit_code})"
-        if _is_open(host, int(port)) and _answers(address, cluster_id, client):
-            return None
-        time.sleep(_POLL_SECONDS)
-    return f"did not answer within {seconds:g} s"
-
-
-def _is_open(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=_ANSWER_SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
-def _answers(address: str, cluster_id: str, client: Mapping[str, str]) -> bool:
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **client})
-    try:
-        metadata = admin.list_topics(timeout=_ANSWER_SECONDS)
-    except KafkaException:
-        return False
-    # typed as None by the client; it is a string
-    return bool(metadata.brokers) and cast("str | None", metadata.cluster_id) == cluster_id
-
-
 class EmbeddedBroker(EmbeddedServer):
-    """One Kafka node in its own directory; it can be stopped or killed, and started again.
-
-    Its data stay in the directory; another object may use them, but only one at a time. The address
-    is chosen at the first start and kept. If this process dies in any way, the broker is killed
-    (Linux).
-
-    Use it as a context manager, or call `start` and `stop`.
-    """
+    """One Kafka node; another object may use its data, but only one at a time."""
 
     def __init__(  # noqa: PLR0913 - all but the folder are options by name
         self,
@@ -247,29 +124,23 @@ class EmbeddedBroker(EmbeddedServer):
         cluster_id: str | None = None,
         port: int | None = None,
         heap_mb: int = 256,
-        startup_seconds: float = 60,
     ) -> None:
         """Describe the node; nothing is touched yet.
 
         Args:
-            folder: Its directory: settings, data, `broker.log`. Made if it is not there.
+            folder: Its directory: settings, data, `kafka.log`. Made if it is not there.
             properties: Kafka settings that win over ours: node ids, voters, TLS, SASL.
             client: librdkafka settings for asking whether it is up (TLS, SASL).
             cluster_id: The cluster that a new node belongs to; a new one of its own if None.
             port: Where clients connect; one that is free at the first start if None.
             heap_mb: The JVM's heap in MiB.
-            startup_seconds: How long to wait until it answers.
         """
-        super().__init__(startup_seconds)
-        self.folder = folder
-        self.log = folder / "broker.log"
+        super().__init__("Kafka", folder, startup_seconds=60)
         self._properties = dict(properties or {})
         self._client = dict(client or {})
         self._cluster_id = cluster_id or new_cluster_id()
         self._heap_mb = heap_mb
         self._port = port
-        self._ports: tuple[int, int] | None = None
-        self._archive: ClassArchive | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -282,37 +153,14 @@ class EmbeddedBroker(EmbeddedServer):
             raise ConfigError("the broker has no address before its first start")
         return client_addresses(self._settings(self._ports))
 
-    def start(self) -> Self:
-        """Start the node and return when it answers clients. Started twice is started once.
-
-        Raises:
-            ConfigError: no Java 17; or it did not come up, with the end of its log.
-            TransientError: its jars could not be fetched.
-        """
-        if self._child is not None and self._child.exit_code is not None:
-            self._ended()
-        if self._child is not None:
-            return self
-        is_fixed = self._port or self._ports or "listeners" in self._properties
-        for _ in range(_ATTEMPTS):
-            clients, controllers = self._ports or free_ports()
-            self._ports = (self._port or clients, controllers)
-            child = self._launch(self._ports)
-            reason = why_not_up(
-                child, self.bootstrap_servers, self._cluster_id, self._client, self._startup_seconds
-            )
-            if reason is None:
-                return self
-            self.kill()
-            if is_fixed or _PORT_TAKEN not in child.tail():
-                raise ConfigError(
-                    f"the embedded Kafka {reason}; the end of {self.log}:\n{child.tail()}"
-                )
-            self._ports = None
-        raise ConfigError(f"the embedded Kafka found no free port {_ATTEMPTS} times in a row")
+    @property
+    def _has_fixed_port(self) -> bool:
+        return self._port is not None or "listeners" in self._properties
 
     def _settings(self, ports: tuple[int, int]) -> dict[str, str]:
-        return broker_settings(self.folder / "data", *ports, self._properties)
+        clients, controllers = ports
+        data = self.folder / "data"
+        return broker_settings(data, self._port or clients, controllers, self._properties)
 
     def _launch(self, ports: tuple[int, int]) -> Child:
         jdk, jars = find_jdk(_KAFKA_NEEDS_JAVA), resolve("kafka")
@@ -320,23 +168,63 @@ class EmbeddedBroker(EmbeddedServer):
         self.folder.mkdir(parents=True, exist_ok=True)
         # records and the passwords in its settings are for this user only
         self.folder.chmod(0o700)
-        file, logging = write_files(self.folder, settings)
-        self._archive = ClassArchive.of("kafka", jdk, jars)
-        formatted = cluster_of(Path(settings["log.dirs"]))
-        if formatted is None:
-            format_storage(jdk, jars, file, self._cluster_id, [*self._archive.use(), logging])
-        self._cluster_id = formatted or self._cluster_id
-        options = [*self._archive.use_or_make(), logging]
+        file, logging = self.folder / "server.properties", self.folder / "log4j2.properties"
+        for path, content in {file: to_properties(settings), logging: LOGGING}.items():
+            path.touch(0o600)
+            path.chmod(0o600)  # before the content, which may hold passwords
+            path.write_text(content, encoding="utf-8")
+        options = [f"-Dlog4j2.configurationFile={logging}"]
+        self._format(jdk, jars, Path(settings["log.dirs"]), file, options)
         command = java_command(
             jdk, jars, "kafka.Kafka", [str(file)], heap_mb=self._heap_mb, options=options
         )
-        self._child = Child(command, self.log)
-        return self._child
+        return Child(command, self.log)
 
-    def _ended(self) -> None:
-        if self._child is not None and self._archive is not None:
-            self._archive.finish(complete=self._child.exit_code in _CLEAN_EXITS)
-        super()._ended()
+    def _format(
+        self, jdk: Jdk, jars: Sequence[Path], data: Path, file: Path, options: Sequence[str]
+    ) -> None:
+        """Give an empty data directory its cluster id, as Kafka's own tool does; or read its id.
+
+        Raises:
+            ConfigError: the tool refuses the settings or the directory.
+        """
+        with suppress(FileNotFoundError):
+            lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
+            properties = dict(line.split("=", 1) for line in lines if "=" in line)
+            self._cluster_id = properties.get("cluster.id", self._cluster_id)
+            return
+        arguments = ["format", "-t", self._cluster_id, "-c", str(file)]
+        main = "kafka.tools.StorageTool"
+        answer = subprocess.run(
+            java_command(jdk, jars, main, arguments, heap_mb=128, options=options),
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_SECONDS,
+            check=False,
+            umask=0o077,
+        )
+        if answer.returncode != 0:
+            output = (answer.stdout + answer.stderr).strip()
+            raise ConfigError(f"the storage of the embedded Kafka could not be formatted: {output}")
+
+    def _answers(self) -> bool:
+        """Whether it answers a metadata request, and is of its cluster: its port may be another's.
+
+        The port is tried first: a client would wait much longer for a port that is not open yet.
+        """
+        address = self.bootstrap_servers
+        host, port = address.split(",", 1)[0].rsplit(":", 1)
+        if not is_open(host, int(port)):
+            return False
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **self._client})
+        try:
+            metadata = admin.list_topics(timeout=_ANSWER_SECONDS)
+        except KafkaException:
+            return False
+        # typed as None by the client; it is a string
+        return (
+            bool(metadata.brokers) and cast("str | None", metadata.cluster_id) == self._cluster_id
+        )
 
 
 @contextmanager

@@ -21,11 +21,11 @@ from typing import Annotated, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.validation import validation_message
+from tidegate.runtime.retry import RetryPolicy
 
 _LOCKS: Final = Path(__file__).parent / "locks"
 
@@ -40,7 +40,7 @@ Exclusion = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 log = logging.getLogger(__name__)
-_ATTEMPTS: Final = 3
+_RETRIES: Final = RetryPolicy(attempts=3, first=1.0, longest=10.0)
 _JAVA_FOR_IVY: Final = 8
 _SECONDS: Final = 1200
 _TRUST_STORES: Final = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
@@ -151,13 +151,7 @@ def fetch(lock: JarLock, folder: Path) -> Path:
         settings = str(folder / "ivysettings.xml")
         Path(settings).write_text(_WITHOUT_POMS, encoding="utf-8")
     command = _command(folder, find_jdk(_JAVA_FOR_IVY).java, settings)
-    retrying = Retrying(
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(multiplier=1, max=10),
-        retry=retry_if_exception_type(TransientError),
-        reraise=True,
-    )
-    retrying(_run, command, lock)
+    _RETRIES.call(lambda: _run(command, lock))
     return folder / "jars"
 
 
@@ -204,14 +198,23 @@ def _reason(lines: Iterable[str]) -> str:
     return (relevant or output or ["no output from Ivy"])[0]
 
 
-def _ivy_jar() -> Path:
-    # pyspark itself is not imported: that would take longer than the rest of a warm start
+def spark_jars(why: str) -> Path:
+    """The jars in pyspark, which is not imported: that takes longer than a start.
+
+    Raises:
+        ConfigError: pyspark is not installed; `why` names what needs it.
+    """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("fetching jars needs pyspark's Ivy: pip install 'tidegate[embedded]'")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+        raise ConfigError(f"{why}: pip install 'tidegate[embedded]'")
+    return Path(spec.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    jars = spark_jars("fetching jars needs pyspark's Ivy")
+    found = sorted(jars.glob("ivy-*.jar"))
     if not found:
-        raise ConfigError(f"this pyspark has no Ivy jar: {spec.origin}")
+        raise ConfigError(f"this pyspark has no Ivy jar: {jars}")
     return found[-1]
 
 

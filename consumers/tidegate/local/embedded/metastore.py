@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple
 
 from tidegate.compute.java import Jdk, find_jdk
 from tidegate.errors import ConfigError
-from tidegate.local.embedded.broker import HOST, LOGGING, free_ports
 from tidegate.local.embedded.jars import (
     cache_dir,
     one_at_a_time,
     read_lock,
     resolve,
+    spark_jars,
     tree_digest,
     unpack,
 )
-from tidegate.local.embedded.java import java_command
-from tidegate.local.embedded.process import Child, EmbeddedServer
+from tidegate.local.embedded.process import (
+    HOST,
+    LOGGING,
+    Child,
+    EmbeddedServer,
+    is_open,
+    java_command,
+)
 
 log = logging.getLogger(__name__)
 _PACKAGE: Final = "org.apache.hadoop.hive.metastore"
@@ -40,7 +43,7 @@ _LEFT_OUT: Final = ("mysql-", "mssql-", "postgresql-")
 _OPENED: Final = ("lang", "net", "util", "util.concurrent", "util.concurrent.atomic", "nio", "io")
 OPENED: Final = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED)
 _NEEDS_JAVA: Final = 17
-_CHECK_SECONDS: Final = 0.05
+_HEAP_MB: Final = 384
 _OURS: Final = {
     "metastore.thrift.bind.host": HOST,
     # the doubled name is Hive's own
@@ -79,52 +82,35 @@ HIVE_4: Final = MetastoreVersion(
 """Hive 4.0.1."""
 
 
-class MetastoreHome:
+class _Home(NamedTuple):
     """Where an unpacked Metastore is, and what to start it with."""
 
-    def __init__(self, folder: Path, class_path: Sequence[Path]) -> None:
-        """Take what `metastore_home` found."""
-        self.folder = folder
-        self.class_path = tuple(class_path)
+    folder: Path
+    class_path: Sequence[Path]
 
     @property
     def empty_database(self) -> Path:
         """An embedded Derby database with the Metastore's schema and nothing in it."""
         return self.folder / "database"
 
-    def command(  # noqa: PLR0913 - each is one part of the command line
+    def command(
         self,
         jdk: Jdk,
         main: str,
         arguments: Sequence[str],
         settings: Mapping[str, str],
-        *,
-        heap_mb: int,
-        options: Sequence[str] = (),
+        options: Sequence[str],
     ) -> list[str]:
-        """Compose the command of one of the Metastore's main classes.
-
-        Args:
-            jdk: The Java to start.
-            main: The class.
-            arguments: Its arguments.
-            settings: The Metastore's own settings, by name.
-            heap_mb: The JVM's heap in MiB.
-            options: More of the JVM's options.
-        """
-        properties = [f"-D{name}={value}" for name, value in settings.items()]
-        home = f"-Dmetastore.home={self.folder / 'program'}"
+        """The command of one of the Metastore's main classes; `settings` are its own, by name."""
+        properties = {"metastore.home": self.folder / "program", **settings}
+        all_options = [*OPENED, *(f"-D{name}={value}" for name, value in properties.items())]
+        all_options += options
         return java_command(
-            jdk,
-            self.class_path,
-            main,
-            arguments,
-            heap_mb=heap_mb,
-            options=[home, *OPENED, *properties, *options],
+            jdk, self.class_path, main, arguments, heap_mb=_HEAP_MB, options=all_options
         )
 
 
-def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> MetastoreHome:
+def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> _Home:
     """Fetch, unpack and initialise the Metastore, unless the cache has what the lock specifies.
 
     Any number of processes may call at once: one works, the others wait for it.
@@ -153,7 +139,7 @@ def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> MetastoreHom
                     shutil.rmtree(folder)
                 packed = next(file for file in files if file.name == archive.name)
                 _make(folder, packed, files, jdk, version)
-    return MetastoreHome(folder, _class_path(folder, files))
+    return _Home(folder, _class_path(folder, files))
 
 
 def _is_unpacked(folder: Path, digest: str) -> bool:
@@ -168,18 +154,17 @@ def _make(
         made = Path(draft) / "made"
         made.mkdir()
         program.rename(made / "program")
-        _create_schema(MetastoreHome(made, _class_path(made, files)), jdk, version)
+        _create_schema(_Home(made, _class_path(made, files)), jdk, version)
         made.rename(folder)
 
 
-def _create_schema(home: MetastoreHome, jdk: Jdk, version: MetastoreVersion) -> None:
+def _create_schema(home: _Home, jdk: Jdk, version: MetastoreVersion) -> None:
     command = home.command(
         jdk,
         version.schema_tool,
         ["-dbType", "derby", "-initSchema"],
-        derby_settings(home.empty_database, create=True),
-        heap_mb=256,
-        options=[f"-Dderby.stream.error.file={home.folder / 'derby.log'}"],
+        _derby_settings(home.empty_database, create=True),
+        [f"-Dderby.stream.error.file={home.folder / 'derby.log'}"],
     )
     answer = subprocess.run(
         command,
@@ -195,18 +180,13 @@ def _create_schema(home: MetastoreHome, jdk: Jdk, version: MetastoreVersion) -> 
         raise ConfigError(f"the schema of the embedded Metastore could not be created: {output}")
 
 
-def derby_settings(database: Path, *, create: bool = False) -> dict[str, str]:
+def _derby_settings(database: Path, *, create: bool = False) -> dict[str, str]:
     """The Metastore's settings for an embedded Derby database in a directory."""
     url = f"jdbc:derby:;databaseName={database}" + (";create=true" if create else "")
     return {
         "javax.jdo.option.ConnectionURL": url,
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
     }
-
-
-def copy_database(home: MetastoreHome, target: Path) -> None:
-    """Give a Metastore a database of its own, with the schema and nothing in it."""
-    shutil.copytree(home.empty_database, target)
 
 
 def _class_path(folder: Path, files: Sequence[Path]) -> tuple[Path, ...]:
@@ -216,28 +196,16 @@ def _class_path(folder: Path, files: Sequence[Path]) -> tuple[Path, ...]:
     first = [jar for jar in jars if jar not in last]
     own = sorted((folder / "program" / "lib").glob("*.jar"))
     wanted = [jar for jar in own if not jar.name.startswith(_LEFT_OUT)]
-    spark = _spark_jars()
+    spark = spark_jars("the Metastore needs the Hadoop client in pyspark")
     hadoop = [jar for pattern in _FROM_SPARK for jar in sorted(spark.glob(pattern))]
     return (*first, *wanted, *hadoop, *last)
 
 
-def _spark_jars() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ConfigError(
-            "the Metastore needs the Hadoop client in pyspark: pip install 'tidegate[embedded]'"
-        )
-    return Path(spec.origin).parent / "jars"
-
-
 class EmbeddedMetastore(EmbeddedServer):
-    """One Metastore in its own directory; it can be stopped or killed, and started again.
+    """One Metastore with a database of its own.
 
-    Its data stay in the directory. The port is chosen at the first start and kept. If this process
-    dies in any way, the Metastore is killed (Linux). Start-up takes some 4 s; the first one on a
-    machine also fetches 165 MB and creates the schema (15 s).
-
-    Use it as a context manager, or call `start` and `stop`.
+    Start-up takes some 4 s; the first one on a machine also fetches 165 MB and creates the schema
+    (15 s).
     """
 
     def __init__(
@@ -246,8 +214,6 @@ class EmbeddedMetastore(EmbeddedServer):
         *,
         settings: Mapping[str, str] | None = None,
         version: MetastoreVersion = HIVE_4,
-        heap_mb: int = 384,
-        startup_seconds: float = 120,
     ) -> None:
         """Describe it; nothing is touched yet.
 
@@ -255,17 +221,11 @@ class EmbeddedMetastore(EmbeddedServer):
             folder: Its directory: database, warehouse, `metastore.log`. Made if it is not there.
             settings: The Metastore's settings that win over ours, by name.
             version: Hive's version.
-            heap_mb: The JVM's heap in MiB.
-            startup_seconds: How long to wait until its port is open.
         """
-        super().__init__(startup_seconds)
-        self.folder = folder
-        self.log = folder / "metastore.log"
+        super().__init__("Metastore", folder, startup_seconds=120)
         self.warehouse = folder / "warehouse"
         self.settings = dict(settings or {})
         self.version = version
-        self._heap_mb = heap_mb
-        self._port: int | None = None
 
     @property
     def uri(self) -> str:
@@ -274,40 +234,22 @@ class EmbeddedMetastore(EmbeddedServer):
         Raises:
             ConfigError: it was never started.
         """
-        if self._port is None:
+        if self._ports is None:
             raise ConfigError("the Metastore has no address before its first start")
-        return f"thrift://{HOST}:{self._port}"
+        return f"thrift://{HOST}:{self._ports[0]}"
 
-    def start(self) -> Self:
-        """Start it and return when its port is open. Started twice is started once.
-
-        Raises:
-            ConfigError: no Java 17; or it did not come up, with the end of its log.
-            TransientError: its jars could not be fetched.
-        """
-        if self._child is not None and self._child.exit_code is None:
-            return self
-        self._port = self._port or free_ports()[0]
-        self._child = self._launch(self._port)
-        reason = _why_not_up(self._child, self._port, self._startup_seconds)
-        if reason is not None:
-            tail = self._child.tail()
-            self.kill()
-            raise ConfigError(f"the embedded Metastore {reason}; the end of {self.log}:\n{tail}")
-        return self
-
-    def _launch(self, port: int) -> Child:
+    def _launch(self, ports: tuple[int, int]) -> Child:
         jdk = find_jdk(_NEEDS_JAVA)
         home = metastore_home(jdk, self.version)
         self.warehouse.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         database = self.folder / "database"
         if not database.exists():
-            copy_database(home, database)
+            shutil.copytree(home.empty_database, database)
         logging = self.folder / "log4j2.properties"
         logging.write_text(LOGGING, encoding="utf-8")
         settings = {
-            **derby_settings(database),
+            **_derby_settings(database),
             "metastore.warehouse.dir": f"file:{self.warehouse}",
             "metastore.warehouse.external.dir": f"file:{self.warehouse}",
             **_OURS,
@@ -319,23 +261,9 @@ class EmbeddedMetastore(EmbeddedServer):
             f"-Dlog4j2.configurationFile={logging}",
             f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
         ]
-        main, arguments = self.version.main, ["-p", str(port)]
-        command = home.command(
-            jdk, main, arguments, settings, heap_mb=self._heap_mb, options=options
-        )
+        arguments = ["-p", str(ports[0])]
+        command = home.command(jdk, self.version.main, arguments, settings, options)
         return Child(command, self.log)
 
-
-def _why_not_up(child: Child, port: int, seconds: float) -> str | None:
-    """Wait until the port is open; None then, else what is wrong."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if child.exit_code is not None:
-            return f"ended at once (exit code {child.exit_code})"
-        try:
-            socket.create_connection((HOST, port), timeout=2).close()
-        except OSError:
-            time.sleep(_CHECK_SECONDS)
-        else:
-            return None
-    return f"did not open its port within {seconds:g} s"
+    def _answers(self) -> bool:
+        return self._ports is not None and is_open(HOST, self._ports[0])

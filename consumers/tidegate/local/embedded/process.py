@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
-from tidegate.errors import TidegateError
+from tidegate.compute.java import Jdk
+from tidegate.errors import ConfigError, TidegateError
+
+HOST: Final = "127.0.0.1"
+LOGGING: Final = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %m (%c)%n%ex
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+"""
+"""log4j2's configuration: everything to standard output, which goes into the log file."""
+_ATTEMPTS: Final = 3
+_PORT_TAKEN: Final = "Address already in use"
+_CHECK_SECONDS: Final = 0.02
 
 # Linux only, elsewhere it does nothing. It runs as a program of its own instead of between fork
 # and exec: Python code there can deadlock in a process that has threads.
@@ -111,13 +128,53 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-class EmbeddedServer(ABC):
-    """A server in a directory of its own. Use it as a context manager, or call `start`, `stop`."""
+def java_command(  # noqa: PLR0913 - each is one part of the command line
+    jdk: Jdk,
+    jars: Sequence[Path],
+    main: str,
+    arguments: Sequence[str],
+    *,
+    heap_mb: int,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """The command line that starts a main class, quickly and with a small heap."""
+    class_path = os.pathsep.join(map(str, jars))
+    small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap_mb}m")
+    return [str(jdk.java), *small, *options, "-cp", class_path, main, *arguments]
 
-    def __init__(self, startup_seconds: float) -> None:
-        """Take how long to wait until it answers."""
-        self._startup_seconds = startup_seconds
+
+def free_ports() -> tuple[int, int]:
+    """Find two unused ports. Another process may take one before they are used."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((HOST, 0))
+        other.bind((HOST, 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
+
+
+def is_open(host: str, port: int) -> bool:
+    """Whether a server accepts connections there."""
+    try:
+        socket.create_connection((host, port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+class EmbeddedServer(ABC):
+    """A server in a directory of its own. Use it as a context manager, or call `start`, `stop`.
+
+    It can be stopped or killed, and started again. Its data stay in the directory. Its ports are
+    chosen at the first start and kept. If this process dies in any way, the server is killed
+    (Linux).
+    """
+
+    def __init__(self, name: str, folder: Path, startup_seconds: float) -> None:
+        """Take its name, its directory, and how long to wait until it answers."""
+        self.folder = folder
+        self.log = folder / f"{name.lower()}.log"
+        self._name, self._startup_seconds = name, startup_seconds
         self._child: Child | None = None
+        self._ports: tuple[int, int] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -125,36 +182,68 @@ class EmbeddedServer(ABC):
         return self._child.pid if self._child is not None else None
 
     @abstractmethod
+    def _launch(self, ports: tuple[int, int]) -> Child:
+        """Start its process."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether it serves clients."""
+
     def start(self) -> Self:
-        """Start it and return when it answers. Started twice is started once."""
+        """Start it and return when it answers. Started twice is started once.
+
+        Raises:
+            ConfigError: no Java 17; or it did not come up, with the end of its log.
+            TransientError: its jars could not be fetched.
+        """
+        if self._child is not None and self._child.exit_code is None:
+            return self
+        was_started = self._ports is not None
+        for _ in range(_ATTEMPTS):
+            self._ports = self._ports or free_ports()
+            child = self._child = self._launch(self._ports)
+            if (reason := self._why_not_up(child)) is None:
+                return self
+            tail = child.tail()
+            self.kill()
+            if was_started or self._has_fixed_port or _PORT_TAKEN not in tail:
+                raise ConfigError(
+                    f"the embedded {self._name} {reason}; the end of {self.log}:\n{tail}"
+                )
+            self._ports = None
+        raise ConfigError(f"the embedded {self._name} found no free port {_ATTEMPTS} times")
+
+    @property
+    def _has_fixed_port(self) -> bool:
+        return False
+
+    def _why_not_up(self, child: Child) -> str | None:
+        """Wait until it answers; None then, else what is wrong."""
+        deadline = time.monotonic() + self._startup_seconds
+        while time.monotonic() < deadline:
+            if child.exit_code is not None:
+                return f"ended at once (exit code {child.exit_code})"
+            if self._answers():
+                return None
+            time.sleep(_CHECK_SECONDS)
+        return f"did not answer within {self._startup_seconds:g} s"
 
     def stop(self, seconds: float = 30) -> None:
         """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
-        if self._child is None:
-            return
-        if not self._child.end(signal.SIGTERM, seconds):
-            self._child.end(signal.SIGKILL, seconds)
-        self._ended()
+        if self._child is not None and self._child.end(signal.SIGTERM, seconds):
+            self._child = None
+        self.kill()
 
     def kill(self) -> None:
         """Kill it as a crash would (SIGKILL)."""
         if self._child is not None:
             self._child.end(signal.SIGKILL, self._startup_seconds)
-            self._ended()
+            self._child = None
 
     def __enter__(self) -> Self:
         """Start it."""
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop it."""
         self.stop()
-
-    def _ended(self) -> None:
-        """Forget the process, which has ended."""
-        self._child = None
