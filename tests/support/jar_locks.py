@@ -13,26 +13,28 @@ from typing import Annotated
 
 import typer
 
-from tidegate.local.embedded.jars import JarLock, LockedJar, fetch, tree_digest, unpack
+from tidegate.local.embedded.jars import _JarLock, _LockedJar, fetch, tree_digest, unpack
 
 
 def make_lock(
     coordinates: tuple[str, ...], *, transitive: bool = True, exclusions: tuple[str, ...] = ()
-) -> JarLock:
+) -> _JarLock:
     """Fetch what the coordinates stand for today and lock it, in the order of the file names.
 
     Raises:
         TransientError: the repository could not be reached, or does not have it.
     """
-    wanted = JarLock(coordinates=coordinates, transitive=transitive, exclusions=exclusions, jars=())
+    wanted = _JarLock(
+        coordinates=coordinates, transitive=transitive, exclusions=exclusions, jars=()
+    )
     with tempfile.TemporaryDirectory() as draft:
         fetched = sorted(fetch(wanted, Path(draft)).iterdir())
         return wanted.model_copy(update={"jars": tuple(_locked(jar) for jar in fetched)})
 
 
-def _locked(jar: Path) -> LockedJar:
+def _locked(jar: Path) -> _LockedJar:
     content = jar.read_bytes()
-    return LockedJar(
+    return _LockedJar(
         name=jar.name,
         sha256=hashlib.sha256(content).hexdigest(),
         size=len(content),

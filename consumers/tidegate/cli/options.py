@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
 import typer
 from pydantic import ValidationError
@@ -82,11 +82,12 @@ class Logged:
         from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
         from tidegate.service.settings import Settings  # noqa: PLC0415 - heavy
 
-        if self.log_format not in set(LogFormat):
-            choices = ", ".join(LogFormat)
+        styles: dict[str, LogFormat] = {style: style for style in get_args(LogFormat)}
+        if self.log_format not in styles:
+            choices = ", ".join(styles)
             raise typer.BadParameter(f"choose from {choices}", param_hint="--log-format")
         level = logging.DEBUG if self.verbose else logging.INFO
-        configure_logging(level, LogFormat(self.log_format))
+        configure_logging(level, styles[self.log_format])
         return Settings.load(self.config)
 
 

@@ -40,12 +40,18 @@ def reason_of(outcome: Outcome) -> str:
     return str(reason) if reason in _REASONS else "other"
 
 
+_DEFINED: Final[list[Metric]] = []
+"""All metrics, in the order of their definitions below: a process's, a bridge's, the monitor's."""
+
+
 def _metric(series: str, text: str, buckets: tuple[float, ...] = ()) -> Metric:
     """A metric by its name and labels, as Prometheus writes them: `name{label,label}`."""
     name, _, labels = series.removesuffix("}").partition("{")
     kind: Kind = "counter" if name.endswith("_total") else "gauge"
     kind = "histogram" if buckets else kind
-    return Metric(name, kind, text, tuple(filter(None, labels.split(","))), buckets)
+    metric = Metric(name, kind, text, tuple(filter(None, labels.split(","))), buckets)
+    _DEFINED.append(metric)
+    return metric
 
 
 _QUICK: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600, 3600)
@@ -134,12 +140,7 @@ LAST_POLL: Final = _metric(
     "When the service polled last, in seconds since the epoch; an idle one polls too.",
 )
 
-PROCESS_METRICS: Final = (
-    *(BUILD_INFO, RECORDS, PUBLISHED, OUTCOMES, LATENCY, COMMAND_SECONDS, RUNNING),
-    *(OLDEST_RUNNING, RETRIES, DIRECTORIES, BYTES, FILES, DEAD_LETTERS, REBALANCES),
-    *(QUARANTINED, QUARANTINED_BYTES, PUT_BACK),
-    *(ASSIGNED, RESTORE_SECONDS, RESTORED, WRITTEN, LAST_POLL),
-)
+PROCESS_METRICS: Final = tuple(_DEFINED)
 """What a process of `tidegate run` exports, beside prometheus-client's `process_*`, `python_*`."""
 
 BRIDGE_ACTIVE: Final = _metric(
@@ -174,10 +175,7 @@ BRIDGE_REFUSED: Final = _metric(
     "tidegate_metastore_refused_total{service}",
     "Tables, compactions and events that the bridge can't handle; its log says why, once each.",
 )
-BRIDGE_METRICS: Final = (
-    *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_POLL, BRIDGE_LAST_POLL),
-    *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED, BRIDGE_REFUSED),
-)
+BRIDGE_METRICS: Final = tuple(_DEFINED[len(PROCESS_METRICS) :])
 """What `tidegate bridge metastore` exports besides."""
 
 LAG: Final = _metric(
@@ -261,10 +259,6 @@ MONITOR_LAST_POLL: Final = _metric(
     "When the monitor last polled the complete deployment, in seconds since the epoch.",
 )
 
-DEPLOYMENT_METRICS: Final = (
-    *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, HIDDEN, SEEN, NEW_DEAD_LETTERS, WAITING),
-    *(IN_QUARANTINE, IN_QUARANTINE_BYTES, HELD),
-    *(OPEN_DEAD_LETTERS, PENDING_APPROVALS, UNFINISHED_RESTORES),
-    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, MONITOR_LAST_POLL),
-)
+_BEFORE: Final = len(PROCESS_METRICS) + len(BRIDGE_METRICS)
+DEPLOYMENT_METRICS: Final = (BUILD_INFO, *_DEFINED[_BEFORE:])
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

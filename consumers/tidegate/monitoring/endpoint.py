@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -26,13 +26,8 @@ POLL_LIMIT_SECONDS: Final = 300.0
 """A member that has not polled for so long is put out of its group (max.poll.interval.ms)."""
 
 
-class Health(NamedTuple):
-    """What /livez and /readyz ask: each returns the problems."""
-
-    not_live: Callable[[], list[str]]
-    """Why the process should be restarted; empty if it should not."""
-    not_ready: Callable[[], list[str]]
-    """Why it does not do its work now; empty if it does."""
+Health = tuple[Callable[[], list[str]], Callable[[], list[str]]]
+"""What /livez and /readyz ask: why the process should be restarted, and why it does no work now."""
 
 
 class ServiceHealth:
@@ -84,7 +79,7 @@ def health_of(services: Mapping[str, ServiceHealth]) -> Health:
         waiting = [name for name, service in services.items() if not service.is_ready]
         return [f"{name}: has no partitions from its group yet" for name in waiting]
 
-    return Health(not_live, not_ready)
+    return not_live, not_ready
 
 
 log = logging.getLogger(__name__)
@@ -141,7 +136,7 @@ def _application(
     registry: CollectorRegistry, health: Health, settings: str
 ) -> Callable[[dict[str, Any], StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
-    checks = {"/livez": health.not_live, "/readyz": health.not_ready}
+    checks = dict(zip(("/livez", "/readyz"), health, strict=True))
 
     def application(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]

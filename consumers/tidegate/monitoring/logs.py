@@ -11,8 +11,7 @@ import os
 import socket
 import sys
 import textwrap
-from enum import StrEnum
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import structlog
 
@@ -22,22 +21,17 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
-class LogFormat(StrEnum):
-    """How log lines look."""
-
-    AUTO = "auto"
-    """HUMAN on a terminal, else JSON."""
-    HUMAN = "human"
-    JSON = "json"
+LogFormat = Literal["auto", "human", "json"]
+"""How log lines look; auto is human on a terminal, else JSON."""
 
 
 def configure_logging(
-    level: int = logging.INFO, style: LogFormat = LogFormat.AUTO, stream: TextIO | None = None
+    level: int = logging.INFO, style: LogFormat = "auto", stream: TextIO | None = None
 ) -> None:
     """Log to a stream, by default standard error; ours from this level, libraries' warnings."""
     target: TextIO = stream or sys.stderr
     is_terminal = target.isatty()
-    human = style is LogFormat.HUMAN or (style is LogFormat.AUTO and is_terminal)
+    human = style == "human" or (style == "auto" and is_terminal)
     handler = logging.StreamHandler(target)
     handler.setFormatter(_human(colors=is_terminal) if human else _json())
     root = logging.getLogger()

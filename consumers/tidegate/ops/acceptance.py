@@ -23,7 +23,7 @@ from tidegate.service.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class _Acceptance:
     """The accepted Metastore, and the vacuums that wait for holds of the previous one."""
 
     position: StoredPosition
@@ -58,7 +58,7 @@ class Acceptance:
                 )
 
 
-def plan_acceptance(settings: Settings) -> Acceptance:
+def plan_acceptance(settings: Settings) -> _Acceptance:
     """Read the stored position, the Metastore and the waiting vacuums; change nothing.
 
     Raises:
@@ -81,12 +81,10 @@ def plan_acceptance(settings: Settings) -> Acceptance:
     waiting = tuple(
         vacuum for vacuum in waiting_vacuums(settings) if vacuum.table.split(".", 1)[0] == catalog
     )
-    return Acceptance(position, before, now, waiting)
+    return _Acceptance(position, before, now, waiting)
 
 
-def accept(  # noqa: PLR0913 - a decision, all by name
-    settings: Settings, plan: Acceptance, *, by: str, why: str, release: bool, publisher: Publisher
-) -> int:
+def accept(settings: Settings, plan: _Acceptance, *, by: str, why: str, release: bool) -> int:
     """Store the current Metastore as the accepted one; return the number of published releases.
 
     Args:
@@ -95,7 +93,6 @@ def accept(  # noqa: PLR0913 - a decision, all by name
         by: The person who decides.
         why: The reason.
         release: Whether to publish a release of every outstanding hold.
-        publisher: Publishes the releases.
 
     Raises:
         GroupInUseError: a bridge is running.
@@ -106,6 +103,13 @@ def accept(  # noqa: PLR0913 - a decision, all by name
     Groups.of(connection).check_unused(group_of(prefix))
     released = list(plan.releases(f"{by}: {why}"[:1000])) if release else []
     if released:
-        publisher.publish(*released)
+        with Publisher(
+            source=by,
+            prefix=prefix,
+            config=connection,
+            registry=settings.registry,
+            sign_with=settings.security.sign_with,
+        ) as publisher:
+            publisher.publish(*released)
     store(connection, prefix, plan.position, plan.now.accepted(by, why, secrets.token_hex(4)))
     return len(released)

@@ -14,7 +14,7 @@ from support.jar_locks import make_lock
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.local.embedded import metastore
-from tidegate.local.embedded.jars import JarLock, LockedJar, cache_dir, resolve
+from tidegate.local.embedded.jars import _JarLock, _LockedJar, cache_dir, resolve
 from tidegate.local.embedded.metastore import MetastoreVersion
 from tidegate.runtime.retry import RetryPolicy
 
@@ -117,8 +117,8 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_and_never_reaches_the_cache
 
 
 def test_a_jar_that_the_repository_no_longer_gives_is_refused(lock: Path) -> None:
-    content = JarLock.model_validate_json(lock.read_text())
-    third = LockedJar(name="three-1.0.jar", sha256="0" * 64, size=1)
+    content = _JarLock.model_validate_json(lock.read_text())
+    third = _LockedJar(name="three-1.0.jar", sha256="0" * 64, size=1)
     lock.write_text(content.model_copy(update={"jars": (*content.jars, third)}).dumps())
 
     with pytest.raises(ConfigError, match=r"three-1\.0\.jar"):
@@ -187,7 +187,7 @@ def test_a_file_that_is_not_a_lock_is_refused(tmp_path: Path) -> None:
 
 def test_a_jar_name_cannot_lead_out_of_the_cache() -> None:
     with pytest.raises(ValueError, match="name"):
-        LockedJar(name="../../evil.jar", sha256="0" * 64, size=1)
+        _LockedJar(name="../../evil.jar", sha256="0" * 64, size=1)
 
 
 def test_the_cache_is_where_the_variable_says_else_the_users_own(
@@ -267,7 +267,7 @@ def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
     unpack: Callable[[], Path], tmp_path: Path
 ) -> None:
     lock = tmp_path / "small.json"
-    content = JarLock.model_validate_json(lock.read_bytes())
+    content = _JarLock.model_validate_json(lock.read_bytes())
     bare = [jar.model_copy(update={"unpacked": None}) for jar in content.jars]
     lock.write_text(content.model_copy(update={"jars": tuple(bare)}).dumps())
 

@@ -21,7 +21,7 @@ from tidegate.cli.options import (
     read_event,
     table_of,
 )
-from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.output import write, write_json, write_rows
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors.commands import command_line
@@ -257,35 +257,17 @@ def retention(
     view = TimelineViews(warehouse, lambda: now).of(open_table(warehouse, where), rule)
     found = view.check(rule, now)
     policy = {saved.instant: saved.policy for saved in view.savepoints}
+    unowned = "no rule of the table owns policy "
     rows = [
-        *(
-            {"savepoint": due.instant, "would": "be made", "why": ", ".join(due.tiers)}
-            for due in found.due
-        ),
-        *(
-            {"savepoint": due.instant, "would": "be withheld", "why": "max_count"}
-            for due in found.withheld
-        ),
-        *(
-            {"savepoint": gone.instant, "would": "be removed", "why": gone.why}
-            for gone in found.removable
-        ),
-        *(
-            {
-                "savepoint": at,
-                "would": "stay",
-                "why": f"no rule of the table owns policy {policy[at]}",
-            }
-            for at in found.unowned
-        ),
+        {"savepoint": instant, "would": would, "why": why}
+        for instant, would, why in (
+            *((due.instant, "be made", ", ".join(due.tiers)) for due in found.due),
+            *((due.instant, "be withheld", "max_count") for due in found.withheld),
+            *((gone.instant, "be removed", gone.why) for gone in found.removable),
+            *((at, "stay", f"{unowned}{policy[at]}") for at in found.unowned),
+        )
     ]
-    if as_json:
-        for row in rows:
-            write_json(row)
-        return
-    write_table(rows)
-    if not rows:
-        write("nothing would be made or removed")
+    write_rows(rows, "nothing would be made or removed", as_json=as_json)
 
 
 @plan.command()

@@ -18,11 +18,9 @@ from tidegate.cli.options import (
     person,
 )
 from tidegate.cli.output import write, write_json
-from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
     from tidegate.hive_bridge.baseline import Baseline
-    from tidegate.ops.acceptance import Acceptance
 
 bridge = typer.Typer(
     no_args_is_help=True, help="Publish on behalf of systems that can't do it themselves."
@@ -88,57 +86,27 @@ def accept_metastore(
     Examples:
         tidegate bridge accept-metastore --reason "restored after a disk fault"
     """
-    from tidegate.ops.acceptance import plan_acceptance  # noqa: PLC0415 - heavy
+    from tidegate.ops.acceptance import accept, plan_acceptance  # noqa: PLC0415 - heavy
 
-    settings = reachable(config)
+    settings, by = reachable(config), person(requested_by)
     plan = plan_acceptance(settings)
+    before, waiting = plan.before, plan.waiting
     if not as_json:
-        for line in _described(plan):
-            write(line)
-    by = person(requested_by)
-    count = _accepted(settings, plan, by, reason, release=release) if execute else 0
+        was = "the stored position can't be read" if before is None else _named(before)
+        needed = "" if plan.is_needed else " (the bridges run without it)"
+        outstanding = sum(len(vacuum.outstanding) for vacuum in waiting)
+        tables = len({vacuum.table for vacuum in waiting})
+        write(f"before: {was}")
+        write(f"now: {_named(plan.now)}{needed}")
+        write(f"{len(waiting)} vacuums of {tables} tables wait for {outstanding} holds")
+    count = accept(settings, plan, by=by, why=reason, release=release) if execute else 0
     if as_json:
-        write_json({"executed": execute, "releases": count, **_fields(plan)})
+        fields = {"before": before, "now": plan.now, "needed": plan.is_needed, "waiting": waiting}
+        write_json({"executed": execute, "releases": count, **fields})
     elif execute:
         write(f"accepted by {by}; {count} releases were published; start the bridges")
     else:
         write("nothing was changed; repeat it with --execute")
-
-
-def _accepted(settings: Settings, plan: Acceptance, by: str, why: str, *, release: bool) -> int:
-    from tidegate.ops.acceptance import accept  # noqa: PLC0415 - heavy
-    from tidegate.publisher import Publisher  # noqa: PLC0415 - heavy
-
-    with Publisher(
-        source=by,
-        prefix=settings.topics.prefix,
-        config=settings.connection(),
-        registry=settings.registry,
-        sign_with=settings.security.sign_with,
-    ) as publisher:
-        return accept(settings, plan, by=by, why=why, release=release, publisher=publisher)
-
-
-def _fields(plan: Acceptance) -> dict[str, object]:
-    return {
-        "before": plan.before,
-        "now": plan.now,
-        "needed": plan.is_needed,
-        "waiting": plan.waiting,
-    }
-
-
-def _described(plan: Acceptance) -> list[str]:
-    before, now = plan.before, plan.now
-    was = "the stored position can't be read" if before is None else _named(before)
-    outstanding = sum(len(vacuum.outstanding) for vacuum in plan.waiting)
-    tables = len({vacuum.table for vacuum in plan.waiting})
-    needed = "" if plan.is_needed else " (the bridges run without it)"
-    return [
-        f"before: {was}",
-        f"now: {_named(now)}{needed}",
-        f"{len(plan.waiting)} vacuums of {tables} tables wait for {outstanding} holds",
-    ]
 
 
 def _named(baseline: Baseline) -> str:

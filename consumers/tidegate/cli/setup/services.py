@@ -94,7 +94,7 @@ def monitor(
         tidegate monitor --config tidegate.toml
     """
     from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
-    from tidegate.monitoring.endpoint import Health, serve  # noqa: PLC0415 - heavy
+    from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
     from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy
     from tidegate.monitoring.metrics import Metrics  # noqa: PLC0415 - heavy
     from tidegate.ops.monitor import DeploymentMonitor  # noqa: PLC0415 - heavy
@@ -103,7 +103,7 @@ def monitor(
     settings, stop = Settings.load(config), threading.Event()
     metrics = Metrics(DEPLOYMENT_METRICS)
     deployment = DeploymentMonitor(settings, metrics)
-    health = Health(deployment.not_live, partial(deployment.not_ready, interval))
+    health = deployment.not_live, partial(deployment.not_ready, interval)
     address = host or settings.monitoring.host
     with stop_on_signals(stop), serve(address, port, metrics.registry, health):
         deployment.run(stop, interval, waiting_interval)

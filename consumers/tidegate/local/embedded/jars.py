@@ -82,7 +82,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class LockedJar(BaseModel, frozen=True):
+class _LockedJar(BaseModel, frozen=True):
     """A jar, or an archive of jars: file name, SHA-256 of its bytes in hex, size in bytes."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[^/\\]+\.(jar|tar\.gz)$")]
@@ -101,20 +101,20 @@ class LockedJar(BaseModel, frozen=True):
             return False
 
 
-class JarLock(BaseModel, frozen=True):
+class _JarLock(BaseModel, frozen=True):
     """What to fetch, and the expected jars, in the order of the class path."""
 
     coordinates: Annotated[tuple[Coordinate, ...], Field(min_length=1)]
     transitive: bool
     exclusions: tuple[Exclusion, ...] = ()
-    jars: tuple[LockedJar, ...]
+    jars: tuple[_LockedJar, ...]
 
     def dumps(self) -> str:
         """Write the lock as it stands in its file."""
         return self.model_dump_json(indent=2, exclude_none=True) + "\n"
 
 
-def read_lock(lock: str | Path) -> tuple[str, JarLock]:
+def read_lock(lock: str | Path) -> tuple[str, _JarLock]:
     """Read a lock: a `str` names one of the package's own, a `Path` is any file.
 
     Returns:
@@ -125,7 +125,7 @@ def read_lock(lock: str | Path) -> tuple[str, JarLock]:
     """
     path = lock if isinstance(lock, Path) else _LOCKS / f"{lock}.json"
     try:
-        return path.stem, JarLock.model_validate_json(path.read_bytes())
+        return path.stem, _JarLock.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
         known = ", ".join(sorted(path.stem for path in _LOCKS.glob("*.json")))
         raise ConfigError(f"no jar lock at {path}; the package has: {known}") from error
@@ -133,7 +133,7 @@ def read_lock(lock: str | Path) -> tuple[str, JarLock]:
         raise ConfigError(f"{path} is not a jar lock: {validation_message(error)}") from error
 
 
-def fetch(lock: JarLock, folder: Path) -> Path:
+def fetch(lock: _JarLock, folder: Path) -> Path:
     """Fetch what the lock's coordinates stand for today, below `folder`. Nothing is verified.
 
     A transient failure is tried again: what an attempt has fetched, the next one finds.
@@ -173,7 +173,7 @@ def _trust(java: Path) -> list[str]:
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
-def _run(command: list[str], lock: JarLock) -> None:
+def _run(command: list[str], lock: _JarLock) -> None:
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -185,7 +185,7 @@ def _run(command: list[str], lock: JarLock) -> None:
         raise TransientError(_sentence(lock, reason))
 
 
-def _sentence(lock: JarLock, reason: str) -> str:
+def _sentence(lock: _JarLock, reason: str) -> str:
     return (
         f"could not fetch {', '.join(lock.coordinates)} ({reason}); check the network, or set"
         " TIDEGATE_IVY_SETTINGS to the ivysettings of a repository that can be reached"
@@ -218,7 +218,7 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
-def _module(lock: JarLock) -> bytes:
+def _module(lock: _JarLock) -> bytes:
     module = Element("ivy-module", {"version": "2.0", "xmlns:m": _MAVEN})
     SubElement(module, "info", organisation="tidegate", module="locked")
     SubElement(SubElement(module, "configurations"), "conf", name="default")
@@ -276,11 +276,11 @@ def resolve(lock: str | Path) -> tuple[Path, ...]:
     return jars
 
 
-def _is_complete(content: JarLock, folder: Path) -> bool:
+def _is_complete(content: _JarLock, folder: Path) -> bool:
     return all(jar.is_at(folder / jar.name) for jar in content.jars)
 
 
-def _fill(name: str, content: JarLock, folder: Path) -> None:
+def _fill(name: str, content: _JarLock, folder: Path) -> None:
     # beside its target, so that the renames stay within one file system
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as draft:
         log.info("fetching %d jars for %s", len(content.jars), name)
