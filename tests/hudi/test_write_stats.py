@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tracemalloc
 from collections.abc import Callable
@@ -45,6 +46,12 @@ def written(record: dict[str, Any]) -> list[WriteStat]:
         for stat in stats
         if stat.get("path")
     ]
+
+
+def encoded(schema: Any, value: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, schema, value)
+    return buffer.getvalue()
 
 
 def read(content: bytes) -> list[WriteStat]:
@@ -107,7 +114,7 @@ def test_a_commit_of_another_writers_schema_is_read(change: Callable[[Fields], o
     change(schema["fields"][0]["type"][1]["values"]["items"]["fields"])
     stat = {"fileId": "g", "path": "p/g", "numWrites": 7, "fileSizeInBytes": 9}
     text = json.dumps(schema).encode()
-    data = containers.encode_value(fastavro.parse_schema(schema), {STATS: {"p": [stat]}})
+    data = encoded(fastavro.parse_schema(schema), {STATS: {"p": [stat]}})
 
     record = containers.read_record(text, data, short_schema(containers.checked(text)))
 
@@ -123,9 +130,7 @@ def test_a_type_that_another_field_needs_is_not_left_out() -> None:
     name = f"{schema['namespace']}.{runtime['type'][1]['name']}"
     schema["fields"].append({"name": "more", "type": ["null", name], "default": None})
     text = json.dumps(schema).encode()
-    data = containers.encode_value(
-        fastavro.parse_schema(schema), {STATS: {"p": [{"fileId": "g", "path": "p/g"}]}}
-    )
+    data = encoded(fastavro.parse_schema(schema), {STATS: {"p": [{"fileId": "g", "path": "p/g"}]}})
 
     assert short_schema(containers.checked(text)) is None
     assert written(containers.read_record(text, data)) == [WriteStat("p", "g", "p/g", None, 0)]

@@ -15,11 +15,10 @@ from tidegate.hudi import (
     CommitMetadata,
     Instant,
     InstantState,
-    SavepointEntries,
+    SavepointMetadata,
     SliceRules,
     compacted_groups,
     parse_data_file,
-    read_entries,
 )
 from tidegate.hudi.table_services import cleaned_partitions
 from tidegate.hudi_reader import (
@@ -47,7 +46,7 @@ class _Base:
 
     instant: str
     view: View
-    entries: SavepointEntries
+    files: Mapping[str, tuple[str, ...]]
 
 
 def derive_savepoint(
@@ -69,7 +68,7 @@ def derive_savepoint(
         rules = slice_rules(table)
         commits = _held(read_commits(table, changes.writes, parallel_map))
         touched = _touched(table, changes, rules, commits)
-        old = {path: base.entries[path] for path in touched if path in base.entries}
+        old = {path: base.files[path] for path in touched if path in base.files}
         _check_paths(touched - old.keys(), base, touched)
         found = read_partitions(table.storage, table.location, sorted(touched), parallel_map)
         rules = with_merged(table, rules, found)
@@ -82,7 +81,8 @@ def derive_savepoint(
         )
         undone = undone_to(table, commit)
         new = plan_savepoint(commit, rules, [*replaced, *commits], found, undone)
-        entries = base.entries.changed(dict.fromkeys(old) | dict(new.files))
+        files = {path: names for path, names in base.files.items() if path not in old}
+        files |= new.files
     except Refused as refused:
         raise InDoubt(f"in partitions that changed: {refused.message}") from refused
     except (FormatError, NotFound) as error:
@@ -93,7 +93,7 @@ def derive_savepoint(
     seen = View.of(table.properties, rules, (count, size), names)
     strangers = base.view.has_strangers or seen.has_strangers or _may_have_holes(table, base)
     view = replace(seen, has_strangers=strangers, derived=base.view.derived + 1)
-    return SavepointPlan(commit, entries, size, count, view, base.instant)
+    return SavepointPlan(commit, files, size, count, view, base.instant)
 
 
 def _may_have_holes(table: HudiTable, base: _Base) -> bool:
@@ -117,8 +117,8 @@ def _last_savepoint(table: HudiTable, commit: str) -> _Base:
     if last is None:
         raise InDoubt("there is no earlier savepoint")
     try:
-        header, entries = read_entries(table.read(last))
-        return _Base(last.timestamp, View.parse(header), entries)
+        metadata, header = SavepointMetadata.decode_own(table.read(last))
+        return _Base(last.timestamp, View.parse(header), metadata.files)
     except FormatError as error:
         raise InDoubt(
             f"savepoint {last.timestamp} was not written by this version of Tidegate"
@@ -167,7 +167,7 @@ def _check_paths(new: Iterable[str], base: _Base, touched: set[str]) -> None:
         if any(name in {"", ".", "..", _META_FOLDER} for name in names):
             raise InDoubt(f"{path[:200]} is not a valid partition path")
         above = ("/".join(names[:count]) for count in range(len(names)))
-        if any(parent in base.entries or parent in touched for parent in above):
+        if any(parent in base.files or parent in touched for parent in above):
             raise InDoubt(f"{path[:200]} is inside another partition")
 
 

@@ -75,7 +75,7 @@ class View:
             sees_strangers(rules, names),
         )
 
-    def header(self) -> dict[str, bytes]:
+    def header(self) -> dict[str, str]:
         """The header entry of the savepoint's file."""
         record = {
             "format": _FORMAT,
@@ -88,10 +88,10 @@ class View:
             "derived": self.derived,
         }
         packed = zlib.compress(json.dumps(record, separators=(",", ":")).encode())
-        return {KEY: b64encode(packed)}  # Avro readers decode the header as UTF-8
+        return {KEY: b64encode(packed).decode()}
 
     @classmethod
-    def parse(cls, header: Mapping[str, bytes]) -> Self:
+    def parse(cls, header: Mapping[str, str]) -> Self:
         """Read the header entry.
 
         Raises:

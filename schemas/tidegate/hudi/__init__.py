@@ -36,8 +36,7 @@ from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tidegate.hudi.rollback_block import RollbackBlock
-from tidegate.hudi.savepoint import SavepointMetadata, read_entries
-from tidegate.hudi.savepoint_entries import SavepointEntries
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.table_services import compacted_groups, merged_files
 from tidegate.hudi.timeline import Timeline
 from tidegate.hudi.write_stats import WriteStat
@@ -61,7 +60,6 @@ __all__ = [
     "RollbackBlock",
     "RollbackMetadata",
     "RollbackPlan",
-    "SavepointEntries",
     "SavepointMetadata",
     "SliceRules",
     "TableProperties",
@@ -78,7 +76,6 @@ __all__ = [
     "moment_of",
     "next_instant",
     "parse_data_file",
-    "read_entries",
     "repeated_writes",
     "replaced_groups",
 ]

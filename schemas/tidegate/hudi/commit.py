@@ -84,7 +84,8 @@ def _pairs(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _record(content: bytes) -> Mapping[str, Any]:
     """The metadata; of every file, only the fields that are read."""
     if content.startswith(containers.MAGIC):
-        text, data = containers.split(content)
+        header, data = containers.split(content)
+        text = header.get("avro.schema", b"")
         return containers.read_record(text, data, _short(text))
     values = len(content) // _BYTES_PER_VALUE
     record = parse_json(content, "commit metadata", _MAX_JSON, values, short_stat)

@@ -38,12 +38,10 @@ class RestorePlanFile:
         Raises:
             FormatError: the content is not a restore plan.
         """
-        record = containers.decode(content)
+        record, header = containers.decode_with_header(content)
         with containers.reading("restore plan"):
             instants = tuple(map(InstantInfo.of, record["instantsToRollback"]))
-            savepoint = record.get("savepointToRestoreTimestamp")
-        own = {k: v for k, v in containers.header(content).items() if not k.startswith("avro.")}
-        return cls(instants, savepoint, own)
+            return cls(instants, record.get("savepointToRestoreTimestamp"), header)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,8 @@ from typing import Final, Self
 
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
-from tidegate.hudi.savepoint_entries import SavepointEntries
 
 _NAME: Final = "HoodieSavepointMetadata"
-_VERSION: Final = containers.long(0) + containers.long(1)
-"""The first branch of the union (an int), and version 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +29,23 @@ class SavepointMetadata:
         """The number of files that it keeps."""
         return sum(map(len, self.files.values()))
 
-    def encode(self, header: Mapping[str, bytes] | None = None) -> bytes:
+    def encode(self, header: Mapping[str, str] | None = None) -> bytes:
         """The content of a completed savepoint.
 
         Args:
             header: Further entries for the header; Hudi ignores keys that it does not know.
         """
-        files = self.files
-        entries = files if isinstance(files, SavepointEntries) else SavepointEntries.of(files)
-        data = (
-            containers.text(self.by),
-            containers.long(self.at_ms),
-            containers.text(self.comment),
-            entries.encode(),
-            _VERSION,
-        )
-        return containers.encode_data(_NAME, b"".join(data), header or {})
+        record = {
+            "savepointedBy": self.by,
+            "savepointedAt": self.at_ms,
+            "comments": self.comment,
+            "partitionMetadata": {
+                partition: {"partitionPath": partition, "savepointDataFile": list(names)}
+                for partition, names in sorted(self.files.items())
+            },
+            "version": 1,
+        }
+        return containers.encode(_NAME, record, header)
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
@@ -56,28 +54,26 @@ class SavepointMetadata:
         Raises:
             FormatError: the content is not savepoint metadata.
         """
-        record = containers.decode(content)
+        return cls._of(containers.decode(content))
+
+    @classmethod
+    def decode_own(cls, content: bytes) -> tuple[Self, Mapping[str, str]]:
+        """Decode what `encode` made; return the header's entries, too.
+
+        Raises:
+            FormatError: Hudi or another version wrote the content, or it is damaged.
+        """
+        record, header = containers.decode_with_header(content)
+        metadata = cls._of(record)
+        if metadata.encode(header) != content:
+            raise FormatError("the savepoint was written by another program, or is damaged")
+        return metadata, header
+
+    @classmethod
+    def _of(cls, record: containers.Record) -> Self:
         with containers.reading("savepoint metadata"):
             files = {
                 partition: tuple(entry["savepointDataFile"])
                 for partition, entry in record["partitionMetadata"].items()
             }
             return cls(record["savepointedBy"], record["savepointedAt"], record["comments"], files)
-
-
-def read_entries(content: bytes) -> tuple[Mapping[str, bytes], SavepointEntries]:
-    """The header and the partitions of a savepoint by `SavepointMetadata.encode`.
-
-    Partitions are decoded only on access.
-
-    Raises:
-        FormatError: Hudi or another version wrote the content, or it is damaged.
-    """
-    header, data = containers.data_of(_NAME, content)
-    _, position = containers.read_bytes(data, 0)
-    _, position = containers.read_long(data, position)
-    _, position = containers.read_bytes(data, position)
-    entries, position = SavepointEntries.read(data, position)
-    if data[position:] != _VERSION:
-        raise FormatError("the savepoint does not end as it should")
-    return header, entries
