@@ -179,7 +179,7 @@ RULES: Final = (
     ),
     Rule(
         "a directory that was exchanged is moved back",
-        "consumers/tidegate/tables/warehouse/moves.py",
+        "consumers/tidegate/tables/warehouse/local_directories.py",
         "if not os.path.samestat(moved, os.fstat(directory)):",
         "if False:",
         "tests/tables/warehouse/test_moves.py::test_what_was_put_in_its_place_after_the_look_is_moved_back",
@@ -201,9 +201,9 @@ RULES: Final = (
     ),
     Rule(
         "no link among many files is removed",
-        "consumers/tidegate/tables/warehouse/local_files.py",
-        "if entry.is_symlink():",
-        "if False:",
+        "consumers/tidegate/tables/warehouse/local_changes.py",
+        "            refuse_link(path)\n        os.unlink(path.name",
+        "            pass\n        os.unlink(path.name",
         "tests/tables/warehouse/test_writer.py::test_a_link_among_many_files_is_refused_and_stays",
     ),
     Rule(
@@ -215,7 +215,7 @@ RULES: Final = (
     ),
     Rule(
         "a file that appears below a directory after the last look stays",
-        "consumers/tidegate/tables/warehouse/local_files.py",
+        "consumers/tidegate/tables/warehouse/local_directories.py",
         'if only is not None and f"{path}/{name}" not in only:',
         "if False:",
         "tests/tables/warehouse/test_open_folder.py::test_a_file_that_appears_in_a_directory_below_after_the_last_look_stays",

@@ -48,7 +48,7 @@ def written(record: dict[str, Any]) -> list[WriteStat]:
     ]
 
 
-def encoded(schema: Any, value: dict[str, Any]) -> bytes:
+def encoded(schema: Any, value: dict[str, Any]) -> bytes:  # noqa: ANN401 - fastavro is untyped
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, schema, value)
     return buffer.getvalue()

@@ -163,11 +163,11 @@ class DiesAmongFiles(Stepwise):
         super().__init__(root, lambda _: None)
         self.removed = 0
 
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         for name in names:
             if self.removed:
                 raise Killed
-            super().remove_names(folder, [name], are_files=are_files)
+            super().remove_names(folder, [name])
             self.removed += name.endswith(".parquet")
         return 0
 

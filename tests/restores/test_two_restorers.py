@@ -16,7 +16,7 @@ from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.events.reasons import Reason
 from tidegate.storage import FileInfo
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.moves import LocalMoves
+from tidegate.tables.warehouse.local_directories import LocalMoves
 
 pytestmark = pytest.mark.slow
 REQUESTED = ".restore.requested"
@@ -39,10 +39,10 @@ class Overtaken(Warehouse):
         if location.endswith(REQUESTED):
             self._let_in("after_requested")
 
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         if any(name.endswith(REQUESTED) for name in names):
             self._let_in("before_withdrawn")
-        return super().remove_names(folder, names, are_files=are_files)
+        return super().remove_names(folder, names)
 
 
 @pytest.fixture

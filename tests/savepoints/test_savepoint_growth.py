@@ -206,6 +206,7 @@ def test_a_name_of_the_timeline_is_parsed_once_a_savepoint(
         return parse(name, layout)
 
     monkeypatch.setattr(Instant, "parse", counted)
+    hudi_table._instant.cache_clear()
     assert isinstance(savepoint(tmp_path, table, at(10)), SavepointCreated)
     ours = {name for name in parsed if "savepoint" in name or "tidegate" in name}
     assert {parsed[name] for name in parsed.keys() - ours} == {1}
@@ -220,7 +221,6 @@ def test_a_table_read_again_is_as_one_that_is_read_for_the_first_time(
     for minute in (1, 2):
         table.commit(at(minute))
     before = opened(table)
-    assert before.reloaded().timeline is before.timeline
     (_, gone) = sorted(table.timeline.glob("*.commit"))
     gone.unlink()
     table.begin(at(3))

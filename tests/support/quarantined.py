@@ -24,7 +24,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
 )
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.moves import LocalMoves
+from tidegate.tables.warehouse.local_directories import LocalMoves
 
 QUARANTINE = CleaningRules(mode=CleaningMode.QUARANTINE)
 

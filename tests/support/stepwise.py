@@ -39,11 +39,11 @@ class Stepwise(Warehouse):
         self._step()
         return super().remove_entries(entries)
 
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         removed = 0
         for name in names:
             self._step()
-            removed += super().remove_names(folder, [name], are_files=are_files)
+            removed += super().remove_names(folder, [name])
         return removed
 
     @contextmanager

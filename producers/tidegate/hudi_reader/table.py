@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from tidegate.errors import FormatError, TidegateError
@@ -40,8 +41,6 @@ class HudiTable:
     properties: TableProperties
     timeline: Timeline
     files: tuple[Instant, ...]
-    by_name: Mapping[str, Instant | None] = field(repr=False, compare=False)
-    """The instant of every name in that folder; None: the name is not an instant's."""
 
     def path_of(self, instant: Instant) -> str:
         """The path of the file of an instant, whether or not it exists."""
@@ -80,17 +79,12 @@ class HudiTable:
         return self.timeline.completed_after(savepoint, self.properties.rolled_back_by_request)
 
     def reloaded(self) -> HudiTable:
-        """Read the same table again; known names are not parsed again."""
-        return load_table(self.storage, self.location, self)
+        """Read the same table again."""
+        return load_table(self.storage, self.location)
 
 
-def load_table(storage: Storage, location: str, before: HudiTable | None = None) -> HudiTable:
+def load_table(storage: Storage, location: str) -> HudiTable:
     """Read a table's properties and timeline.
-
-    Args:
-        storage: The table's storage.
-        location: The table's base path.
-        before: The same table at an earlier moment.
 
     Raises:
         NoSuchTable: there is no `.hoodie/hoodie.properties`.
@@ -98,15 +92,11 @@ def load_table(storage: Storage, location: str, before: HudiTable | None = None)
     """
     where = normalise(location)
     properties = TableProperties.parse(read_properties(storage, where))
-    known = before if before and before.properties.layout is properties.layout else None
     try:
-        found = _named(storage, where, properties, known.by_name if known else {})
+        files = _instants(storage, where, properties)
     except NotFound as error:
         raise FormatError(f"{location} has no timeline: {error} does not exist") from error
-    if known and found == known.by_name:
-        return replace(known, storage=storage, properties=properties)
-    files = tuple(instant for instant in found.values() if instant is not None)
-    return HudiTable(storage, where, properties, Timeline.of(files), files, found)
+    return HudiTable(storage, where, properties, Timeline.of(files), files)
 
 
 def read_properties(storage: Storage, location: str) -> bytes:
@@ -130,35 +120,26 @@ def _decoded(instant: Instant, content: bytes) -> CommitMetadata:
         raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
 
 
-def _named(
-    storage: Storage,
-    location: str,
-    properties: TableProperties,
-    known: Mapping[str, Instant | None],
-) -> dict[str, Instant | None]:
-    """The instants of the names in the timeline's folder."""
-    folder = join(location, properties.timeline_folder)
-    if properties.layout is not Layout.ONE:
-        return _parsed(sorted(storage.names(folder)), properties.layout, known)
-    entries = storage.list(folder)
-    found = _parsed([entry.name for entry in entries], Layout.ONE, known)
-    for entry in entries:
-        instant = found[entry.name]
-        if instant is not None and instant.state is InstantState.COMPLETED:
-            # in layout 1, Hudi uses the modification time as the completion time
-            moment = instant_of_ms(entry.modified_ms, properties.zone)
-            if instant.completion != moment:
-                found[entry.name] = replace(instant, completion=moment)
-    return found
+def _instants(storage: Storage, location: str, properties: TableProperties) -> tuple[Instant, ...]:
+    """The instants of the files in the timeline's folder."""
+    folder, layout = join(location, properties.timeline_folder), properties.layout
+    if layout is not Layout.ONE:
+        found = (_instant(name, layout) for name in sorted(storage.names(folder)))
+        return tuple(filter(None, found))
+    files = list[Instant]()
+    for entry in storage.list(folder):
+        if instant := _instant(entry.name, layout):
+            if instant.state is InstantState.COMPLETED:
+                # in layout 1, Hudi uses the modification time as the completion time
+                moment = instant_of_ms(entry.modified_ms, properties.zone)
+                instant = replace(instant, completion=moment)
+            files.append(instant)
+    return tuple(files)
 
 
-def _parsed(
-    names: Sequence[str], layout: Layout, known: Mapping[str, Instant | None]
-) -> dict[str, Instant | None]:
-    return {name: known[name] if name in known else _instant(name, layout) for name in names}
-
-
+@lru_cache(maxsize=100_000)
 def _instant(name: str, layout: Layout) -> Instant | None:
+    """The instant of a name; None: it is not an instant's. A timeline is read again and again."""
     instant = Instant.parse(name, layout)
     # a draft that a process has not renamed, or died before it could; Hudi ignores drafts, too
     is_strange = instant is None and _INSTANT_PREFIX.match(name)

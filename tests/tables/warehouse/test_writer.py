@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -325,46 +324,6 @@ def test_a_link_among_many_files_is_refused_and_stays(
     with pytest.raises(ConfinementError):
         warehouse.remove_with_checksums({f"{lake}/t": going}, ThreadMap())
     assert (lake / "t" / link).is_symlink()
-
-
-def test_many_files_are_not_looked_at_one_by_one_and_few_among_many_are(
-    warehouse: Warehouse, lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A look at each costs as much as its removal; a listing, as much as the directory is large."""
-    looks, listed = Counter[str](), Counter[str]()
-    really, scandir = os.stat, os.scandir
-
-    def looking(path: Any, **options: Any) -> os.stat_result:  # noqa: ANN401 - passed on
-        looks[str(path)] += 1
-        return really(path, **options)
-
-    class Scanning:
-        def __init__(self, directory: int) -> None:
-            self.entries = scandir(directory)
-
-        def __enter__(self) -> Iterator[os.DirEntry[str]]:
-            return iter(self)
-
-        def __exit__(self, *_: object) -> None:
-            self.entries.close()
-
-        def __iter__(self) -> Iterator[os.DirEntry[str]]:
-            for entry in self.entries:
-                listed["entries"] += 1
-                yield entry
-
-    (lake / "t").mkdir()
-    for number in range(5000):
-        (lake / f"t/{number}").touch()
-    monkeypatch.setattr(os, "stat", looking)
-    monkeypatch.setattr(os, "scandir", Scanning)
-
-    warehouse.remove_with_checksums({f"{lake}/t": [str(n) for n in range(100)]}, ThreadMap())
-    assert (listed["entries"], sum(looks.values())) == (401, 200)
-    looks.clear()
-    warehouse.remove_with_checksums({f"{lake}/t": [str(n) for n in range(100, 5000)]}, ThreadMap())
-    assert (listed["entries"], sum(looks.values())) == (401 + 4900, 0)
-    assert names(lake / "t") == []
 
 
 def test_a_file_system_that_is_mounted_in_a_tree_is_not_entered(

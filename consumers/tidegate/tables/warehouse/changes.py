@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -99,7 +98,7 @@ class Changes(Store):
         """
 
     @abstractmethod
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """Remove files of one directory, in this order; return how many existed."""
 
     @abstractmethod
@@ -121,11 +120,6 @@ class Changes(Store):
         Raises:
             PermanentError: this place can't rename.
         """
-
-    def present(self, folder: str, names: Sequence[str]) -> AbstractSet[str] | None:
-        """The existing ones of many files and checksums, if one listing is faster; else None."""
-        del folder, names
-        return None
 
     def limits(self) -> Sequence[str]:
         """What this place can't do, found out by trying; sentences for people."""

@@ -48,9 +48,8 @@ class HdfsChanges(HdfsStore, RemoteChanges):
             if self._entry_or_none(entry.path) == entry
         )
 
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """See `Changes`."""
-        del are_files
         removed = 0
         for name in names:
             entry = self._entry_or_none(f"{folder}/{name}")

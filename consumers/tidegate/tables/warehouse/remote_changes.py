@@ -39,7 +39,7 @@ class RemoteChanges(Changes):
         if left := self.remove_listed(location, self.below(location)):
             raise TransientError(f"{left[0].path} was written during the removal of {location}")
         folder, _, name = location.rpartition("/")
-        self.remove_names(folder, [name], are_files=True)
+        self.remove_names(folder, [name])
 
     @contextmanager
     def opened(self, location: str) -> Generator[OpenFolder]:

@@ -93,9 +93,8 @@ class S3Changes(S3Store, RemoteChanges):
             self._remove_by_boto([e for e in entries if e.path not in others], with_tags=False)
         return len(entries)
 
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """See `Changes`. A removal of a missing object succeeds, so they are counted before."""
-        del are_files
         existing = self._existing(folder, names)
         removed = self.remove(existing)
         self.require_gone(existing, self._existing(folder, [e.name for e in existing]))

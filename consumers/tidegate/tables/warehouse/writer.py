@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage import FileInfo, ParallelMap, Storage
@@ -17,14 +16,6 @@ from tidegate.tables.warehouse.roots import WarehouseRoots
 
 FILES_PER_TASK: Final = 1000
 """Maximum of files that one task of a parallel removal removes."""
-
-
-class _Removal(NamedTuple):
-    """Files to remove from a directory; if listed, with their existing checksums."""
-
-    folder: str
-    names: Sequence[str]
-    is_listed: bool
 
 
 class AlreadyExists(TidegateError):  # noqa: N818 - an expected result, not a failure
@@ -136,56 +127,42 @@ class Warehouse(Storage):
             ConfinementError: a file is outside the roots; nothing was removed.
         """
         checked = {self._folder_of(folder, names): names for folder, names in folders.items()}
-        tasks: list[list[_Removal]] = []
+        tasks: list[list[tuple[str, Sequence[str]]]] = []
         left = 0
         for folder, names in checked.items():
-            # a directory with several tasks is listed once for all of them
-            is_split = len(names) > FILES_PER_TASK
-            present = self._changes(folder).present(folder, names) if is_split else None
             for start in range(0, len(names), FILES_PER_TASK):
                 batch = names[start : start + FILES_PER_TASK]
                 if len(batch) > left:
                     tasks.append([])
                     left = FILES_PER_TASK
-                is_listed = present is not None
-                if present is not None:
-                    batch = self._with_checksums(folder, batch, present)
-                tasks[-1].append(_Removal(folder, batch, is_listed))
+                tasks[-1].append((folder, batch))
                 left -= len(batch)
         return sum(parallel_map.map(self._remove_all, tasks))
 
-    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
+    def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """Remove files of one directory, in this order; return how many existed.
 
         Args:
             folder: The directory, normalised and below a root.
             names: The names of the files.
-            are_files: Whether a listing has just shown that none is a link.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: a name is a link to a location outside.
         """
-        return self._changes(folder).remove_names(folder, names, are_files=are_files)
+        return self._changes(folder).remove_names(folder, names)
 
-    def _remove_all(self, removals: Iterable[_Removal]) -> int:
-        removed = 0
-        for folder, names, is_listed in removals:
-            present = None if is_listed else self._changes(folder).present(folder, names)
-            if not is_listed:
-                names = self._with_checksums(folder, names, present)  # noqa: PLW2901
-            are_files = is_listed or present is not None
-            removed += self.remove_names(folder, names, are_files=are_files)
-        return removed
+    def _remove_all(self, removals: Iterable[tuple[str, Sequence[str]]]) -> int:
+        return sum(
+            self.remove_names(folder, self._with_checksums(folder, names))
+            for folder, names in removals
+        )
 
-    def _with_checksums(
-        self, folder: str, names: Iterable[str], present: AbstractSet[str] | None = None
-    ) -> list[str]:
-        """Every file after its checksum, if there are any; with `present`, only existing ones."""
+    def _with_checksums(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        """Every file after its checksum, if there are any."""
         if not self._changes(folder).can.checksums:
-            return list(names)
-        pairs = (file for name in names for file in (f".{name}.crc", name))
-        return list(pairs) if present is None else [pair for pair in pairs if pair in present]
+            return names
+        return [file for name in names for file in (f".{name}.crc", name)]
 
     def _folder_of(self, folder: str, names: Iterable[str]) -> str:
         """The normalised directory of files, after a check that all names are plain file names."""
