@@ -13,8 +13,8 @@ import pytest
 
 from tidegate.cleaning.quarantine import QuarantineRecord
 from tidegate.errors import FormatError
+from tidegate.savepoints.derivation import KEY, View
 from tidegate.savepoints.further_requests import holder_of
-from tidegate.savepoints.view import KEY, View
 from tidegate.storage import Storage
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

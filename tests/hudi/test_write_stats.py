@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import FormatError
 from tidegate.hudi import CommitMetadata, containers
-from tidegate.hudi.write_stats import FIELDS, STATS, WriteStat, short_schema, write_stat
+from tidegate.hudi.commit import FIELDS, STATS, WriteStat, short_schema, write_stat
 
 KINDS = ("HoodieCommitMetadata", "HoodieReplaceCommitMetadata")
 RARE = {

@@ -53,7 +53,7 @@ from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 from tidegate.signatures import Signer
 from tidegate.tables.warehouse import Warehouse
-from tidegate.tables.warehouse.spellings import every_spelling
+from tidegate.tables.warehouse.roots import every_spelling
 
 BEN = new_key()
 MINUTE = 60_000

@@ -17,7 +17,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.table_lock import holding_lock
+from tidegate.restores.liveness import holding_lock
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 

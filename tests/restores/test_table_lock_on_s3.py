@@ -9,7 +9,7 @@ from support.s3 import BUCKET, Request, S3Server, s3_server
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.restores import LivenessSettings
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.table_lock import holding_lock
+from tidegate.restores.liveness import holding_lock
 from tidegate.tables.refusal import Refused
 
 TABLE = f"s3://{BUCKET}/wh/t"

@@ -25,8 +25,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated
 from tidegate.hudi import Action, InstantState, SavepointMetadata
 from tidegate.savepoints.derivation import InDoubt
-from tidegate.savepoints.full_listing import list_savepoint
-from tidegate.savepoints.incremental import derive_savepoint
+from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.plan import SavepointPlan
 
 ARCHIVED: Final = CLEANED | {

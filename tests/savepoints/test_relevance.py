@@ -20,8 +20,7 @@ from tidegate.hudi import (
     WriteStat,
 )
 from tidegate.hudi_reader import PartitionFiles
-from tidegate.savepoints.plan import SavepointPlan, plan_savepoint
-from tidegate.savepoints.relevance import commits_to_read
+from tidegate.savepoints.plan import SavepointPlan, commits_to_read, plan_savepoint
 from tidegate.tables.refusal import Refused
 
 

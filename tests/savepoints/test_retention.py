@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.budget import examples
 from tidegate.events import CommitCompleted
-from tidegate.hudi.instant_time import moment_of
+from tidegate.hudi.instant import moment_of
 from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
 from tidegate.savepoints.simulation import Simulation

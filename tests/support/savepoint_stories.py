@@ -25,8 +25,7 @@ from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.derivation import InDoubt
-from tidegate.savepoints.full_listing import list_savepoint
-from tidegate.savepoints.incremental import derive_savepoint
+from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.plan import SavepointPlan
 from tidegate.storage import Storage
 from tidegate.tables.refusal import Refused

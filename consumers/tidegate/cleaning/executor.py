@@ -18,16 +18,22 @@ from tidegate.cleaning.plan import (
     plan_aborted_cleaning,
     plan_cleaning,
 )
-from tidegate.cleaning.progress import LONG, CleaningProgress
 from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
 from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
 from tidegate.cleaning.second_source import NoSource, SecondSource, check_files
-from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
+from tidegate.errors import (
+    ConfinementError,
+    FormatError,
+    PermanentError,
+    TidegateError,
+    TransientError,
+)
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningMode,
+    CleaningProgressed,
     CleaningRefused,
     CleaningReleased,
     CleaningStarted,
@@ -43,7 +49,7 @@ from tidegate.events.refusals import not_confirmed
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.protocols import Published
 from tidegate.runtime.retry import is_lasting
-from tidegate.storage import ParallelMap
+from tidegate.storage import FileInfo, ParallelMap
 from tidegate.tables.claim import HIVE, Claim, Task
 from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, readable, refusal_of
@@ -325,3 +331,37 @@ def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
     if lasting and len(lasting) == len(failed):
         return lasting[0]
     return TransientError(f"not removed: {names}{more}: {cause}")
+
+
+LONG: Final = 100
+"""The number of directories above which progress is reported; fewer are removed quickly."""
+
+
+@dataclass(slots=True)
+class CleaningProgress:
+    """Counts a plan's remaining directories. A directory is listed until it is empty."""
+
+    command: Cleaning
+    plan: CleaningPlan
+    list_location: Callable[[], list[FileInfo]]
+    reported: int = field(default=0, init=False)
+    """The number of removed directories in the last event."""
+
+    def event(self, event_fields: dict[str, Any]) -> CleaningProgressed | None:
+        """The progress; None if nothing was removed since the last event, or the listing fails."""
+        try:
+            left = {entry.name for entry in self.list_location()}
+        except (OSError, TidegateError):  # the removal meets and reports the same fault
+            return None
+        gone = [planned for planned in self.plan.remove if planned.name not in left]
+        if not self.reported < len(gone) < len(self.plan.remove):
+            return None
+        self.reported = len(gone)
+        return CleaningProgressed.about(
+            self.command,
+            **event_fields,
+            directories_done=len(gone),
+            directories_total=len(self.plan.remove),
+            files_done=sum(len(directory.files) for directory in gone),
+            files_total=self.plan.files,
+        )

@@ -20,7 +20,7 @@ from tidegate.errors.commands import command_line
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.base import Verdict
 from tidegate.events.topics import topic_of
-from tidegate.hudi.instant_time import is_instant
+from tidegate.hudi.instant import is_instant
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings

@@ -35,7 +35,7 @@ from tidegate.events import (
     Value,
 )
 from tidegate.events.fields import Location
-from tidegate.hudi.instant_time import is_in_the_future, is_instant
+from tidegate.hudi.instant import is_in_the_future, is_instant
 from tidegate.savepoints.rules import CondemnedAction, CondemnedRules, SavepointPolicy
 
 POLICY: Final = Kind(

@@ -32,12 +32,11 @@ from tidegate.restores.approval import ApprovalRule, ApprovalRules, check_approv
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import LivenessSettings, RestoreContext
 from tidegate.restores.hudi_engine import HudiEngine
-from tidegate.restores.liveness import check_writers
+from tidegate.restores.liveness import check_writers, holding_lock, removing_left_locks
 from tidegate.restores.plan import PlannedRestore, Step
 from tidegate.restores.preparation import prepare
 from tidegate.restores.repeats import RestoreClaim, previous_restore
 from tidegate.restores.run import RestoreRun
-from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.runtime.protocols import Published
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
@@ -46,7 +45,7 @@ from tidegate.tables.progress import PAUSE
 from tidegate.tables.refusal import Refused, readable
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
-from tidegate.tables.warehouse.spellings import spellings_of
+from tidegate.tables.warehouse.roots import spellings_of
 
 
 @dataclass(slots=True)

@@ -28,11 +28,15 @@ from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Time
 from tidegate.hudi_reader import HudiTable
 from tidegate.runtime.protocols import Published
 from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
-from tidegate.savepoints.full_listing import list_savepoint
 from tidegate.savepoints.further_requests import is_wish, record_further_request
-from tidegate.savepoints.incremental import derive_savepoint
-from tidegate.savepoints.lookup import clean_bound
-from tidegate.savepoints.pins import made_at, pinned_by, read_savepoints, superseded_files
+from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
+from tidegate.savepoints.lookup import (
+    clean_bound,
+    made_at,
+    pinned_by,
+    read_savepoints,
+    superseded_files,
+)
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
 from tidegate.savepoints.removal import Ended, SavepointRemover, removals_begun
 from tidegate.savepoints.retention import Check, Due, Removal, Savepoint

@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, InstantState, SavepointMetadata
-from tidegate.savepoints.pins import made_at, pinned_by, superseded_files
+from tidegate.savepoints.lookup import made_at, pinned_by, superseded_files
 from tidegate.savepoints.retention import Savepoint, kept_until
 from tidegate.savepoints.rules import PolicyRule
 from tidegate.savepoints.timeline_view import savepoint_of

@@ -9,6 +9,7 @@ from typing import Final
 
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
+    Action,
     BaseFile,
     CommitMetadata,
     FileSlice,
@@ -20,11 +21,11 @@ from tidegate.hudi import (
     WriteStat,
     instant_of_data_file,
     latest_slices,
+    parse_data_file,
     replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
-from tidegate.savepoints.derivation import overlaps
-from tidegate.savepoints.view import View
+from tidegate.savepoints.derivation import View, overlaps
 from tidegate.tables.refusal import Refused
 
 _SHOWN = 3
@@ -218,3 +219,58 @@ def _is_missing(
     else:
         belongs_to = rules.timeline.completion_of(instant)
     return chosen.instant <= belongs_to and log.file_name not in present.get(stat.partition, ())
+
+
+def commits_to_read(
+    commit: str, bound: str | None, rules: SliceRules, names: Iterable[str]
+) -> tuple[Instant, ...]:
+    """The completed writes whose metadata have to be read, in reading order.
+
+    Replacements come first, newest first: so most replaced groups are known before their files seem
+    to be missing.
+
+    Args:
+        commit: The timestamp of the commit to savepoint.
+        bound: The clean's bound; empty or None if it has none.
+        rules: With the table's timeline and layout.
+        names: The names of all data files; iterated only if some commit may be skipped.
+
+    Raises:
+        FormatError: a log file's name has an unknown form.
+    """
+    writes = rules.timeline.completed_writes
+    if any(_replaces(write) and write.timestamp > commit for write in writes):
+        return _ordered(writes)
+    until = min(bound or commit, commit)
+    if all(_is_needed(write, until, rules.layout) for write in writes):
+        return _ordered(writes)
+    left = frozenset(_instants(names))
+    return _ordered(write for write in writes if _is_needed(write, until, rules.layout, left))
+
+
+def _ordered(writes: Iterable[Instant]) -> tuple[Instant, ...]:
+    newest_first = sorted(writes, key=lambda write: write.timestamp, reverse=True)
+    return tuple(sorted(newest_first, key=_replaces, reverse=True))
+
+
+def _is_needed(
+    write: Instant, until: str, layout: Layout, left: AbstractSet[str] = frozenset()
+) -> bool:
+    """Whether a write has to be read: it is not before `until`, or it has files in `left`.
+
+    Replacements are always read, for the groups that they replaced. So are delta commits of
+    layout 1, because their log files do not carry their instants.
+    """
+    unnamed = layout is Layout.ONE and write.action is Action.DELTA_COMMIT
+    return write.timestamp >= until or _replaces(write) or unnamed or write.timestamp in left
+
+
+def _replaces(write: Instant) -> bool:
+    return write.action is Action.REPLACE_COMMIT
+
+
+def _instants(names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        file = parse_data_file(name)
+        if file is not None:
+            yield file.instant

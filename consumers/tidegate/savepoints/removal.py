@@ -29,7 +29,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.further_requests import forget_further_requests, holder_of
-from tidegate.savepoints.pins import made_at, pinned_by, read_savepoints, superseded_files
+from tidegate.savepoints.lookup import made_at, pinned_by, read_savepoints, superseded_files
 from tidegate.storage import NotFound, ParallelMap, Storage, join
 from tidegate.tables.claim import HUDI
 from tidegate.tables.hudi import TimelineWriter, open_table, refusing_unreadable

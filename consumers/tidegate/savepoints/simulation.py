@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 
 from tidegate.events import CommitCompleted
-from tidegate.hudi.instant_time import moment_of
+from tidegate.hudi.instant import moment_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
 

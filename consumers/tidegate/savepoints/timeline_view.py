@@ -10,11 +10,10 @@ from typing import Final
 
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.hudi.instant_time import CLOCK_TOLERANCE, moment_of
+from tidegate.hudi.instant import CLOCK_TOLERANCE, moment_of
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.further_requests import all_further_requests
-from tidegate.savepoints.lookup import clean_bound
-from tidegate.savepoints.pins import made_at
+from tidegate.savepoints.lookup import clean_bound, made_at
 from tidegate.savepoints.removal import removed_by_people
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check, end_of
 from tidegate.savepoints.rules import PolicyRule

@@ -18,7 +18,7 @@ from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
 from tidegate.storage import normalise
-from tidegate.tables.warehouse.spellings import every_spelling, spellings_of
+from tidegate.tables.warehouse.roots import every_spelling, spellings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.commit import CommitMetadata, WriteStat
 from tidegate.hudi.file_slice import (
     BaseFile,
     FileSlice,
@@ -24,8 +24,6 @@ from tidegate.hudi.instant import (
     Instant,
     InstantState,
     Layout,
-)
-from tidegate.hudi.instant_time import (
     instant_of,
     instant_of_ms,
     is_instant,
@@ -33,13 +31,17 @@ from tidegate.hudi.instant_time import (
     next_instant,
 )
 from tidegate.hudi.properties import TableProperties
-from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
-from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
+from tidegate.hudi.rollback import (
+    InstantInfo,
+    RestoreMetadata,
+    RestorePlanFile,
+    RollbackMetadata,
+    RollbackPlan,
+)
 from tidegate.hudi.rollback_block import RollbackBlock
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.table_services import compacted_groups, merged_files
 from tidegate.hudi.timeline import Timeline
-from tidegate.hudi.write_stats import WriteStat
 
 __all__ = [
     "COMMITS",

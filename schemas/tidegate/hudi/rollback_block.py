@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, Self
 
-from tidegate.hudi.instant_time import is_instant
+from tidegate.hudi.instant import is_instant
 
 _MAGIC: Final = b"#HUDI#"
 _VERSION: Final = 1

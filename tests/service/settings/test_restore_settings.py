@@ -19,7 +19,7 @@ from tidegate.service.restore_rules import (
     restored_by_hudi,
 )
 from tidegate.service.settings import Settings
-from tidegate.tables.warehouse.spellings import spellings_of
+from tidegate.tables.warehouse.roots import spellings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
