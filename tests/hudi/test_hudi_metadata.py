@@ -13,10 +13,10 @@ from tidegate.hudi import (
     RestoreMetadata,
     RestorePlanFile,
     RollbackMetadata,
-    RollbackPlan,
     SavepointMetadata,
     WriteStat,
     containers,
+    rollback_target,
 )
 from tidegate.hudi.table_services import earliest_retained, earliest_to_retain
 
@@ -25,10 +25,6 @@ SAVEPOINT = SavepointMetadata(
     1772359200123,
     "before the load",
     {"p0": ("a_0-1-2_20260301100100000.parquet",), "p1": ()},
-)
-PLAN = RollbackPlan(
-    InstantInfo("20260301100200000", "commit"),
-    (("p0", "/lake/orders/p0/a.parquet"), ("p1", "/lake/orders/p1/b.parquet")),
 )
 ROLLBACK = RollbackMetadata(
     "20260301110000000",
@@ -60,29 +56,6 @@ def test_a_savepoint_is_written_as_hudi_writes_it() -> None:
     ]
     assert SavepointMetadata.decode(SAVEPOINT.encode()) == SAVEPOINT
     assert SAVEPOINT.file_count == 1
-
-
-def test_a_rollback_plan_is_written_as_hudi_writes_it() -> None:
-    request = {"fileId": "", "latestBaseInstant": "", "logBlocksToBeDeleted": {}}
-    assert plain(PLAN.encode()) == [
-        {
-            "instantToRollback": {"commitTime": "20260301100200000", "action": "commit"},
-            "RollbackRequests": [
-                {
-                    "partitionPath": "p0",
-                    "filesToBeDeleted": ["/lake/orders/p0/a.parquet"],
-                    **request,
-                },
-                {
-                    "partitionPath": "p1",
-                    "filesToBeDeleted": ["/lake/orders/p1/b.parquet"],
-                    **request,
-                },
-            ],
-            "version": 1,
-        }
-    ]
-    assert RollbackPlan.decode(PLAN.encode()) == PLAN
 
 
 def test_a_restore_totals_over_all_its_instants() -> None:
@@ -126,10 +99,6 @@ def test_a_restore_totals_over_all_its_instants() -> None:
     ]
     assert metadata.total == 2
     assert RestoreMetadata.decode(metadata.encode()) == metadata
-
-
-def test_rollback_metadata_reads_back() -> None:
-    assert RollbackMetadata.decode(ROLLBACK.encode()) == ROLLBACK
 
 
 def test_a_restore_plan_says_its_savepoint_and_keeps_notes_where_hudi_does_not_look() -> None:
@@ -223,8 +192,7 @@ def test_commit_metadata_that_is_neither_is_refused(content: bytes) -> None:
     "decode",
     [
         SavepointMetadata.decode,
-        RollbackPlan.decode,
-        RollbackMetadata.decode,
+        rollback_target,
         RestorePlanFile.decode,
         RestoreMetadata.decode,
     ],

@@ -40,8 +40,8 @@ from tidegate.hudi import (
     InstantState,
     RestoreMetadata,
     RestorePlanFile,
-    RollbackPlan,
     SavepointMetadata,
+    containers,
 )
 from tidegate.restores import LivenessSettings, Restorer, plan_restore
 from tidegate.savepoints import SavepointWriter
@@ -271,14 +271,30 @@ def test_asked_again_it_is_answered_again_and_nothing_changes(tmp_path: Path, ve
     assert snapshot(tmp_path) == before
 
 
+def rollback_plan(target: InstantInfo, *files: tuple[str, str]) -> bytes:
+    """The content of a requested rollback, as Hudi writes it."""
+    requests = [
+        {
+            "partitionPath": partition,
+            "fileId": "",
+            "latestBaseInstant": "",
+            "filesToBeDeleted": [path],
+            "logBlocksToBeDeleted": {},
+        }
+        for partition, path in files
+    ]
+    record = {"instantToRollback": target.record(), "RollbackRequests": requests, "version": 1}
+    return containers.encode("HoodieRollbackPlan", record)
+
+
 def test_a_rollback_that_a_writer_made_after_the_restore_stays_when_asked_again(
     tmp_path: Path,
 ) -> None:
     table = savepointed(tmp_path / "orders", 9)
     run(table, restore_request(table, at(2)))
     later = "20260301130000000"
-    plan = RollbackPlan(InstantInfo("20260301125900000", "commit"), ())
-    table.put(Instant(later, Action.ROLLBACK, InstantState.REQUESTED), plan.encode())
+    plan = rollback_plan(InstantInfo("20260301125900000", "commit"))
+    table.put(Instant(later, Action.ROLLBACK, InstantState.REQUESTED), plan)
 
     run(table, restore_request(table, at(2)))
 
@@ -770,8 +786,8 @@ def test_a_rollback_plan_that_names_a_file_elsewhere_is_not_carried_out(tmp_path
     other = tmp_path / "invoices.parquet"
     other.touch()
     kept = f"{table.path}/p0/g0_0-1-2_{at(2)}.parquet"
-    plan = RollbackPlan(InstantInfo(at(4), "commit"), (("p0", kept), ("", str(other))))
-    table.put(Instant("20260301100930000", Action.ROLLBACK, InstantState.REQUESTED), plan.encode())
+    plan = rollback_plan(InstantInfo(at(4), "commit"), ("p0", kept), ("", str(other)))
+    table.put(Instant("20260301100930000", Action.ROLLBACK, InstantState.REQUESTED), plan)
 
     completed = run(table, restore_request(table, at(2)))[-1]
 

@@ -29,7 +29,7 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.events.reasons import Reason
-from tidegate.restores import LivenessSettings, Restorer, liveness, table_lock
+from tidegate.restores import LivenessSettings, Restorer, liveness
 from tidegate.restores.run import RestoreRun
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import Storage
@@ -263,7 +263,7 @@ def test_a_writer_s_that_is_gone_when_it_is_read_is_not_held(
     table: HandMade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock(table)
-    is_ours = table_lock.is_ours
+    is_ours = liveness.is_ours
 
     def gone(storage: Storage, path: str) -> bool:
         lock_of(table).unlink(missing_ok=True)

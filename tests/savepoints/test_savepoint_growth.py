@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -147,14 +146,6 @@ def test_a_savepoint_reads_each_commit_once(tmp_path: Path, read: Counter[str]) 
     assert read == Counter({at(minute): 1 for minute in range(1, 32)})
 
 
-@pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every read had waited for the disk."""
-    looks = count(step=1000)
-    monkeypatch.setattr("tidegate.savepoints.lookup._waited", lambda: next(looks))
-
-
-@pytest.mark.usefixtures("waiting")
 def test_few_commits_are_held_at_a_time_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +155,7 @@ def test_few_commits_are_held_at_a_time_however_many_there_are(
     stream = read_commits(table, table.timeline.completed_writes, watched)
     assert [timestamp for timestamp, _ in stream] == [at(minute) for minute in range(1, 51)]
     assert max(watched.calls) == 4
-    assert sum(watched.calls) == 43
+    assert sum(watched.calls) == 50
 
 
 def test_no_commit_is_read_before_it_is_asked_for(tmp_path: Path, read: Counter[str]) -> None:
@@ -173,22 +164,11 @@ def test_no_commit_is_read_before_it_is_asked_for(tmp_path: Path, read: Counter[
     assert read == Counter([at(1)])
 
 
-@pytest.mark.usefixtures("waiting")
 def test_small_commits_are_read_many_at_a_time(tmp_path: Path) -> None:
     """Else every one of them would wait for the store alone."""
     table, watched = opened(table_of(tmp_path, 50)), Watched()
     list(read_commits(table, table.timeline.completed_writes, watched))
-    assert watched.calls == [8, 16, 19]
-
-
-def test_commits_in_memory_are_read_without_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They would wait for each other: several times as long, on a busy machine."""
-    monkeypatch.setattr("tidegate.savepoints.lookup._waited", lambda: 7)
-    table, watched = opened(table_of(tmp_path, 50)), Watched()
-    assert len(list(read_commits(table, table.timeline.completed_writes, watched))) == 50
-    assert watched.calls == []
+    assert watched.calls == [1, 2, 4, 8, 16, 19]
 
 
 @pytest.mark.parametrize("version", [9, 6])
@@ -261,5 +241,5 @@ def test_a_savepoint_is_as_many_parallel_jobs_over_many_partitions_as_over_few(
         assert last.files == partitions
         jobs[partitions] = watched.calls
 
-    assert [len(job) for job in jobs.values()] == [2, 2]
-    assert [sum(job) for job in jobs.values()] == [31, 301]
+    assert [len(job) for job in jobs.values()] == [3, 3]
+    assert [sum(job) for job in jobs.values()] == [32, 302]

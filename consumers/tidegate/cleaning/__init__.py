@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.executor import Cleaner
-from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
+from tidegate.storage import ListedFile
 
 __all__ = [
     "Cleaner",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import starmap
 
-from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.errors import FormatError
 from tidegate.hive import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT, MARKER_SUFFIX, is_acid_name
-from tidegate.storage import FileInfo, NotFound, ParallelMap, Storage, join, normalise
+from tidegate.storage import FileInfo, ListedFile, NotFound, ParallelMap, Storage, join, normalise
 
 
 def read_acid_directories(
@@ -33,9 +32,8 @@ def read_acid_directories(
         files = listed.pop(name) if is_dir else ()  # pop: so that no list is in memory twice
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
-            rows = tuple(starmap(ListedFile, files))
-            written_by = _data_format(storage, f"{parent}/{name}", rows)
-            found.append(ListedDirectory(name, parent, rows, is_dir, marked, written_by))
+            written_by = _data_format(storage, f"{parent}/{name}", files)
+            found.append(ListedDirectory(name, parent, files, is_dir, marked, written_by))
     return tuple(found)
 
 

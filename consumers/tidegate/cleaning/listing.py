@@ -5,18 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidegate.hive import MARKER_SUFFIX
-
-
-class ListedFile(NamedTuple):
-    """A file somewhere below an ACID directory. A symbolic link counts as a file.
-
-    `size` is in bytes; `modified_ms` is in milliseconds since the epoch, 0 if the store has none.
-    """
-
-    name: str
-    size: int
-    is_link: bool = False
-    modified_ms: int = 0
+from tidegate.storage.file_info import ListedFile
 
 
 class ListedDirectory(NamedTuple):

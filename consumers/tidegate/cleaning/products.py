@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple, Self
 
-from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.events.reasons import Reason
 from tidegate.hive import (
     DATA_FORMAT_FILE,
@@ -26,6 +26,7 @@ from tidegate.hive import (
     is_of_compaction,
 )
 from tidegate.hive.obsolete import is_compacted
+from tidegate.storage.file_info import ListedFile
 from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"

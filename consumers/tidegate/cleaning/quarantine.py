@@ -16,19 +16,21 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Annotated, Final, Literal, Self
 
-from tidegate.bounded_json import MAX_SMALL, count_of, parse_json
+from pydantic import Field
+
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.removal import NotRemoved, changed_product, not_removed, was_planned
 from tidegate.errors import FormatError, TidegateError, TransientError
-from tidegate.events import CleaningReleased
+from tidegate.events import CleaningReleased, Value
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
@@ -42,14 +44,11 @@ LEAVING: Final = ".leaving-"
 """The prefix of directories that are being removed for good: they are never put back."""
 MAX_RECORD_BYTES: Final = 16 * 2**20
 """A record lists up to 1,000 directories twice: by name, and with the partition."""
-_VERSION: Final = 1
-_MAX_NAME: Final = 255
-_NOT_OURS: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""The errors that a stranger's JSON may raise, for example by deep nesting."""
+_Count = Annotated[int, Field(strict=True, ge=0, lt=2**50)]
+_Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineRecord:
+class QuarantineRecord(Value, frozen=True):
     """The directories that one run of a cleaning moved, or was about to move, into quarantine."""
 
     cleaning: str
@@ -60,57 +59,51 @@ class QuarantineRecord:
     why: str
     at: str
     """The time of the run by the cleaner's clock; for people."""
-    keep_ms: int
-    directories: Mapping[str, tuple[int, int]]
+    keep_ms: _Count
+    directories: Mapping[_Name, tuple[_Count, _Count]]
     """By name, the number and the bytes of the files of a directory."""
+    paths: tuple[str, ...]
+    """The original locations of the directories, relative to the table; for people."""
     products: tuple[str, ...]
     """The vacuum's products, which replace these directories for readers."""
-    version: int = _VERSION
+    version: Literal[1] = 1
 
     @classmethod
     def of(
         cls, command: CleaningReleased, plan: CleaningPlan, why: str, at: datetime, keep_ms: int
-    ) -> QuarantineRecord:
+    ) -> Self:
         """The record of a run that is about to begin."""
+        prefix = f"{command.partition}/" if command.partition else ""
         return cls(
-            command.event_id,
-            command.caused_by or "",
-            command.table,
-            command.partition,
-            why,
-            at.isoformat(),
-            keep_ms,
-            {planned.name: (len(planned.files), planned.size) for planned in plan.remove},
-            tuple(product.name for product in plan.products),
+            cleaning=command.event_id,
+            vacuum=command.caused_by or "",
+            table=command.table,
+            partition=command.partition,
+            why=why,
+            at=at.isoformat(),
+            keep_ms=keep_ms,
+            directories={
+                planned.name: (len(planned.files), planned.size) for planned in plan.remove
+            },
+            paths=tuple(prefix + name for name in plan.directories),
+            products=tuple(product.name for product in plan.products),
         )
 
     @classmethod
-    def parse(cls, content: bytes) -> QuarantineRecord:
+    def parse(cls, content: bytes) -> Self:
         """Read a record.
 
         Raises:
             FormatError: it is not a record, or has a later version.
         """
         try:
-            read: dict[str, Any] = parse_json(content, RECORD, MAX_RECORD_BYTES)
-            if read["version"] != _VERSION:
-                raise FormatError(f"a quarantine record of version {read['version']}")
-            where: dict[str, Any] = read.pop("paths")
-            del where
-            directories: dict[str, Any] = read.pop("directories")
-            sizes = {n: (count_of(f), count_of(b)) for n, (f, b) in directories.items()}
-            if not all(0 < len(name) <= _MAX_NAME for name in sizes):
-                raise FormatError("a directory's name is empty or too long")
-            products = tuple(map(str, read.pop("products")))
-            return cls(**read, directories=sizes, products=products)
-        except _NOT_OURS as error:
+            return cls.model_validate(parse_json(content, RECORD, MAX_RECORD_BYTES))
+        except ValueError as error:
             raise FormatError(f"not a quarantine record: {error!r}") from error
 
     def dump(self) -> bytes:
-        """The file's content; `paths` has the original locations, relative to the table."""
-        prefix = f"{self.partition}/" if self.partition else ""
-        content = asdict(self) | {"paths": [prefix + name for name in self.directories]}
-        return json.dumps(content, indent=1).encode("utf-8", "surrogatepass")
+        """The file's content."""
+        return json.dumps(self.model_dump(mode="json"), indent=1).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +231,7 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
             by = str(undone["request"])
     except NotFound:
         return None
-    except _NOT_OURS as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise FormatError(f"not the record of an undo: {error!r}") from error
     directories = [folder.name for folder in found if folder.is_dir and not folder.is_link]
     quarantined = tuple(sorted(name for name in directories if not name.startswith(LEAVING)))

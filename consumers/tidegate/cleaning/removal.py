@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.errors import TidegateError
-from tidegate.storage import FileInfo, ParallelMap
+from tidegate.storage import FileInfo, ListedFile, ParallelMap
 from tidegate.storage.parallel import batches_of
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import OpenFolder, Warehouse
@@ -106,7 +106,7 @@ def changed_product(folder: OpenFolder, products: Iterable[ListedDirectory]) -> 
     """The first product of the vacuum that changed since the plan; then nothing may go."""
     for product in products:
         found = folder.files_below(product.name)
-        if found is None or listed_files(found) != product.files:
+        if found is None or tuple(map(ListedFile.of, found)) != product.files:
             return NotRemoved(f"{product.name}, a product of the vacuum, changed since the plan")
     return None
 
@@ -120,14 +120,7 @@ def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> N
     return NotRemoved(f"{directory.name}: {error}", fault)
 
 
-def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:
-    """The files of a directory as a plan has them, in the order of the listing."""
-    return tuple(
-        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
-    )
-
-
 def was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:
     """Whether all found files were planned. Some may be gone: another cleaner may run."""
-    files = listed_files(found)
+    files = tuple(map(ListedFile.of, found))
     return files == directory.files or set(files) <= set(directory.files)

@@ -1,6 +1,6 @@
 """Whether a writer is alive: a restore must be the table's only writer.
 
-Locks are checked; a restore holds one itself only if the settings require it (`table_lock.py`).
+Locks are checked; a restore holds one itself only if the settings require it (`holding_lock`).
 Hudi expires a lock file only if it is configured to. So the lock of a restorer that died before its
 restore was on the timeline blocks all writers until the restore is requested again, or an operator
 removes the file. A lock would exclude a writer that begins between the last check of the timeline
@@ -9,6 +9,12 @@ any lock provider.
 
 With default settings, Hudi's single writers have neither heartbeats nor locks. But their progress
 shows in new files on the timeline, and in new or growing markers and data files.
+
+The lock that a restore holds is the file of Hudi's FileSystemBasedLockProvider. It is created only
+if it does not exist (or has expired), and removed at the end. While it exists, Hudi's writers with
+that provider can't begin or complete a write, and fail after their retries. A killed restorer
+leaves its file behind. The repeated request, or the table's next request, removes it, with any
+outcome. That is safe because Kafka assigns a table's requests to one restorer at a time.
 """
 
 from __future__ import annotations
@@ -214,15 +220,11 @@ def _take(context: RestoreContext, path: str, owner: str) -> None:
         if there is not None and (_owner(warehouse, path) or "").startswith(_OWNER):
             warehouse.replace(path, content, there.version)
             return
-        if there is not None and expiry is not None and _age(context, there) >= expiry:
+        if there is not None and not _is_held(there, context.clock(), expiry):
             warehouse.remove_entries([there])
         warehouse.create(path, content)
     except AlreadyExists as error:
         raise Refused(Reason.WRITER_ALIVE, f"the lock {path} is held") from error
-
-
-def _age(context: RestoreContext, file: FileInfo) -> timedelta:
-    return timedelta(milliseconds=int(context.clock().timestamp() * 1000) - file.modified_ms)
 
 
 def _owner(storage: Storage, path: str) -> str | None:

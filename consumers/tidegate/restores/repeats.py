@@ -25,8 +25,8 @@ from tidegate.hudi import (
     InstantState,
     RestoreMetadata,
     RestorePlanFile,
-    RollbackPlan,
     is_instant,
+    rollback_target,
 )
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
@@ -182,7 +182,7 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
         rollback.timestamp
         for rollback in now.timeline.of_action(Action.ROLLBACK)
         if savepoint < rollback.timestamp
-        and (rollback.timestamp < metadata.started or _is_of(own, plan_of_rollback(now, rollback)))
+        and (rollback.timestamp < metadata.started or _is_of(own, now, rollback))
     }
     files = [f for f in now.files if f.action is Action.ROLLBACK and f.timestamp in gone]
     files += [
@@ -195,21 +195,14 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
     MetadataTableRemoval(writer.warehouse, now.location, metadata.started).discard_remains()
 
 
-def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
-    """The plan of a rollback on the timeline; None if it has no plan.
+def _is_of(targets: AbstractSet[str], table: HudiTable, rollback: Instant) -> bool:
+    """Whether a rollback is of one of these instants, or has no plan.
 
     A rollback has no plan if two processes ran the same restore, and the slower one continued a
     rollback that the faster one had already removed.
-
-    Raises:
-        FormatError: the plan can't be read.
     """
     requested = replace(rollback, state=InstantState.REQUESTED, completion=None)
     try:
-        return RollbackPlan.decode(table.read(requested))
+        return rollback_target(table.read(requested)).timestamp in targets
     except NotFound:
-        return None
-
-
-def _is_of(targets: AbstractSet[str], plan: RollbackPlan | None) -> bool:
-    return plan is None or plan.target.timestamp in targets
+        return True

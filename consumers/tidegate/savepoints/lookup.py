@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -21,8 +20,6 @@ from tidegate.hudi.table_services import earliest_retained, earliest_to_retain
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_merged
 from tidegate.storage import NotFound, ParallelMap
 
-_PROBED: Final = 7
-"""Number of commits read one by one to find out whether reads wait for a disk or a server."""
 _HELD: Final = 20_000
 """Maximum of files that the commits read ahead name together, unless a single one names more."""
 
@@ -72,39 +69,21 @@ def read_commits(
     """Read the metadata of completed writes in order, each with its timestamp.
 
     Reads ahead as many commits as name about _HELD files together, so memory does not grow with
-    the number of commits. Reads in parallel if reads have to wait for a disk or a server.
+    the number of commits.
 
     Raises:
         FormatError: a commit can't be read.
         NotFound: a commit was removed meanwhile.
     """
-    start, ahead, waits = 0, 1, table.storage.can(table.location).is_remote
-    before = _waited()
+    start, ahead = 0, 1
     while start < len(commits):
         window = commits[start : start + ahead]
-        read = (
-            table.read_commits(window, parallel_map)
-            if waits
-            else list(map(table.read_commit, window))
-        )
-        yield from (
-            (commit.timestamp, metadata) for commit, metadata in zip(window, read, strict=True)
-        )
+        read = table.read_commits(window, parallel_map)
+        for commit, metadata in zip(window, read, strict=True):
+            yield commit.timestamp, metadata
         start += len(window)
-        waits = waits or (start >= _PROBED and _waited() - before > start / 2)
         files = max(len(metadata.writes) for metadata in read)
         ahead = max(1, min(2 * ahead, _HELD // max(files, 1)))
-
-
-def _waited() -> int:
-    """How often this thread yielded the processor to wait, e.g. for a disk or a server.
-
-    With files in memory it does not, and more threads would only wait for one another. The elapsed
-    time would be a worse measure: on a busy machine everything takes long.
-    """
-    # macOS has no RUSAGE_THREAD; there it counts for the entire process
-    whose = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
-    return resource.getrusage(whose).ru_nvcsw
 
 
 def read_replaced(

@@ -24,7 +24,7 @@ from tidegate.hudi import (
     parse_data_file,
     replaced_groups,
 )
-from tidegate.hudi_reader import PartitionFiles
+from tidegate.hudi_reader.partitions import PartitionFiles
 from tidegate.savepoints.derivation import View, overlaps
 from tidegate.tables.refusal import Refused
 

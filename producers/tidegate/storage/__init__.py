@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.storage.file_info import FileInfo, FileRow
+from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.local import TooDeep
 from tidegate.storage.locations import is_below, join, local_path, normalise
 from tidegate.storage.parallel import ParallelMap
@@ -10,7 +10,7 @@ from tidegate.storage.reader import NotFound, Storage
 
 __all__ = [
     "FileInfo",
-    "FileRow",
+    "ListedFile",
     "NotFound",
     "ParallelMap",
     "Storage",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 Version = str | int | None
 """Distinguishes a file from another one that took its name: inode and change time of a local file,
@@ -26,6 +26,18 @@ class FileInfo(NamedTuple):
     version: Version = None
 
 
-FileRow = tuple[str, int, bool, int]
-"""A file somewhere below a directory, without its path: name, size in bytes, whether it is a link,
-`modified_ms`. A link counts as a file."""
+class ListedFile(NamedTuple):
+    """A file somewhere below a directory, without its path. A symbolic link counts as a file.
+
+    `size` is in bytes; `modified_ms` is in milliseconds since the epoch, 0 if the store has none.
+    """
+
+    name: str
+    size: int
+    is_link: bool = False
+    modified_ms: int = 0
+
+    @classmethod
+    def of(cls, entry: FileInfo) -> Self:
+        """A file as a listing shows it."""
+        return cls(entry.name, entry.size, entry.is_link, entry.modified_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tidegate.storage.file_info import FileInfo, FileRow
+from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.local import (
     LocalPath,
     entry_of,
@@ -18,7 +18,7 @@ from tidegate.storage.local import (
     walk_below,
 )
 from tidegate.storage.parallel import ParallelMap, batches_of
-from tidegate.storage.store import Capabilities, Store, file_rows
+from tidegate.storage.store import Capabilities, Store
 
 
 class LocalStore(Store):
@@ -47,7 +47,7 @@ class LocalStore(Store):
 
     def trees(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
-    ) -> Sequence[tuple[FileRow, ...] | None]:
+    ) -> Sequence[tuple[ListedFile, ...] | None]:
         """See `Store`. The parent is opened once for many directories."""
         done = parallel_map.map(partial(_rows_of, self.path(location)), batches_of(names))
         return [rows for batch in done for rows in batch]
@@ -69,10 +69,10 @@ class LocalStore(Store):
         return LocalPath.below(location, self.roots or (folder,))
 
 
-def _rows_of(parent: LocalPath, names: Sequence[str]) -> list[tuple[FileRow, ...] | None]:
+def _rows_of(parent: LocalPath, names: Sequence[str]) -> list[tuple[ListedFile, ...] | None]:
     try:
         with located(parent), opened_directory(parent) as directory:
             found = [walk_below(directory, parent.child(name)) for name in names]
     except (FileNotFoundError, NotADirectoryError):
         return [None] * len(names)
-    return [None if files is None else file_rows(files) for files in found]
+    return [None if files is None else tuple(map(ListedFile.of, files)) for files in found]

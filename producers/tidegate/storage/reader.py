@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
-from tidegate.storage.file_info import FileInfo, FileRow
+from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.local_store import LocalStore
 from tidegate.storage.locations import is_below, normalise, place_of
 from tidegate.storage.parallel import ParallelMap
@@ -113,7 +113,7 @@ class Storage:
 
     def walk_each(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
-    ) -> Sequence[tuple[FileRow, ...] | None]:
+    ) -> Sequence[tuple[ListedFile, ...] | None]:
         """List all files below these directories of one parent; None for a missing directory.
 
         Raises:

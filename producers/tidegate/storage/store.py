@@ -7,11 +7,11 @@ together are another, named "". Two spellings of a place are one: see `tidegate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from tidegate.storage.file_info import FileInfo, FileRow
+from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.local import MAX_DEPTH, TooDeep
 from tidegate.storage.parallel import ParallelMap
 
@@ -79,13 +79,13 @@ class Store(ABC):
 
     def trees(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
-    ) -> Sequence[tuple[FileRow, ...] | None]:
+    ) -> Sequence[tuple[ListedFile, ...] | None]:
         """The files below these directories of one parent; None for a missing directory."""
         return parallel_map.map(partial(self._rows, location), names)
 
-    def _rows(self, location: str, name: str) -> tuple[FileRow, ...] | None:
+    def _rows(self, location: str, name: str) -> tuple[ListedFile, ...] | None:
         try:
-            return file_rows(self.tree(f"{location}/{name}"))
+            return tuple(map(ListedFile.of, self.tree(f"{location}/{name}")))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -97,8 +97,3 @@ class Store(ABC):
                 yield from self._walk(info.path, depth - 1)
             else:
                 yield info
-
-
-def file_rows(found: Iterable[FileInfo]) -> tuple[FileRow, ...]:
-    """The files of a directory's listing, without their paths, in the same order."""
-    return tuple((entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found)

@@ -7,7 +7,7 @@ between two compactions still reads the directories that the second one replaced
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from tidegate.errors import TidegateError
@@ -57,15 +57,6 @@ class Compaction:
     max_write_id: int
     write_ids: CleanerWriteIds
     own_txn: int | None = None
-    _ranges: frozenset[tuple[int, int]] = field(init=False, repr=False, compare=False)
-    _is_major: bool = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Compute once the values that are needed for every directory."""
-        is_major = any(isinstance(product, Base) for product in self.products)
-        object.__setattr__(self, "_is_major", is_major)
-        ranges = ((product.min_write_id, product.max_write_id) for product in self.products)
-        object.__setattr__(self, "_ranges", frozenset(ranges))
 
     @classmethod
     def of(  # noqa: PLR0913 - the fields of one event
@@ -104,7 +95,7 @@ class Compaction:
     @property
     def is_major(self) -> bool:
         """Whether it wrote a base."""
-        return self._is_major
+        return any(isinstance(product, Base) for product in self.products)
 
     def is_product(self, acid: AcidDirectory) -> bool:
         """Whether this compaction wrote a directory.
@@ -112,8 +103,6 @@ class Compaction:
         A product given without `_vT` also matches with the `_vT` of `own_txn`, or with any `_vT` if
         `own_txn` is unknown.
         """
-        if (acid.min_write_id, acid.max_write_id) not in self._ranges:
-            return False
         return any(self._is(acid, product) for product in self.products)
 
     def _is(self, acid: AcidDirectory, product: AcidDirectory) -> bool:

@@ -24,10 +24,6 @@ _INT_MAX: Final = 2**31 - 1
 _PREFIXES: Final = ("base_", "delta_", "delete_delta_")
 _BASE: Final = re.compile(r"base_(-?[0-9]+)(?:_v([0-9]+))?")
 _DELTA: Final = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
-_USUAL_DELTA: Final = re.compile(
-    r"(delete_)?delta_([0-9]{1,18})_([0-9]{1,18})(?:_([0-9]{1,9}))?(?:_v([0-9]{1,18}))?"
-)
-"""All its numbers fit without a check, for speed: a table may have 200,000 such names."""
 
 
 class Base(NamedTuple):
@@ -106,21 +102,6 @@ def parse_name(name: str) -> AcidDirectory:
         FormatError: `name` is not the name of an ACID directory; Hive's getAcidState fails on such
             a name. Stricter than Hive: only a base may have a sign, and MIN must not exceed MAX.
     """
-    if usual := _USUAL_DELTA.fullmatch(name):
-        deletes, first, last, statement, txn = usual.groups()
-        low, high = int(first), int(last)
-        if low <= high:
-            return Delta(
-                low,
-                high,
-                None if statement is None else int(statement),
-                None if txn is None else int(txn),
-                deletes is not None,
-            )
-    return _parse_unusual(name)
-
-
-def _parse_unusual(name: str) -> AcidDirectory:
     if name.startswith("base_") and (base := _BASE.fullmatch(name)):
         write_id, txn = _number(base[1]), _optional(base[2])
         if _LONG_MIN <= write_id <= _LONG_MAX and _fits(txn):

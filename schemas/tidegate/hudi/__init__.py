@@ -36,7 +36,7 @@ from tidegate.hudi.rollback import (
     RestoreMetadata,
     RestorePlanFile,
     RollbackMetadata,
-    RollbackPlan,
+    rollback_target,
 )
 from tidegate.hudi.rollback_block import RollbackBlock
 from tidegate.hudi.savepoint import SavepointMetadata
@@ -61,7 +61,6 @@ __all__ = [
     "RestorePlanFile",
     "RollbackBlock",
     "RollbackMetadata",
-    "RollbackPlan",
     "SavepointMetadata",
     "SliceRules",
     "TableProperties",
@@ -80,4 +79,5 @@ __all__ = [
     "parse_data_file",
     "repeated_writes",
     "replaced_groups",
+    "rollback_target",
 ]

@@ -1,4 +1,4 @@
-"""Rollback plan and metadata: the files that the rollback of an instant removes, and removed."""
+"""Restore plans and metadata: the instants to roll back, and what each rollback removed."""
 
 from __future__ import annotations
 
@@ -37,48 +37,15 @@ class InstantInfo:
         return cls(record["commitTime"], record["action"])
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackPlan:
-    """Hudi's HoodieRollbackPlan: one request per file, with its full path."""
+def rollback_target(requested: bytes) -> InstantInfo:
+    """The instant that a requested rollback rolls back, from its HoodieRollbackPlan.
 
-    target: InstantInfo
-    files: tuple[tuple[str, str], ...]
-    """(partition, full path) of every file to delete."""
-
-    def encode(self) -> bytes:
-        """The content of a requested rollback."""
-        requests = [
-            {
-                "partitionPath": partition,
-                "fileId": "",
-                "latestBaseInstant": "",
-                "filesToBeDeleted": [path],
-                "logBlocksToBeDeleted": {},
-            }
-            for partition, path in self.files
-        ]
-        record = {
-            "instantToRollback": self.target.record(),
-            "RollbackRequests": requests,
-            "version": 1,
-        }
-        return containers.encode("HoodieRollbackPlan", record)
-
-    @classmethod
-    def decode(cls, content: bytes) -> Self:
-        """Decode the content of a requested rollback.
-
-        Raises:
-            FormatError: the content is not a rollback plan.
-        """
-        record = containers.decode(content)
-        with containers.reading("rollback plan"):
-            files = tuple(
-                (request["partitionPath"], path)
-                for request in record["RollbackRequests"] or ()
-                for path in request["filesToBeDeleted"]
-            )
-            return cls(InstantInfo.of(record["instantToRollback"]), files)
+    Raises:
+        FormatError: the content is not a rollback plan.
+    """
+    record = containers.decode(requested)
+    with containers.reading("rollback plan"):
+        return InstantInfo.of(record["instantToRollback"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +67,7 @@ class RollbackMetadata:
         return sum(map(len, self.deleted.values()))
 
     def record(self) -> Record:
-        """The Avro record, for a rollback's own file or within a restore's metadata."""
+        """The Avro record within a restore's metadata."""
         block = len(RollbackBlock(self.target.timestamp, self.started).encode())
         blocks = defaultdict[str, dict[str, int]](dict)
         for partition, path in self.appended:
@@ -125,10 +92,6 @@ class RollbackMetadata:
             "instantsRollback": [self.target.record()],
         }
 
-    def encode(self) -> bytes:
-        """The content of a completed rollback."""
-        return containers.encode("HoodieRollbackMetadata", self.record())
-
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Make it from an Avro record.
@@ -151,15 +114,6 @@ class RollbackMetadata:
             target = InstantInfo.of(record["instantsRollback"][0])
             took_ms = max(0, int(record["timeTakenInMillis"]))
             return cls(record["startRollbackTime"], took_ms, target, deleted, appended)
-
-    @classmethod
-    def decode(cls, content: bytes) -> Self:
-        """Decode the content of a completed rollback.
-
-        Raises:
-            FormatError: the content is not rollback metadata.
-        """
-        return cls.of(containers.decode(content))
 
 
 @dataclass(frozen=True, slots=True)
