@@ -10,7 +10,7 @@ import pytest
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, ReachedByLink
 from tidegate.storage import NotFound, Storage, TooDeep
-from tidegate.storage.local import MAX_DEPTH
+from tidegate.storage.store import MAX_DEPTH
 
 ONE = ThreadMap(1)
 

@@ -177,7 +177,7 @@ class Cleaner:
             self._remove(command, plan, handling, claim)
             return
         location = location_of(self.warehouse, command.location, command.partition)
-        progress = CleaningProgress(command, plan, lambda: self.warehouse.list(location))
+        progress = _Progress(command, plan, lambda: self.warehouse.list(location))
         yield from while_working(
             lambda: self._remove(command, plan, handling, claim),
             lambda: progress.event(self._event_fields(command)),
@@ -338,7 +338,7 @@ LONG: Final = 100
 
 
 @dataclass(slots=True)
-class CleaningProgress:
+class _Progress:
     """Counts a plan's remaining directories. A directory is listed until it is empty."""
 
     command: Cleaning

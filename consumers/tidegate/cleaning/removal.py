@@ -55,7 +55,7 @@ def remove_directories(  # noqa: PLR0913 - the last two by name
         The directories that could not be removed; empty if all were.
     """
     for phase in phases:
-        remove = RemoveUnchanged(warehouse, phase[0].parent, products, claim)
+        remove = _RemoveUnchanged(warehouse, phase[0].parent, products, claim)
         for batches in batches_of(batches_of(phase), BATCHES):
             go_on()
             done = parallel_map.map(remove, batches)
@@ -65,7 +65,7 @@ def remove_directories(  # noqa: PLR0913 - the last two by name
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveUnchanged:
+class _RemoveUnchanged:
     """Removes directories of one location, one after the other. Picklable, for Spark.
 
     The table may be dropped, created again or moved while it is cleaned: then a path names other

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidegate.restores.approval import ApprovalRule, ApprovalRules
-from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
 from tidegate.restores.hudi_engine import EngineRule, HudiEngine
-from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
+from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 
 __all__ = [
@@ -15,10 +15,7 @@ __all__ = [
     "EngineRule",
     "HudiEngine",
     "LivenessSettings",
-    "PlannedFile",
     "PlannedRestore",
-    "RestoreContext",
     "Restorer",
-    "Step",
     "plan_restore",
 ]

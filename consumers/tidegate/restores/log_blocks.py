@@ -34,7 +34,7 @@ from tidegate.storage import ParallelMap, join
 from tidegate.tables.refusal import Refused
 
 
-class SliceKey(NamedTuple):
+class _SliceKey(NamedTuple):
     """A file slice: its partition, file group and instant."""
 
     partition: str
@@ -43,30 +43,30 @@ class SliceKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StayingSlices:
+class _StayingSlices:
     """The slices that no rolled-back instant began, each with its log files.
 
     `small` has the paths of the log files that are small enough to be rollback blocks. `begun` has
     the instants of all slices of every file group, including slices that are deleted.
     """
 
-    logs: Mapping[SliceKey, tuple[LogFile, ...]]
-    small: Mapping[SliceKey, tuple[str, ...]]
+    logs: Mapping[_SliceKey, tuple[LogFile, ...]]
+    small: Mapping[_SliceKey, tuple[str, ...]]
     begun: Mapping[tuple[str, str], AbstractSet[str]]
     rolled_back: AbstractSet[str]
 
     @classmethod
     def of(cls, partitions: Iterable[PartitionFiles], rolled_back: AbstractSet[str]) -> Self:
         """Find the staying slices among all files of a table."""
-        logs = defaultdict[SliceKey, list[LogFile]](list)
-        small = defaultdict[SliceKey, list[str]](list)
+        logs = defaultdict[_SliceKey, list[LogFile]](list)
+        small = defaultdict[_SliceKey, list[str]](list)
         begun = defaultdict[tuple[str, str], set[str]](set)
         for partition in partitions:
             for name, size in partition.sizes.items():
                 file = parse_data_file(name)
                 if file is None:
                     continue
-                key = SliceKey(partition.path, file.file_id, file.instant)
+                key = _SliceKey(partition.path, file.file_id, file.instant)
                 begun[key[:2]].add(file.instant)
                 if not isinstance(file, LogFile) or file.is_change_data:
                     continue  # change data are not part of the table
@@ -81,15 +81,15 @@ class StayingSlices:
             rolled_back,
         )
 
-    def updated_by(self, commit: CommitMetadata) -> tuple[SliceKey, ...]:
+    def updated_by(self, commit: CommitMetadata) -> tuple[_SliceKey, ...]:
         """The slices to which a completed delta commit appended log files."""
         return self._with_logs(
-            SliceKey(stat.partition, log.file_id, log.instant)
+            _SliceKey(stat.partition, log.file_id, log.instant)
             for stat in commit.writes
             if (log := LogFile.parse(stat.path.rpartition("/")[2])) is not None
         )
 
-    def claimed_by(self, pending: Instant, updates: Iterable[WriteStat]) -> tuple[SliceKey, ...]:
+    def claimed_by(self, pending: Instant, updates: Iterable[WriteStat]) -> tuple[_SliceKey, ...]:
         """The slices to which an incomplete delta commit may have appended log files.
 
         Raises:
@@ -97,7 +97,7 @@ class StayingSlices:
         """
         return self._with_logs(self._claims(pending, updates))
 
-    def _claims(self, pending: Instant, updates: Iterable[WriteStat]) -> Iterator[SliceKey]:
+    def _claims(self, pending: Instant, updates: Iterable[WriteStat]) -> Iterator[_SliceKey]:
         for stat in updates:
             begun = self.begun.get((stat.partition, stat.file_id), set())
             if any(start > pending.timestamp for start in begun - self.rolled_back):
@@ -108,15 +108,15 @@ class StayingSlices:
                 )
             # the delta commit wrote to the slice that was the newest when it began
             newest = max((start for start in begun if start < pending.timestamp), default="")
-            yield SliceKey(stat.partition, stat.file_id, newest)
+            yield _SliceKey(stat.partition, stat.file_id, newest)
 
-    def _with_logs(self, keys: Iterable[SliceKey]) -> tuple[SliceKey, ...]:
+    def _with_logs(self, keys: Iterable[_SliceKey]) -> tuple[_SliceKey, ...]:
         return tuple(sorted({key for key in keys if key in self.logs}))
 
 
 def plan_blocks(
-    updates: Iterable[tuple[Instant, Sequence[SliceKey]]],
-    slices: StayingSlices,
+    updates: Iterable[tuple[Instant, Sequence[_SliceKey]]],
+    slices: _StayingSlices,
     written: Mapping[str, RollbackBlock],
 ) -> dict[str, tuple[PlannedBlock, ...]]:
     """Name the log file of every block: the next version in its slice, with the last write token.
@@ -169,7 +169,7 @@ def with_blocks(
         FormatError: a file of the timeline can't be read.
         NotFound: a file was removed meanwhile.
     """
-    slices = StayingSlices.of(partitions, {step.target.timestamp for step in steps})
+    slices = _StayingSlices.of(partitions, {step.target.timestamp for step in steps})
     updates = [
         (instant, _updated(table, instant, commit, slices))
         for instant, commit in writes.items()
@@ -186,8 +186,8 @@ def with_blocks(
 
 
 def _updated(
-    table: HudiTable, instant: Instant, commit: CommitMetadata | None, slices: StayingSlices
-) -> tuple[SliceKey, ...]:
+    table: HudiTable, instant: Instant, commit: CommitMetadata | None, slices: _StayingSlices
+) -> tuple[_SliceKey, ...]:
     if commit is not None:
         return slices.updated_by(commit)
     content = table.read(replace(instant, state=InstantState.INFLIGHT))

@@ -77,11 +77,11 @@ class Step:
         return (*(file.path for file in self.files), *new)
 
     @cached_property
-    def summary(self) -> StepSummary:
+    def summary(self) -> _Summary:
         """The summary of the step that enters the plan's id."""
         names: list[Sequence[object]] = [file[:2] for file in self.files]
         names += [block.slice for block in self.blocks]
-        return StepSummary(
+        return _Summary(
             timestamp=self.target.timestamp,
             action=self.target.action,
             files=len(self.files),
@@ -94,7 +94,7 @@ _Text = Annotated[str, Field(strict=True)]
 _Count = Annotated[int, Field(strict=True, ge=0)]
 
 
-class StepSummary(NamedTuple):
+class _Summary(NamedTuple):
     """A step in brief; `digest` is a hash over the paths of its files."""
 
     timestamp: _Text
@@ -104,7 +104,7 @@ class StepSummary(NamedTuple):
     digest: _Text
 
 
-_SUMMARIES: Final = TypeAdapter(list[StepSummary])
+_SUMMARIES: Final = TypeAdapter(list[_Summary])
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +212,13 @@ def _as_begun(step: Step, known: InstantInfo | None) -> Step:
     return replace(step, target=known) if known is not None and unpublished else step
 
 
-def _plan_id(savepoint: str, summaries: Iterable[StepSummary]) -> str:
+def _plan_id(savepoint: str, summaries: Iterable[_Summary]) -> str:
     content = json.dumps([savepoint, list(summaries)])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def _covers(
-    summaries: Iterable[StepSummary], rest: PlannedRestore, completed: AbstractSet[str]
+    summaries: Iterable[_Summary], rest: PlannedRestore, completed: AbstractSet[str]
 ) -> bool:
     known = {summary.timestamp: summary for summary in summaries}
     for step in rest.steps:
@@ -231,7 +231,7 @@ def _covers(
     return True
 
 
-def _read_summaries(text: str) -> Sequence[StepSummary]:
+def _read_summaries(text: str) -> Sequence[_Summary]:
     """Parse the text of `summarise`; empty if it is invalid, as in restores that Hudi began."""
     try:
         return _SUMMARIES.validate_python(parse_json(text, "steps", _LARGEST))

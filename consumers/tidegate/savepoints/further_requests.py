@@ -26,7 +26,7 @@ from tidegate.tables.warehouse import AlreadyExists, Warehouse
 _FOLDER: Final = f"{HUDI}/further-requests"
 
 
-class FurtherRequest(Value, frozen=True):
+class _FurtherRequest(Value, frozen=True):
     """Who wants a savepoint kept, and until when."""
 
     by: str
@@ -57,7 +57,7 @@ def record_further_request(
     mark = command.mark
     lifetime = mark.lifetime if mark else None
     until = None if lifetime is None else end_of(command.occurred_at, lifetime)
-    content = FurtherRequest(by=command.requested_by, until=until, tiers=command.tiers)
+    content = _FurtherRequest(by=command.requested_by, until=until, tiers=command.tiers)
     # a request's id may be any text, so its hash is the file name
     name = f"{derived_id('answer', command.event_id)}.json"
     with suppress(AlreadyExists):
@@ -65,7 +65,7 @@ def record_further_request(
         warehouse.create(path, content.model_dump_json().encode())
 
 
-def further_requests_on(storage: Storage, location: str, instant: str) -> list[FurtherRequest]:
+def further_requests_on(storage: Storage, location: str, instant: str) -> list[_FurtherRequest]:
     """The further requests for a savepoint.
 
     Raises:
@@ -81,7 +81,7 @@ def further_requests_on(storage: Storage, location: str, instant: str) -> list[F
 
 def holder_of(
     storage: Storage, location: str, instant: str, now: datetime
-) -> FurtherRequest | None:
+) -> _FurtherRequest | None:
     """A request that keeps a savepoint, preferably one without an end; None: there is none.
 
     Raises: as `further_requests_on`.
@@ -90,7 +90,7 @@ def holder_of(
     return min(held, key=lambda found: found.until is not None, default=None)
 
 
-def all_further_requests(storage: Storage, location: str) -> dict[str, list[FurtherRequest]]:
+def all_further_requests(storage: Storage, location: str) -> dict[str, list[_FurtherRequest]]:
     """All further requests for the savepoints of a table, by instant.
 
     Raises: as `further_requests_on`.
@@ -115,10 +115,10 @@ def _folder(location: str, instant: str) -> str:
     return join(location, _FOLDER, instant)
 
 
-def _read(storage: Storage, path: str) -> FurtherRequest:
+def _read(storage: Storage, path: str) -> _FurtherRequest:
     try:
         content = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
-        return FurtherRequest.model_validate(content)
+        return _FurtherRequest.model_validate(content)
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, RecursionError) as error:

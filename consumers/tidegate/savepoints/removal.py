@@ -329,7 +329,7 @@ def _check_maker(at: str, content: bytes | None, ended: Ended) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedRemoval:
+class _PlannedRemoval:
     """The effect of a person's request to remove a savepoint."""
 
     made_by: str | None
@@ -345,7 +345,7 @@ class PlannedRemoval:
 
 def plan_freeing(
     warehouse: Warehouse, location: str, instant: str, parallel_map: ParallelMap
-) -> PlannedRemoval:
+) -> _PlannedRemoval:
     """Plan the removal of a savepoint at a person's request. Changes nothing.
 
     Lists the table and reads the metadata of every savepoint.
@@ -368,7 +368,7 @@ def plan_freeing(
             for name in names:
                 freed.pop((path, name), None)
     files = {found, _inflight(found)}
-    return PlannedRemoval(
+    return _PlannedRemoval(
         made_by=own.by if own else None,
         mark=SavepointMark.parse(own.comment)[0] if own else None,
         files=own.file_count if own else 0,

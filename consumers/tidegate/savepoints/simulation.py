@@ -22,7 +22,7 @@ _INSTANT = attrgetter("instant")
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedSavepoint:
+class _SimulatedSavepoint:
     """A savepoint that the policy would have made; `since` is the time of the commit's event."""
 
     table: str
@@ -85,13 +85,13 @@ class Simulation:
             while table.next_check is not None and table.next_check <= now:
                 table.check(table.next_check)
 
-    def savepoints(self) -> Iterator[SimulatedSavepoint]:
+    def savepoints(self) -> Iterator[_SimulatedSavepoint]:
         """The savepoints that would exist now, by table and instant."""
         for name, table in sorted(self._tables.items()):
             found = sorted(table.savepoints.values(), key=_INSTANT)
-            yield from (SimulatedSavepoint(name, savepoint) for savepoint in found)
+            yield from (_SimulatedSavepoint(name, savepoint) for savepoint in found)
 
-    def removed(self) -> Iterator[SimulatedSavepoint]:
+    def removed(self) -> Iterator[_SimulatedSavepoint]:
         """The savepoints that would have been removed again, by table, in the order of removal."""
         for name, table in sorted(self._tables.items()):
-            yield from (SimulatedSavepoint(name, gone, at) for gone, at in table.removed)
+            yield from (_SimulatedSavepoint(name, gone, at) for gone, at in table.removed)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidegate.storage.file_info import FileInfo, ListedFile
-from tidegate.storage.local import TooDeep
 from tidegate.storage.locations import is_below, join, local_path, normalise
 from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.reader import NotFound, Storage
+from tidegate.storage.store import TooDeep
 
 __all__ = [
     "FileInfo",

@@ -12,24 +12,19 @@ import errno
 import os
 import stat
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Final, NoReturn, Self
+from functools import partial
+from typing import BinaryIO, Final, NoReturn, Self
 
 from tidegate.errors import ConfinementError, FormatError, ReachedByLink
-from tidegate.storage.file_info import FileInfo
+from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import is_below, join
+from tidegate.storage.parallel import ParallelMap, batches_of
+from tidegate.storage.store import MAX_DEPTH, Capabilities, Store, TooDeep
 
-_IS_DIR: Final = attrgetter("is_dir")
-MAX_DEPTH: Final = 100
-"""Directories nested deeper than this below a root are refused: no table format needs them."""
 _NANOSECONDS_PER_MS: Final = 1_000_000
 _TIME_BITS: Final = 64
-
-
-class TooDeep(FormatError):  # noqa: N818 - states a finding
-    """Directories are nested deeper than MAX_DEPTH. The catcher refuses the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +171,6 @@ def check_no_link(path: LocalPath) -> None:
             refuse_link(path)
 
 
-def list_directory(path: LocalPath) -> list[FileInfo]:
-    """List the direct children, in no order. Links are listed as links.
-
-    Raises: as `opened_directory`.
-    """
-    with located(path), opened_directory(path) as directory, os.scandir(directory) as entries:
-        return _file_infos(str(path), entries)
-
-
-def list_names(path: LocalPath) -> list[str]:
-    """The names of the direct children, in no order, without a stat of any of them.
-
-    Raises: as `opened_directory`.
-    """
-    with located(path), opened_directory(path) as directory:
-        return os.listdir(directory)  # noqa: PTH208 - of a descriptor
-
-
 def walk_below(parent: int, path: LocalPath) -> list[FileInfo] | None:
     """List all files below the directory `path`, whose parent is open; None if it does not exist.
 
@@ -226,8 +203,6 @@ def walk_open(directory: int, path: LocalPath) -> list[FileInfo]:
     except OSError as error:
         raise naming(error, path) from error
     found.sort()
-    if not any(map(_IS_DIR, found)):
-        return found
     files: list[FileInfo] = []
     for entry in found:
         if entry.is_dir:
@@ -240,105 +215,121 @@ def walk_open(directory: int, path: LocalPath) -> list[FileInfo]:
 def _file_infos(parent: str, entries: Iterable[os.DirEntry[str]]) -> list[FileInfo]:
     found: list[FileInfo] = []
     for entry in entries:
-        try:
+        with suppress(FileNotFoundError):
             status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        # inline: a call for every entry costs a tenth of the listing
-        mode, name = status.st_mode, entry.name
-        modified_ms = status.st_mtime_ns // _NANOSECONDS_PER_MS
-        is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
-        version = status.st_ino << _TIME_BITS | status.st_ctime_ns
-        path = f"{parent}/{name}"
-        found.append(FileInfo(name, path, is_dir, status.st_size, modified_ms, is_link, version))
+            found.append(_file_info(entry.name, f"{parent}/{entry.name}", status))
     return found
 
 
-def entry_of(path: LocalPath) -> FileInfo:
-    """A file or directory as its parent's listing shows it. Raises as `opened_directory`."""
-    with located(path), opened_directory(path.parent) as directory:
-        return entry_in(directory, path)
+def _file_info(name: str, path: str, status: os.stat_result) -> FileInfo:
+    mode, modified_ms = status.st_mode, status.st_mtime_ns // _NANOSECONDS_PER_MS
+    version = status.st_ino << _TIME_BITS | status.st_ctime_ns
+    is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
+    return FileInfo(name, path, is_dir, status.st_size, modified_ms, is_link, version)
 
 
 def entry_in(directory: int, path: LocalPath) -> FileInfo:
-    """The same, in the open directory of its parent.
+    """A file or directory in the open directory of its parent.
 
     Raises:
         FileNotFoundError: it does not exist.
     """
-    found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
-    return FileInfo(
-        path.name,
-        str(path),
-        stat.S_ISDIR(found.st_mode),
-        found.st_size,
-        found.st_mtime_ns // _NANOSECONDS_PER_MS,
-        stat.S_ISLNK(found.st_mode),
-        found.st_ino << _TIME_BITS | found.st_ctime_ns,
-    )
+    status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+    return _file_info(path.name, str(path), status)
 
 
-def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:
-    """Read a complete regular file; a pipe or a device is refused without waiting for it.
+class LocalStore(Store):
+    """Opens every directory relative to its parent, from the innermost of `roots` that has it.
 
-    Args:
-        path: The file.
-        limit: The largest size to read, in bytes.
-        follow: Whether the file itself may be a link.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError, IsADirectoryError: there is no such file.
-        ReachedByLink, ConfinementError: a name on the way is a link.
-        FormatError: it is larger than the limit, or not a regular file.
+    Without roots, links are followed as the operating system does.
     """
-    if not path.names:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with located(path), opened_directory(path.parent) as directory:
-        file = _open_file(directory, path, follow=follow)
-        try:
-            return _read_regular(file, path, limit)
-        finally:
-            os.close(file)
+
+    can = Capabilities(renames=True, links=True, checksums=True, is_remote=False)
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        """Take the normalised roots."""
+        self.roots = tuple(roots)
+
+    def children(self, location: str) -> Sequence[FileInfo]:
+        """See `Store`."""
+        path = self.path(location)
+        with located(path), opened_directory(path) as directory, os.scandir(directory) as entries:
+            return _file_infos(str(path), entries)
+
+    def names(self, location: str) -> Sequence[str]:
+        """See `Store`. Needs no stat per child."""
+        path = self.path(location)
+        with located(path), opened_directory(path) as directory:
+            return os.listdir(directory)  # noqa: PTH208 - of a descriptor
+
+    def entry(self, location: str) -> FileInfo:
+        """See `Store`."""
+        path = self._file(location)
+        with located(path), opened_directory(path.parent) as directory:
+            return entry_in(directory, path)
+
+    def trees(
+        self, location: str, names: Sequence[str], parallel_map: ParallelMap
+    ) -> Sequence[tuple[ListedFile, ...] | None]:
+        """See `Store`. The parent is opened once for many directories."""
+        done = parallel_map.map(partial(_trees, self.path(location)), batches_of(names))
+        return [files for batch in done for files in batch]
+
+    def read(self, location: str, limit: int) -> bytes:
+        """See `Store`. A pipe or a device is refused without waiting for it."""
+        with self._opened(location, follow=not self.roots) as (file, status):
+            if status.st_size <= limit:
+                # read() allocates its size, so read what fstat reported, and more if it has grown
+                read = file.read(status.st_size + 1)
+                if len(read) > status.st_size:
+                    read += file.read(limit + 1 - len(read))
+                if len(read) <= limit:
+                    return read
+        raise FormatError(f"{location} is larger than the limit of {limit} bytes")
+
+    def read_end(self, location: str, count: int) -> bytes:
+        """See `Store`."""
+        with self._opened(location, follow=False) as (file, status):
+            return os.pread(file.fileno(), count, max(0, status.st_size - count))
+
+    def path(self, location: str) -> LocalPath:
+        """A location as a root and the names below it."""
+        return LocalPath.below(location, self.roots or (location,))
+
+    def _file(self, location: str) -> LocalPath:
+        folder = location.rsplit("/", 1)[0] or "/"
+        return LocalPath.below(location, self.roots or (folder,))
+
+    @contextmanager
+    def _opened(self, location: str, *, follow: bool) -> Generator[tuple[BinaryIO, os.stat_result]]:
+        """Open a regular file, which may itself be a link if links are followed."""
+        path = self._file(location)
+        if not path.names:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), location)
+        flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+        with located(path), opened_directory(path.parent) as directory:
+            try:
+                descriptor = os.open(path.name, flags, dir_fd=directory)
+            except OSError as error:
+                if error.errno == errno.ELOOP and not follow:
+                    refuse_link(path)
+                raise
+            try:
+                status = os.fstat(descriptor)
+                if stat.S_ISDIR(status.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), location)
+                if not stat.S_ISREG(status.st_mode):
+                    raise FormatError(f"{path} is not a regular file")
+                with open(descriptor, "rb", closefd=False) as file:
+                    yield file, status
+            finally:
+                os.close(descriptor)
 
 
-def read_end(path: LocalPath, count: int) -> bytes:
-    """Read the last bytes of a regular file; raises as `read_file`."""
-    with located(path), opened_directory(path.parent) as directory:
-        file = _open_file(directory, path, follow=False)
-        try:
-            return os.pread(file, count, max(0, _regular(file, path).st_size - count))
-        finally:
-            os.close(file)
-
-
-def _regular(file: int, path: LocalPath) -> os.stat_result:
-    found = os.fstat(file)
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode):
-        raise FormatError(f"{path} is not a regular file")
-    return found
-
-
-def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
-    found = _regular(file, path)
-    if found.st_size <= limit:
-        with open(file, "rb", closefd=False) as content:
-            # read() allocates its size, so read only what fstat reported, and more if it has grown
-            read = content.read(found.st_size + 1)
-            if len(read) > found.st_size:
-                read += content.read(limit + 1 - len(read))
-        if len(read) <= limit:
-            return read
-    raise FormatError(f"{path} is larger than the limit of {limit} bytes")
-
-
-def _open_file(directory: int, path: LocalPath, *, follow: bool) -> int:
+def _trees(parent: LocalPath, names: Sequence[str]) -> list[tuple[ListedFile, ...] | None]:
     try:
-        if follow:
-            return os.open(path.name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
-        return os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
-    except OSError as error:
-        if error.errno == errno.ELOOP and not follow:
-            refuse_link(path)
-        raise
+        with located(parent), opened_directory(parent) as directory:
+            found = [walk_below(directory, parent.child(name)) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return [None] * len(names)
+    return [None if files is None else tuple(map(ListedFile.of, files)) for files in found]

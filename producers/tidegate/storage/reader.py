@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage.file_info import FileInfo, ListedFile
-from tidegate.storage.local_store import LocalStore
+from tidegate.storage.local import LocalStore
 from tidegate.storage.locations import is_below, normalise, place_of
 from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.store import MAX_READ, Capabilities, Store

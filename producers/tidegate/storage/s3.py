@@ -26,8 +26,7 @@ from obstore.store import S3Store as Objects
 
 from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo
-from tidegate.storage.local import MAX_DEPTH, TooDeep
-from tidegate.storage.store import Store
+from tidegate.storage.store import MAX_DEPTH, Store, TooDeep
 from tidegate.storage.store_errors import store_errors
 
 if TYPE_CHECKING:

@@ -11,12 +11,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo, ListedFile
-from tidegate.storage.local import MAX_DEPTH, TooDeep
 from tidegate.storage.parallel import ParallelMap
 
+MAX_DEPTH: Final = 100
+"""Directories nested deeper than this below a root are refused: no table format needs them."""
 MAX_READ: Final = 256 * 1024 * 1024
 """Maximum size, in bytes, of a file that is read without an explicit limit."""
+
+
+class TooDeep(FormatError):  # noqa: N818 - states a finding
+    """Directories are nested deeper than MAX_DEPTH. The catcher refuses the table."""
 
 
 class Capabilities(NamedTuple):

@@ -22,7 +22,7 @@ class InconsistentCompaction(TidegateError):  # noqa: N818 - expected, not a fau
     """Kind, range, products and snapshot contradict each other. The catcher changes nothing."""
 
 
-class Removable(NamedTuple):
+class _Removable(NamedTuple):
     """What may go once the readers from before a compaction have ended.
 
     Attributes:
@@ -143,7 +143,7 @@ class Compaction:
             overwrite = None
         obsolete = self._choose(found, state.obsolete, overwrite)
         failed = tuple(one for one in failed if one.acid.max_write_id <= self.max_write_id)
-        return Removable(obsolete, self._choose(found, state.aborted), overwrite, failed)
+        return _Removable(obsolete, self._choose(found, state.aborted), overwrite, failed)
 
     def _builds_on(self, base: FoundDirectory) -> bool:
         """Whether a base is of an overwrite that had committed when the compaction began."""

@@ -16,8 +16,6 @@ from tidegate.hudi.file_slice import (
     replaced_groups,
 )
 from tidegate.hudi.instant import (
-    COMMITS,
-    COMPACTIONS,
     COMPLETED_AS,
     WRITES,
     Action,
@@ -44,8 +42,6 @@ from tidegate.hudi.table_services import compacted_groups, merged_files
 from tidegate.hudi.timeline import Timeline
 
 __all__ = [
-    "COMMITS",
-    "COMPACTIONS",
     "COMPLETED_AS",
     "WRITES",
     "Action",

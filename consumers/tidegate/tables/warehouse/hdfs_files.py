@@ -18,7 +18,7 @@ from tidegate.errors import TransientError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.hdfs import HdfsStore
-from tidegate.storage.local import MAX_DEPTH, TooDeep
+from tidegate.storage.store import MAX_DEPTH, TooDeep
 from tidegate.tables.warehouse.changes import MayGo, Moves
 from tidegate.tables.warehouse.remote_changes import RemoteChanges
 

@@ -22,6 +22,7 @@ from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.local import (
     LocalPath,
+    LocalStore,
     entry_in,
     hold_directory,
     located,
@@ -29,7 +30,6 @@ from tidegate.storage.local import (
     opened_directory,
     refuse_link,
 )
-from tidegate.storage.local_store import LocalStore
 from tidegate.tables.warehouse.changes import Changes, Moves, OpenFolder
 from tidegate.tables.warehouse.local_directories import LocalFolder, LocalMoves, remove_entry
 

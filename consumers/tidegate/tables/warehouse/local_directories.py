@@ -18,7 +18,8 @@ from typing import Final
 
 from tidegate.errors import TransientError
 from tidegate.storage import FileInfo, TooDeep
-from tidegate.storage.local import MAX_DEPTH, LocalPath, naming, open_below, walk_open
+from tidegate.storage.local import LocalPath, naming, open_below, walk_open
+from tidegate.storage.store import MAX_DEPTH
 from tidegate.tables.warehouse.changes import MayGo
 
 _ATTEMPTS: Final = 10

@@ -27,7 +27,7 @@ _NO_MATCH: Final = frozenset({"404", "412", "NoSuchKey", "PreconditionFailed"})
 _WRONG_TAG: Final = f'"{"0" * 32}"'
 
 
-class Conditions(NamedTuple):
+class _Conditions(NamedTuple):
     """Whether a server removes by ETag. Some accept the condition and ignore it."""
 
     one: bool = False
@@ -45,7 +45,7 @@ class S3Changes(S3Store, RemoteChanges):
         self.root = root
 
     @cached_property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> _Conditions:
         """Try with an object of its own whether the server removes by ETag."""
         location = f"{self.root}/.tidegate-probe-{uuid.uuid4().hex}"
         name = {"Bucket": self.bucket, "Key": self.key(location)}
@@ -60,7 +60,7 @@ class S3Changes(S3Store, RemoteChanges):
                 )
             finally:
                 boto.delete_object(**name)
-        return Conditions(*found)
+        return _Conditions(*found)
 
     def create(self, location: str, content: bytes) -> None:
         """See `Changes`. The client repeats a request whose answer was lost.
