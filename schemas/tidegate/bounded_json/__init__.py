@@ -7,7 +7,6 @@ anything of it is parsed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 from tidegate.errors import FormatError
@@ -22,13 +21,7 @@ _BYTES: Final = (b",", b":", b"{", b"[")
 _SIGNS: Final = (",", ":", "{", "[")
 
 
-def parse_json(
-    content: bytes | str,
-    what: str,
-    limit: int,
-    max_values: int = 0,
-    hook: Callable[[dict[str, Any]], Any] | None = None,
-) -> Any:  # noqa: ANN401 - JSON
+def parse_json(content: bytes | str, what: str, limit: int, max_values: int = 0) -> Any:  # noqa: ANN401 - JSON
     """Parse a text.
 
     Args:
@@ -36,7 +29,6 @@ def parse_json(
         what: What it is and where it comes from, for the error.
         limit: The largest size, in bytes of `bytes` and characters of `str`.
         max_values: The largest number of values; at least MAX_VALUES.
-        hook: Replaces every object as soon as it is parsed.
 
     Raises:
         FormatError: it is not JSON, is larger, has too many values, or is nested too
@@ -52,7 +44,7 @@ def parse_json(
     if values > (most := max(MAX_VALUES, max_values)):
         raise FormatError(f"{what} has more than {most} values")
     try:
-        return json.loads(content, object_hook=hook)
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{what} is not JSON: {error}") from error
 

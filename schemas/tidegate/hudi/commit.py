@@ -7,19 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
-
-import fastavro
-from fastavro.schema import UnknownType
 
 from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
 
 _MAX_JSON: Final = 2 * containers.MAX_INFLATED
+_STATS: Final = "partitionToWriteStats"
+_NO_COMMIT: Final = (None, "", "null")
 _BYTES_PER_VALUE: Final = 10
 """Hudi's JSON has more; with fewer, a text could become many times larger in memory."""
+
+
+class WriteStat(NamedTuple):
+    """One file that a commit wrote.
+
+    `path` is relative to the table and `size` is in bytes. `previous` is the instant of the file
+    group's previous slice, None for a new group.
+    """
+
+    partition: str
+    file_id: str
+    path: str
+    previous: str | None
+    size: int
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +62,10 @@ class CommitMetadata:
         """
         record = _record(content)
         with containers.reading("commit metadata"):
-            stats = record.get(STATS) or {}
+            stats = record.get(_STATS) or {}
             replaced = record.get("partitionToReplaceFileIds") or {}
             return cls(
-                writes=tuple(write_stat(p, stat) for p, stat in _pairs(stats) if stat.get("path")),
+                writes=tuple(_write_stat(p, stat) for p, stat in _pairs(stats) if stat.get("path")),
                 replaced={partition: tuple(ids) for partition, ids in replaced.items()},
                 operation=record.get("operationType"),
                 extra=record.get("extraMetadata") or {},
@@ -75,7 +88,9 @@ def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
         return ()
     record = _record(inflight)
     with containers.reading("commit metadata"):
-        found = [write_stat(p, stat | {"path": ""}) for p, stat in _pairs(record.get(STATS) or {})]
+        found = [
+            _write_stat(p, stat | {"path": ""}) for p, stat in _pairs(record.get(_STATS) or {})
+        ]
         return tuple(stat for stat in found if stat.file_id and stat.previous)
 
 
@@ -84,47 +99,16 @@ def _pairs(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _record(content: bytes) -> Mapping[str, Any]:
-    """The metadata; of every file, only the fields that are read."""
     if content.startswith(containers.MAGIC):
-        header, data = containers.split(content)
-        text = header.get("avro.schema", b"")
-        return containers.read_record(text, data, _short(text))
+        return containers.decode(content)
     values = len(content) // _BYTES_PER_VALUE
-    record = parse_json(content, "commit metadata", _MAX_JSON, values, short_stat)
+    record = parse_json(content, "commit metadata", _MAX_JSON, values)
     if not isinstance(record, dict):
         raise FormatError("commit metadata is not a JSON object")
     return record
 
 
-@lru_cache(maxsize=64)
-def _short(text: bytes) -> Schema | None:
-    return short_schema(containers.checked(text))
-
-
-Schema = Any
-
-STATS: Final = "partitionToWriteStats"
-FIELDS: Final = ("fileId", "path", "prevCommit", "numWrites", "fileSizeInBytes")
-"""The fields of a write stat that are read."""
-_NO_COMMIT: Final = (None, "", "null")
-
-
-class WriteStat(NamedTuple):
-    """One file that a commit wrote.
-
-    `path` is relative to the table and `size` is in bytes. `previous` is the instant of the file
-    group's previous slice, None for a new group.
-    """
-
-    partition: str
-    file_id: str
-    path: str
-    previous: str | None
-    size: int
-    records: int = 0
-
-
-def write_stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
+def _write_stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
     """A write stat from the fields that JSON or fastavro returned."""
     previous = stat.get("prevCommit")
     return WriteStat(
@@ -135,47 +119,3 @@ def write_stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
         size=stat.get("fileSizeInBytes") or 0,
         records=stat.get("numWrites") or 0,
     )
-
-
-def short_stat(found: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object; if it is a write stat, only the fields that are read.
-
-    Dictionaries of all thirty would take 250 MB for a commit of 100,000 files.
-    """
-    if "fileId" not in found or not isinstance(found.get("numWrites"), int):
-        return found
-    return {name: found[name] for name in FIELDS if name in found}
-
-
-def short_schema(schema: Schema) -> Schema | None:
-    """A schema with which fastavro skips the fields that are not read; None: read all of them.
-
-    Args:
-        schema: The writer's, not parsed by fastavro.
-    """
-    match schema:
-        case {
-            "type": "record",
-            "fields": [
-                {
-                    "name": name,
-                    "type": [
-                        "null",
-                        {
-                            "type": "map",
-                            "values": {"type": "array", "items": {"fields": fields} as stat},
-                        },
-                    ],
-                } as stats,
-                *rest,
-            ],
-        } if name == STATS:
-            items = stat | {"fields": [f for f in fields if f["name"] in FIELDS]}
-            of_map = {"type": "map", "values": {"type": "array", "items": items}}
-            short = schema | {"fields": [stats | {"type": ["null", of_map]}, *rest]}
-        case _:
-            return None
-    try:
-        return fastavro.parse_schema(short)
-    except UnknownType:  # a type that is left out is used elsewhere, too
-        return None

@@ -87,17 +87,21 @@ def decode_with_header(content: bytes) -> tuple[Record, dict[str, str]]:
     Raises:
         FormatError: the content is not such a container, or has no record.
     """
-    header, data = split(content)
+    header, data = _split(content)
     added = {k: v.decode("utf-8", "replace") for k, v in header.items() if k[:5] != "avro."}
-    return read_record(header.get("avro.schema", b""), data), added
+    schema = _parsed(header.get("avro.schema", b""))
+    try:
+        record = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
+    except Exception as error:
+        # fastavro raises many kinds of errors: EOFError, IndexError, struct.error, ValueError
+        raise FormatError(f"not an Avro container: {type(error).__name__} {error}") from error
+    if not isinstance(record, dict):
+        raise FormatError("the Avro container has no record")
+    return record, added
 
 
-def split(content: bytes) -> tuple[dict[str, bytes], bytes]:
-    """The entries of the header (`avro.schema` is the writer's schema), and the record's data.
-
-    Raises:
-        FormatError: the content is not such a container, or has no record.
-    """
+def _split(content: bytes) -> tuple[dict[str, bytes], bytes]:
+    """The entries of the header (`avro.schema` is the writer's schema), and the record's data."""
     try:
         found: Any = fastavro.schemaless_reader(io.BytesIO(content), _CONTAINER, None)
     except Exception as error:
@@ -121,28 +125,6 @@ def split(content: bytes) -> tuple[dict[str, bytes], bytes]:
     return header, data
 
 
-def read_record(text: bytes, data: bytes, wanted: Any = None) -> Record:  # noqa: ANN401 - untyped
-    """Decode a record from the two parts that `split` returned.
-
-    Args:
-        text: The writer's schema.
-        data: The record.
-        wanted: A schema with the fields to read, as fastavro has parsed it; by default all.
-
-    Raises:
-        FormatError: the schema is not Avro, or the data are not a record of it.
-    """
-    schema = parsed(text)
-    try:
-        record = fastavro.schemaless_reader(io.BytesIO(data), schema, wanted)
-    except Exception as error:
-        # fastavro raises many kinds of errors: EOFError, IndexError, struct.error, ValueError
-        raise FormatError(f"not an Avro container: {type(error).__name__} {error}") from error
-    if not isinstance(record, dict):
-        raise FormatError("the Avro container has no record")
-    return record
-
-
 @contextmanager
 def reading(what: str) -> Generator[None]:
     """Convert errors of reading a record's fields.
@@ -156,24 +138,12 @@ def reading(what: str) -> Generator[None]:
         raise FormatError(f"not {what}: {type(error).__name__} {error}") from error
 
 
-def checked(text: bytes) -> Any:  # noqa: ANN401 - JSON
-    """A writer's schema, checked.
-
-    Raises:
-        FormatError: the text is not an Avro schema, or larger than any of Hudi's.
-    """
-    return read_schema(text, _SCHEMAS)
-
-
 @lru_cache(maxsize=64)
-def parsed(text: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
-    """A writer's schema, checked and parsed.
-
-    Raises:
-        FormatError: the text is not an Avro schema, or larger than any of Hudi's.
-    """
-    schema = checked(text)
+def _parsed(text: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
+    """A writer's schema, checked and parsed."""
     try:
-        return fastavro.parse_schema(schema)
+        return fastavro.parse_schema(read_schema(text, _SCHEMAS))
+    except FormatError:
+        raise
     except Exception as error:
         raise FormatError(f"the Avro schema is invalid: {error}") from error
