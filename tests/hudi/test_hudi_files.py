@@ -121,8 +121,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
     assert properties.layout is Layout.TWO
     assert properties.timeline_folder == ".hoodie/timeline"
     assert properties.zone is None
-    assert properties.has_metadata_table
-    assert properties.base_extension == "parquet"
+    assert METADATA_PARTITIONS[0] in properties.values
     assert properties.values["hoodie.table.partition.fields"] == "a:b"
 
 
@@ -134,7 +133,7 @@ def test_the_layout_follows_the_table_version(version: int, folder: str) -> None
 
     assert properties.timeline_folder == folder
     assert properties.zone is UTC
-    assert not properties.has_metadata_table
+    assert METADATA_PARTITIONS[0] not in properties.values
 
 
 @pytest.mark.parametrize(

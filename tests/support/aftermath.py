@@ -9,6 +9,7 @@ from support.judged import savepoint_files
 from support.merge_on_read import CLEANED, CLUSTERED, COMPACTED, loaded
 from support.real_hudi import RealTable, Row
 from tidegate.hudi import Layout
+from tidegate.hudi.properties import METADATA_PARTITIONS
 
 BEGINNING: Final = "000"
 ARCHIVED: Final = CLEANED | {
@@ -62,7 +63,7 @@ def written_on(table: RealTable, savepoint: str, ts: int) -> dict[str, list[Row]
     assert first not in left, "nothing was archived"
     assert any(any(p.iterdir()) for h in _HISTORIES if (p := table.path / h).is_dir())
     if table.metadata_table:
-        assert loaded(table).properties.has_metadata_table
+        assert METADATA_PARTITIONS[0] in loaded(table).properties.values
         check_listing(table)
     last = loaded(table).timeline.completed_writes[-1].timestamp
     table.call("create_savepoint", commit_time=last)

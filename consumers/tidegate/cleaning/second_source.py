@@ -6,7 +6,6 @@ The events are the first. Directories go on the word of both, never of one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -170,16 +169,17 @@ def check_files(
         TransientError, OSError: the store did not answer.
     """
     check_complete(plan, command)
-    ends = _Ends(storage, parallel_map)
     products = [AcidEntry.parse(directory) for directory in plan.products]
-    for where, end in ends.of(products):
+    for where, end in _ends(storage, products, parallel_map).items():
         if end is None:
             message = f"{where} does not end as an ORC file does"
             raise Refused(Reason.PRODUCTS_INCOMPLETE, message)
     replaced = [AcidEntry.parse(directory) for directory in plan.remove]
     made = [entry for entry in products if not entry.is_overwrite and not entry.deletes]
     rows, deletes = rows_needed(products, replaced, snapshot_of(command))
-    have, inserted, deleted = map(ends.rows, (made, rows, deletes))
+    have, inserted, deleted = (
+        _rows(_ends(storage, entries, parallel_map).values()) for entries in (made, rows, deletes)
+    )
     if have is None or inserted is None or deleted is None:  # for example compressed by Snappy
         return
     if have + deleted < inserted:
@@ -190,31 +190,23 @@ def check_files(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """The ends of the ORC files in directories of full ACID tables."""
+def _ends(
+    storage: Storage, entries: Iterable[AcidEntry], parallel_map: ParallelMap
+) -> dict[str, OrcEnd | None]:
+    """The ends of the ORC files in directories of full ACID tables, by location.
 
-    storage: Storage
-    parallel_map: ParallelMap
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE: a file is gone.
+    """
+    files = [(join(e.listed.path, f.name), f.size) for e in entries for f in e.bucket_files]
+    ends = parallel_map.map(partial(_end, storage), files)
+    return {where: end for (where, _), end in zip(files, ends, strict=True)}
 
-    def of(self, entries: Iterable[AcidEntry]) -> list[tuple[str, OrcEnd | None]]:
-        """Each file's location, and its end; None: it is not complete.
 
-        Raises:
-            Refused: PRODUCTS_INCOMPLETE: a file is gone.
-        """
-        files = [
-            (join(entry.listed.path, file.name), file.size)
-            for entry in entries
-            for file in entry.bucket_files
-        ]
-        ends = self.parallel_map.map(partial(_end, self.storage), files)
-        return [(where, end) for (where, _), end in zip(files, ends, strict=True)]
-
-    def rows(self, entries: Iterable[AcidEntry]) -> int | None:
-        """Their number of rows; None: a footer can't be read."""
-        counts = [None if end is None else end.rows for _, end in self.of(entries)]
-        return None if None in counts else sum(count or 0 for count in counts)
+def _rows(ends: Iterable[OrcEnd | None]) -> int | None:
+    """The number of rows; None: a footer can't be read."""
+    counts = [None if end is None else end.rows for end in ends]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _end(storage: Storage, file: tuple[str, int]) -> OrcEnd | None:

@@ -71,6 +71,9 @@ class TimelineViews:
             FormatError: a file of the timeline can't be read.
             TransientError: a claim was removed during the read.
         """
+        for memory in (self._marks, self._operations):
+            if len(memory) > _REMEMBERED:
+                memory.clear()
         now = self.clock()
         requests = all_further_requests(table.storage, table.location)
         claimed = dict(held or {})
@@ -101,7 +104,6 @@ class TimelineViews:
                 metadata = SavepointMetadata.decode(table.read(instant))
             except NotFound:
                 return None
-            _bound(self._marks)
             self._marks[key] = savepoint_of(table, instant.timestamp, metadata)
         return self._marks[key]
 
@@ -125,7 +127,6 @@ class TimelineViews:
     def _operation(self, table: HudiTable, write: Instant) -> str | None:
         key = table.location, write.timestamp, write.completion
         if key not in self._operations:
-            _bound(self._operations)
             self._operations[key] = table.read_commit(write).operation
         return self._operations[key]
 
@@ -142,8 +143,3 @@ def savepoint_of(table: HudiTable, instant: str, metadata: SavepointMetadata) ->
         mark.tiers if mark else (),
         mark.lifetime if mark else None,
     )
-
-
-def _bound(memory: dict[_Key, Savepoint] | dict[_Key, str | None]) -> None:
-    if len(memory) >= _REMEMBERED:
-        memory.clear()

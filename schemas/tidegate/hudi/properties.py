@@ -75,16 +75,6 @@ class TableProperties:
         return COMPACTIONS if self.is_merge_on_read else frozenset()
 
     @property
-    def base_extension(self) -> str:
-        """The extension of base files."""
-        return self.values.get("hoodie.table.base.file.format", "PARQUET").lower()
-
-    @property
-    def has_metadata_table(self) -> bool:
-        """Whether a metadata table is declared, with partitions that are ready or being built."""
-        return any(key in self.values for key in METADATA_PARTITIONS)
-
-    @property
     def database(self) -> str | None:
         """The table's database, if its writer named one (Spark's `default` does not count)."""
         named = self.values.get("hoodie.database.name", "")

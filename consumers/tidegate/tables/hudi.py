@@ -1,19 +1,21 @@
-"""Open the table that a command names, or refuse it."""
+"""Open the Hudi table that a command names, or refuse it; write its timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
-from tidegate.hudi import TableProperties
+from tidegate.hudi import Instant, InstantState, TableProperties, next_instant
 from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
 from tidegate.storage import NotFound, join
 from tidegate.tables.claim import HUDI, Claim, Task
 from tidegate.tables.refusal import Refused, refusal_of
-from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
 SUPPORTED_TYPES: Final = ("COPY_ON_WRITE", "MERGE_ON_READ")
@@ -101,3 +103,45 @@ def _check_kind(properties: TableProperties, *, any_kind: bool) -> None:
     else:
         return
     raise Refused(Reason.UNSUPPORTED_TABLE, why)
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineWriter:
+    """Changes the timeline of one table."""
+
+    warehouse: Warehouse
+    table: HudiTable
+    clock: Callable[[], datetime]
+
+    def new_instant(self) -> str:
+        """The current time as an instant, greater than every instant of the current timeline."""
+        now = self.table.reloaded().timeline.greatest
+        return next_instant(self.clock(), self.table.properties.zone, now)
+
+    def begin(self, instant: Instant, content: bytes = b"") -> bool:
+        """Create a requested or inflight file; False if it exists already."""
+        try:
+            self.warehouse.create(self.table.path_of(instant), content)
+        except AlreadyExists:
+            return False
+        return True
+
+    def complete(self, instant: Instant, content: bytes) -> None:
+        """Create the completed file. If two processes create one, the earlier completion stays.
+
+        In layout 2 the name contains the completion time, so both files may exist. The process that
+        lists the timeline last sees both and removes the later one.
+        """
+        done = replace(instant, state=InstantState.COMPLETED, completion=self.new_instant())
+        self.begin(done, content)
+        twins = [
+            i
+            for i in self.table.reloaded().files
+            if (i.timestamp, i.action, i.state) == (done.timestamp, done.action, done.state)
+        ]
+        self.remove(sorted(twins, key=lambda i: i.completion or "")[1:])
+
+    def remove(self, instants: Iterable[Instant]) -> None:
+        """Remove the files of instants, with Hadoop's checksums."""
+        paths = [self.table.path_of(instant) for instant in instants]
+        self.warehouse.remove_files(paths, checksums=True)
