@@ -117,9 +117,8 @@ def completed_restore(table: HudiTable, savepoint: str, restore: str) -> Restore
         FormatError: the restore is not complete or can't be read, or the table does not end at the
             savepoint.
     """
-    done = table.timeline.of_action(Action.RESTORE, InstantState.COMPLETED)
-    found = next((instant for instant in done if instant.timestamp == restore), None)
-    if found is None:
+    found = table.timeline.find(Action.RESTORE, restore)
+    if found is None or found.state is not InstantState.COMPLETED:
         raise FormatError(f"Hudi's procedure ended, but restore {restore} is not completed")
     last = table.timeline.last_completed_write()
     if last is None or last.timestamp != savepoint:

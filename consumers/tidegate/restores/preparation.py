@@ -244,7 +244,7 @@ def _steps(
 
 
 def _kept_files(table: HudiTable, savepoint: str) -> SavepointMetadata:
-    completed = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
-    return SavepointMetadata.decode(
-        table.read(next(i for i in completed if i.timestamp == savepoint))
-    )
+    found = table.timeline.find(Action.SAVEPOINT, savepoint)
+    if found is None:
+        raise NotFound(f"savepoint {savepoint}")
+    return SavepointMetadata.decode(table.read(found))

@@ -343,9 +343,10 @@ class SavepointWriter:
             return replace(plan, listed_because=str(doubt)[:_SHOWN])
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
-        done = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
-        found = next((i for i in done if i.timestamp == commit), None)
-        return SavepointMetadata.decode(table.read(found)) if found else None
+        found = table.timeline.find(Action.SAVEPOINT, commit)
+        if found is None or found.state is not InstantState.COMPLETED:
+            return None
+        return SavepointMetadata.decode(table.read(found))
 
     def _rejected(
         self, command: SavepointRequested | SavepointsCheckRequested, refused: Refused

@@ -81,7 +81,7 @@ class SavepointRemover:
         table = open_table(self.warehouse, command.location, command.table)
         task = command.event_id if self.ended is None else str(command.caused_by)
         backup = _Backup(self.warehouse, _folder_of(self.warehouse, table, task), command.instant)
-        found, content = savepoint_on(table.timeline, command.instant), backup.read()
+        found, content = table.timeline.find(Action.SAVEPOINT, command.instant), backup.read()
         was_there = found is not None or content is not None
         if found is not None and not _is_another(table, found, content):
             content = self._carry_out(command, table, found, backup)
@@ -126,7 +126,7 @@ class SavepointRemover:
             raise
         self.claim.check()
         writer.remove([_inflight(found)])
-        if savepoint_on(table.reloaded().timeline, command.instant) is not None:
+        if table.reloaded().timeline.find(Action.SAVEPOINT, command.instant) is not None:
             raise TransientError(f"savepoint {command.instant} was written again meanwhile")
         return kept
 
@@ -251,12 +251,6 @@ class Ended:
     lifetime: timedelta | None
 
 
-def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
-    """The savepoint on an instant, completed or not; None: there is none."""
-    found = timeline.of_action(Action.SAVEPOINT)
-    return next((savepoint for savepoint in found if savepoint.timestamp == timestamp), None)
-
-
 def _inflight(savepoint: Instant) -> Instant:
     return Instant(savepoint.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
 
@@ -357,7 +351,7 @@ def plan_freeing(
     """
     table = open_table(warehouse, location)
     check_no_restore(table.timeline)
-    found = savepoint_on(table.timeline, instant)
+    found = table.timeline.find(Action.SAVEPOINT, instant)
     if found is None:
         raise Refused(Reason.NO_SUCH_SAVEPOINT, f"there is no savepoint {instant}")
     savepoints = {i.timestamp: metadata for i, metadata in read_savepoints(table)}

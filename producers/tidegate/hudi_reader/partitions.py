@@ -28,14 +28,6 @@ class PartitionFiles:
     sizes: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    path: str
-    is_partition: bool
-    sizes: dict[str, int]
-    folders: tuple[str, ...]
-
-
 def list_partitions(
     storage: Storage, location: str, parallel_map: ParallelMap
 ) -> tuple[PartitionFiles, ...]:
@@ -50,11 +42,14 @@ def list_partitions(
     """
     read = partial(_read_folder, Storage(storage.options, storage.confined_to), location)
     found: list[PartitionFiles] = []
-    level: Sequence[str] = [""]
+    level = [""]
     while level:
-        folders = parallel_map.map(read, level)
-        found += [PartitionFiles(f.path, f.sizes) for f in folders if f.is_partition]
-        level = [name for f in folders if not f.is_partition for name in f.folders]
+        level, above = [], level
+        for partition, below in parallel_map.map(read, above):
+            if partition is None:
+                level += below
+            else:
+                found.append(partition)
     return tuple(sorted(found, key=lambda p: p.path))
 
 
@@ -66,16 +61,18 @@ def read_partitions(
     Raises: as `list_partitions`.
     """
     read = partial(_read_folder, Storage(storage.options, storage.confined_to), location)
-    folders = parallel_map.map(read, paths)
-    return tuple(PartitionFiles(f.path, f.sizes) for f in folders if f.is_partition)
+    return tuple(found for found, _ in parallel_map.map(read, paths) if found is not None)
 
 
-def _read_folder(storage: Storage, location: str, path: str) -> _Folder:
+def _read_folder(
+    storage: Storage, location: str, path: str
+) -> tuple[PartitionFiles | None, list[str]]:
+    """The folder, if it is a partition; and the paths of the folders in it."""
     try:
         entries = storage.list(join(location, path))
     except NotFound:
         # the partition was dropped after its parent was listed
-        return _Folder(path, is_partition=False, sizes={}, folders=())
+        return None, []
     below = [e for e in entries if e.name != _META_FOLDER]
     links = [e.name for e in below if e.is_link]
     if links:
@@ -85,12 +82,10 @@ def _read_folder(storage: Storage, location: str, path: str) -> _Folder:
         raise FormatError(
             f"{path or location} contains names that are not UTF-8: {', '.join(strange)}"
         )
-    return _Folder(
-        path,
-        is_partition=any(e.name.startswith(_MARKER) for e in below if not e.is_dir),
-        sizes={e.name: e.size for e in below if not e.is_dir},
-        folders=tuple(join(path, e.name) if path else e.name for e in below if e.is_dir),
-    )
+    folders = [join(path, e.name) if path else e.name for e in below if e.is_dir]
+    files = {e.name: e.size for e in below if not e.is_dir}
+    is_partition = any(name.startswith(_MARKER) for name in files)
+    return PartitionFiles(path, files) if is_partition else None, folders
 
 
 def _is_utf_8(name: str) -> bool:

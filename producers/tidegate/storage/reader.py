@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
@@ -17,20 +18,13 @@ class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
     """Nothing exists at this location. The catcher treats it as absent."""
 
 
-class _MissingAt:
-    """Makes the errors of a store for a missing file NotFound. A class: it is entered often."""
-
-    __slots__ = ("location",)
-
-    def __init__(self, location: str) -> None:
-        self.location = location
-
-    def __enter__(self) -> None:
-        """Nothing is to be done."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-            raise NotFound(self.location) from error
+@contextmanager
+def _missing_at(location: str) -> Generator[None]:
+    """Make the errors of a store for a missing file NotFound."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise NotFound(location) from error
 
 
 class Storage:
@@ -74,7 +68,7 @@ class Storage:
             FormatError: an object store has a key with an empty name there (`a//b`).
             PermanentError: the bucket of an object store does not exist.
         """
-        with _MissingAt(location):
+        with _missing_at(location):
             store, where = self._confined(location)
             return sorted(store.children(where))  # names come first in the tuples
 
@@ -83,7 +77,7 @@ class Storage:
 
         Raises: as `list`.
         """
-        with _MissingAt(location):
+        with _missing_at(location):
             store, where = self._confined(location)
             return store.names(where)
 
@@ -93,7 +87,7 @@ class Storage:
         Raises: as `list`.
         """
         try:
-            with _MissingAt(location):
+            with _missing_at(location):
                 store, where = self._confined(location)
                 return store.entry(where)
         except NotFound:
@@ -107,7 +101,7 @@ class Storage:
             TooDeep: directories are nested deeper than MAX_DEPTH.
             ReachedByLink, ConfinementError: as in `list`.
         """
-        with _MissingAt(location):
+        with _missing_at(location):
             store, where = self._confined(location)
             yield from store.tree(where)
 
@@ -121,7 +115,7 @@ class Storage:
         """
         if any("/" in name or name in {"", ".", ".."} for name in names):
             raise ConfinementError(f"some are not names of directories in {location}: {names[:3]}")
-        with _MissingAt(location):
+        with _missing_at(location):
             store, where = self._confined(location)
             return store.trees(where, names, parallel_map)
 
@@ -138,13 +132,13 @@ class Storage:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the directories that this reader is confined to.
         """
-        with _MissingAt(location):
+        with _missing_at(location):
             store, where = self._confined(location)
             return store.read(where, limit)
 
     def read_end(self, location: str, count: int) -> bytes:
         """Read the last bytes of a file, or all of a smaller one; raises as `read`."""
-        with _MissingAt(location):
+        with _missing_at(location):
             store, where = self._confined(location)
             return store.read_end(where, count)
 

@@ -50,6 +50,10 @@ class Timeline:
             i for i in self.instants if i.action is action and (not states or i.state in states)
         )
 
+    def find(self, action: Action, timestamp: str) -> Instant | None:
+        """The instant of one action with this requested time, in any state."""
+        return next((i for i in self.of_action(action) if i.timestamp == timestamp), None)
+
     @cached_property
     def writes(self) -> tuple[Instant, ...]:
         """Instants that write data files, including pending ones."""

@@ -101,7 +101,10 @@ class Warehouse(Storage):
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: a file is outside the roots; nothing was removed.
         """
-        folders = self._by_folder(locations)
+        folders: dict[str, list[str]] = {}
+        for location in locations:
+            folder, _, name = self.roots.below(location).rpartition("/")
+            folders.setdefault(folder, []).append(name)
         return sum(
             self.remove_names(folder, self._with_checksums(folder, names) if checksums else names)
             for folder, names in folders.items()
@@ -251,22 +254,3 @@ class Warehouse(Storage):
 
         root = next(root for root in self.confined_to if place_of(root) == place)
         return S3Changes(authority, S3Options(**options), root)
-
-    def _by_folder(self, locations: Iterable[str]) -> dict[str, list[str]]:
-        """Check every location by name; return the names by normalised directory.
-
-        Thousands of files come from few directories, so every directory is normalised and checked
-        only once.
-        """
-        folders: dict[str, list[str]] = {}
-        normalised: dict[str, str] = {}
-        for location in locations:
-            given, _, name = location.rpartition("/")
-            folder = normalised.get(given)
-            if folder is None or name in {"", ".", ".."} or "\0" in name:
-                folder, _, last = self.roots.below(location).rpartition("/")
-                if last == name:
-                    normalised[given] = folder
-                name = last
-            folders.setdefault(folder, []).append(name)
-        return folders
