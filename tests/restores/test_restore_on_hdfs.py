@@ -15,6 +15,7 @@ from support.real_hudi import RealTable, Row, rows
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestoreStarted, SavepointCreated
+from tidegate.hudi.properties import METADATA_PARTITIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 STEPS = 10
@@ -82,7 +83,7 @@ def check_restored(scene: Scene, ts: int) -> None:
     changed = {row[0]: row for row in scene.kept}
     changed |= {0: (0, "p0", ts, "after"), 70: (70, "p2", ts, "after")}
     assert table.read() == sorted(changed.values())
-    assert loaded(table).properties.has_metadata_table
+    assert METADATA_PARTITIONS[0] in loaded(table).properties.values
 
 
 def test_hudi_reads_back_the_rows_of_a_savepoint_and_writes_on(scene: Scene) -> None:

@@ -120,7 +120,7 @@ class Compaction:
 
     def removable(
         self, found: Sequence[FoundDirectory], aborted_txns: Collection[int] = ()
-    ) -> Removable:
+    ) -> _Removable:
         """Choose the directories that this compaction made obsolete, and the aborted ones in range.
 
         The result does not depend on the order of the listing. It never contains a product, or a
