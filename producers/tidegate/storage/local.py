@@ -306,10 +306,9 @@ class LocalStore(Store):
         path = self._file(location)
         if not path.names:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), location)
-        flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
         with located(path), opened_directory(path.parent) as directory:
             try:
-                descriptor = os.open(path.name, flags, dir_fd=directory)
+                descriptor = _open(directory, path.name, follow=follow)
             except OSError as error:
                 if error.errno == errno.ELOOP and not follow:
                     refuse_link(path)
@@ -333,3 +332,9 @@ def _trees(parent: LocalPath, names: Sequence[str]) -> list[tuple[ListedFile, ..
     except (FileNotFoundError, NotADirectoryError):
         return [None] * len(names)
     return [None if files is None else tuple(map(ListedFile.of, files)) for files in found]
+
+
+def _open(directory: int, name: str, *, follow: bool) -> int:
+    if follow:
+        return os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
+    return os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
