@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
@@ -20,9 +19,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.admin._topic import (
-    TopicDescription,  # noqa: TC002 - next to the other imports of confluent-kafka
-)
 
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
@@ -48,31 +44,6 @@ _LEADER_MOVED: Final = {
 # confluent-kafka leaves these two untyped
 _FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
 _END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
-
-
-@dataclass(frozen=True, slots=True)
-class PendingIdentities:
-    """The broker's pending answer with the identities of some topics."""
-
-    _answers: Mapping[str, Future[TopicDescription]]
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the broker has answered, or failed to."""
-        return all(answer.done() for answer in self._answers.values())
-
-    def result(self) -> dict[str, TopicIdentity]:
-        """Wait for the answer, by topic.
-
-        Raises:
-            TransientError: the broker did not answer, or does not know a topic (now).
-        """
-        with translate_kafka_errors(f"topics {', '.join(self._answers)}"):
-            found = {name: answer.result(_FUTURE_SECONDS) for name, answer in self._answers.items()}
-        return {
-            name: TopicIdentity(str(topic.topic_id), len(topic.partitions))
-            for name, topic in found.items()
-        }
 
 
 class KafkaMetadata:
@@ -165,13 +136,14 @@ class KafkaMetadata:
             TransientError: the broker did not answer.
         """
         names = sorted({partition.topic for partition in partitions})
+        topics = self.identities(names)
         with translate_kafka_errors(f"watermarks of {', '.join(names)}"):
-            topics = self.identities(names)
             asked = [self._ask(partitions, spec) for spec in (_FIRST, _END)]  # at the same time
             first, end = map(self._required, asked)
-            ids = {name: topic.topic_id for name, topic in topics.result().items()}
         return {
-            partition: Watermarks(ids[partition.topic], first[partition], end[partition])
+            partition: Watermarks(
+                topics[partition.topic].topic_id, first[partition], end[partition]
+            )
             for partition in partitions
         }
 
@@ -223,13 +195,20 @@ class KafkaMetadata:
         # below 0: no record is that late. Meanwhile a later record may have been appended.
         return {p: range(at if 0 <= at < end[p] else end[p], end[p]) for p, at in start.items()}
 
-    def identities(self, topics: Sequence[str]) -> PendingIdentities:
-        """Ask for the ids and partition counts of topics; does not wait for the answer."""
-        return PendingIdentities(
-            self._admin.describe_topics(
-                TopicCollection(list(topics)), request_timeout=_REQUEST_SECONDS
-            )
-        )
+    def identities(self, topics: Sequence[str]) -> dict[str, TopicIdentity]:
+        """The ids and partition counts of topics.
+
+        Raises:
+            TransientError: the broker did not answer, or does not know a topic (now).
+        """
+        names = TopicCollection(list(topics))
+        with translate_kafka_errors(f"topics {', '.join(topics)}"):
+            asked = self._admin.describe_topics(names, request_timeout=_REQUEST_SECONDS)
+            found = {name: answer.result(_FUTURE_SECONDS) for name, answer in asked.items()}
+        return {
+            name: TopicIdentity(str(topic.topic_id), len(topic.partitions))
+            for name, topic in found.items()
+        }
 
     def committed(
         self, group: str, partitions: Collection[Partition]

@@ -87,9 +87,7 @@ class KafkaSubscription:
         self._starts_at: dict[Partition, int] = {}
         """By assigned partition, the offset at which reading began or was resumed."""
         self._waiting: dict[Partition, TopicPartition] = {}
-        """Offsets to commit after the topics have passed a check that began after the reading."""
-        self._checking: dict[Partition, TopicPartition] | None = None
-        """The offsets that the current check covers; None: no check is under way."""
+        """Offsets to commit once the topics have passed a check."""
         self._unreadable: dict[Partition, Received] = {}
         """Errors of this poll that stand for messages that the client can't read."""
         self._unconfirmed: set[Partition] = set()
@@ -103,7 +101,7 @@ class KafkaSubscription:
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
         """Wait for a first record; return it with all others that have arrived."""
         self._retry_commits()
-        self._commit_checked()
+        self._commit_waiting()
         first = self._consumer.poll(timeout)
         if first is None:
             return []
@@ -139,10 +137,7 @@ class KafkaSubscription:
         }
         self._committed |= offsets
         self._waiting |= offsets
-        if wait:
-            self._commit_now()
-        else:
-            self._commit_checked()
+        self._commit_waiting(now=wait)
 
     def committed_metadata(self, partition: Partition) -> str:
         """The metadata that was committed with the group's offset."""
@@ -236,32 +231,15 @@ class KafkaSubscription:
         service = self._group.rpartition(".")[2]
         return command_line("replay group", service, to_earliest=True, execute=True)
 
-    def _commit_checked(self) -> None:
-        """Commit the offsets that a finished check covers; begin the next check when it is due."""
-        if self._checking is not None:
-            if not self._guard.is_finished:
-                return
-            covered, self._checking = self._checking, None
-            if self._guard.passed():
-                self._commit(list(covered.values()))
-                self._waiting = {
-                    partition: offset
-                    for partition, offset in self._waiting.items()
-                    if covered.get(partition) is not offset
-                }
-        if self._guard.is_due(urgent=bool(self._waiting)):
-            self._guard.begin()
-            self._checking = dict(self._waiting)
+    def _commit_waiting(self, *, now: bool = False) -> None:
+        """Check the topics when that is due, or `now`; then commit all waiting offsets.
 
-    def _commit_now(self) -> None:
-        """Check the topics, commit all waiting offsets, and wait for the broker."""
-        if not self._waiting or self._guard.has_failed:
-            return
-        self._checking = None
-        self._guard.begin()
-        if self._guard.passed():
+        With `now`, wait for the broker's answer.
+        """
+        wants_check = self._waiting if now else self._guard.is_due(urgent=bool(self._waiting))
+        if wants_check and not self._guard.has_failed and self._guard.passed():
             offsets, self._waiting = list(self._waiting.values()), {}
-            self._commit(offsets, wait=True)
+            self._commit(offsets, wait=now)
 
     def _commit(self, offsets: list[TopicPartition], *, wait: bool = False) -> None:
         if not offsets:
@@ -292,7 +270,7 @@ class KafkaSubscription:
     def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
         self._rebalances += 1
         self._listener.revoked([Partition(part.topic, part.partition) for part in revoked])
-        self._commit_now()
+        self._commit_waiting(now=True)
         self._forget()
         consumer.unassign()
 
@@ -303,7 +281,7 @@ class KafkaSubscription:
         consumer.unassign()
 
     def _forget(self) -> None:
-        self._committed, self._waiting, self._checking = {}, {}, None
+        self._committed, self._waiting = {}, {}
         self._starts_at, self._ends = {}, {}
 
     def _is_record(self, message: Received) -> bool:
@@ -322,8 +300,7 @@ class KafkaSubscription:
                 self._ends[where] = read_up_to(message) or 0
             return False
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            self._guard.begin()  # a topic that was created again has an error of its own
-            self._guard.passed()
+            self._guard.passed()  # a topic that was created again has an error of its own
             raise OffsetGapError(
                 f"{self._group}: {error.str()}: events would be skipped. Find out what is missing;"
                 f" to continue with what {message.topic()} has now: {self._go_on()}"

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import TopicIdentity, require_same_topic
-from tidegate.runtime.kafka.metadata import KafkaMetadata, PendingIdentities
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN: Final = 0.25
@@ -21,8 +21,8 @@ _END_OF_IDS: Final = "|"
 class TopicGuard:
     """Compares the topics of one member with their identities at its first assignment.
 
-    Order of calls: `join` at every assignment; then `begin` when `is_due`, and `passed` once
-    `is_finished`. If `passed`, the records that were read before `begin` may be acknowledged.
+    Call `join` at every assignment, then `passed` when it `is_due`, and before offsets are
+    committed: if it is true, the records that were read before it may be acknowledged.
     """
 
     def __init__(
@@ -33,7 +33,6 @@ class TopicGuard:
         self._watched = tuple(watched)
         self._names = sorted({*topics, *watched})
         self._joined: dict[str, TopicIdentity] = {}
-        self._pending: PendingIdentities | None = None
         self._last = 0.0
         self._silent_since: float | None = None
         """When the broker first did not answer; None while it answers."""
@@ -48,38 +47,29 @@ class TopicGuard:
             StopService: a topic has another number of partitions.
             TransientError: the broker did not answer.
         """
-        self.begin()
-        self._compare(self._answer())
+        self._compare(self._metadata.identities(self._names))
 
     def is_due(self, *, urgent: bool) -> bool:
-        """Whether to begin a check: every 0.25 s if offsets wait for it, else every 2 s."""
-        pause = _SECONDS_BETWEEN if urgent else _SECONDS_IDLE
+        """Whether to check: every 0.25 s if offsets wait for it, else every 2 s."""
+        pause = _SECONDS_BETWEEN if urgent and self._silent_since is None else _SECONDS_IDLE
         return bool(self._joined) and time.monotonic() >= self._last + pause
 
-    def begin(self) -> None:
-        """Ask the broker without waiting for its answer."""
-        self._last = time.monotonic()
-        self._pending = self._metadata.identities(self._names)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the broker has answered, or failed to."""
-        return self._pending is not None and self._pending.is_done
-
     def passed(self) -> bool:
-        """Wait for the answer; return whether the topics are the same. False without an answer.
+        """Ask whether the topics are the same. False without an answer.
 
         Raises:
             OffsetGapError: a topic was created again.
             StopService: a topic has another number of partitions.
         """
         try:
-            self._compare(self._answer())
+            self._compare(self._metadata.identities(self._names))
         except TransientError as error:
             if self._silent_since is None:
                 self._silent_since = time.monotonic()
                 log.warning("%s: the broker is away; offsets wait: %s", self._group, error)
             return False
+        finally:
+            self._last = time.monotonic()
         if self._silent_since is not None:
             seconds = time.monotonic() - self._silent_since
             self._silent_since = None
@@ -107,12 +97,6 @@ class TopicGuard:
             now = self._joined[name]
             require_same_topic(self._group, name, TopicIdentity(topic_id, now.partitions), now)
         return text
-
-    def _answer(self) -> dict[str, TopicIdentity]:
-        pending, self._pending = self._pending, None
-        if pending is None:
-            raise TransientError("no check of the topics was begun")
-        return pending.result()
 
     def _compare(self, found: dict[str, TopicIdentity]) -> None:
         try:
