@@ -26,7 +26,6 @@ from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.kafka.records import LARGE, Config
 
 _Step = Callable[[float], None]
-_OnDelivery = Callable[[KafkaError | None, Message], None]
 _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
 _AT_ONCE: Final = 4
@@ -76,10 +75,8 @@ class FencedProducer:
                 self._finish(self._unfinished)
             self._producer.begin_transaction()
             for number, records in entries.items():
-                for key, value in records[:-1]:
-                    self._append(number, key, value, None)
-                for key, value in records[-1:]:  # only the last one's offset matters
-                    self._append(number, key, value, self._on_delivery)
+                for key, value in records:
+                    self._append(number, key, value)
             self._finish(self._producer.commit_transaction)
         except KafkaException as error:
             fault: KafkaError = error.args[0]
@@ -95,12 +92,12 @@ class FencedProducer:
         """Discard unwritten records; a later producer's fence stays."""
         self._producer.purge()
 
-    def _append(
-        self, number: int, key: bytes, value: bytes | None, on_delivery: _OnDelivery | None
-    ) -> None:
+    def _append(self, number: int, key: bytes, value: bytes | None) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, value, key, number, on_delivery=on_delivery)
+                self._producer.produce(
+                    self._topic, value, key, number, on_delivery=self._on_delivery
+                )
             except BufferError:  # the local queue is full: let the broker catch up
                 self._producer.poll(0.05)
             else:
