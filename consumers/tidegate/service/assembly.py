@@ -192,7 +192,7 @@ def limits(
         first=first / 1000 if first else usual.first,
         longest=longest / 1000 if longest else usual.longest,
     )
-    return retries, DeadLetterLimit(window=configured.window, max_failures=configured.max_failures)
+    return retries, DeadLetterLimit(**configured.dead_letters.model_dump())
 
 
 def instance_ids(settings: Settings, services: Iterable[str]) -> dict[str, str]:
@@ -214,13 +214,13 @@ def _now() -> datetime:
 
 
 def _executor(
-    kind: Callable[[Warehouse, AdaptiveMap, Callable[[], datetime]], Executor],
+    make: Callable[[Settings, Warehouse, AdaptiveMap], Executor],
     settings: Settings,
     bus: Bus,
     observed: ObservedService | None,
 ) -> Loop:
     warehouse, parallel_map = table_work(settings)
-    executor = kind(warehouse, parallel_map, _now)
+    executor = make(settings, warehouse, parallel_map)
     if observed:
         executor, bus = measured_executor(executor, observed), observed_bus(bus, observed)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
@@ -250,15 +250,27 @@ def most_derived(settings: Settings, table: str) -> int:
     return MOST_DERIVED if rule is None else rule.full_every - 1
 
 
-def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    def writer(
-        warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
-    ) -> SavepointWriter:
-        return SavepointWriter(
-            warehouse, files, clock, partial(most_derived, settings), savepoint_policy(settings)
-        )
+def _savepoint_writer(
+    settings: Settings, warehouse: Warehouse, files: AdaptiveMap
+) -> SavepointWriter:
+    derived, policy = partial(most_derived, settings), savepoint_policy(settings)
+    return SavepointWriter(warehouse, files, _now, derived, policy)
 
-    return _executor(writer, settings, bus, observed)
+
+def _cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
+    # the roots were checked first: a store's fault is reported before its missing abilities
+    return Cleaner(warehouse, files, _now, cleaning_rules(settings), second_source(settings))
+
+
+def _restorer(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Restorer:
+    return Restorer(
+        warehouse,
+        files,
+        _now,
+        restore_settings(settings),
+        approvals=approval_rules(settings),
+        hudi=hudi_engine(settings, files.spark.session),
+    )
 
 
 def authorization(settings: Settings, cluster: str) -> Authorization:
@@ -281,31 +293,6 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
         TrustedKey(public=PublicKey(key.public_key), **key.model_dump(exclude={"public_key"}))
         for key in settings.security.keys
     ]
-
-
-def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
-        # the roots were checked first: a store's fault is reported before its missing abilities
-        rules, second = cleaning_rules(settings), second_source(settings)
-        return Cleaner(warehouse, files, clock, rules, second)
-
-    return _executor(cleaner, settings, bus, observed)
-
-
-def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    def restorer(
-        warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
-    ) -> Restorer:
-        return Restorer(
-            warehouse,
-            files,
-            clock,
-            restore_settings(settings),
-            approvals=approval_rules(settings),
-            hudi=hudi_engine(settings, files.spark.session),
-        )
-
-    return _executor(restorer, settings, bus, observed)
 
 
 def subjects(settings: Settings) -> Subjects:
@@ -371,9 +358,9 @@ _Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
 SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
     {
         COORDINATOR: _coordinator,
-        SavepointWriter.name: _savepoint_writer,
-        Restorer.name: _restorer,
-        Cleaner.name: _cleaner,
+        SavepointWriter.name: partial(_executor, _savepoint_writer),
+        Restorer.name: partial(_executor, _restorer),
+        Cleaner.name: partial(_executor, _cleaner),
     }
 )
 

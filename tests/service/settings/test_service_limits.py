@@ -78,7 +78,10 @@ def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) ->
         limits = shown.limits_of(service)
         assert (limits.retries.attempts, limits.retries.longest_wait_ms) == (20, 9000)
         assert limits.retries.first_wait_ms == (50 if service == name else None)
-        assert (limits.max_failures, limits.window) == (1 if service == name else 3, 5)
+        assert (limits.dead_letters.max_failures, limits.dead_letters.window) == (
+            1 if service == name else 3,
+            5,
+        )
 
 
 @pytest.mark.parametrize("name", SERVICES)

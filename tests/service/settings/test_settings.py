@@ -193,7 +193,8 @@ def test_a_variable_wins_over_a_setting_under_its_old_name(
 
     limits = Settings.load(file).services.limits_of("cleaner")
 
-    assert (limits.max_failures, limits.window) == (4, 5)
+    found = limits.dead_letters
+    assert (found.max_failures, found.window) == (4, 5)
 
 
 def test_constructing_settings_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:

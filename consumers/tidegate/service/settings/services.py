@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -10,9 +10,6 @@ from tidegate.errors import validation
 from tidegate.events.topics import SERVICES
 from tidegate.service.settings.section import Section
 from tidegate.service.settings.sources import merged
-
-_MAX_FAILURES: Final = 50
-_WINDOW: Final = 100
 
 
 class _RetrySettings(Section, frozen=True):
@@ -37,10 +34,10 @@ class _DeadLetterSettings(Section, frozen=True):
     that refuse, never count. If both are the same, the service never stops for this reason.
     """
 
-    max_failures: int | None = Field(default=None, ge=0)
-    """How many; by default 50."""
-    window: int | None = Field(default=None, ge=1, le=1000)
-    """Among how many; by default 100."""
+    max_failures: int = Field(default=50, ge=0)
+    """How many."""
+    window: int = Field(default=100, ge=1, le=1000)
+    """Among how many."""
 
 
 def _instance_id() -> str | None:
@@ -49,31 +46,20 @@ def _instance_id() -> str | None:
     return field
 
 
-class Limits(Section, frozen=True):
+class _Limits(Section, frozen=True):
     """The limits of a service, and the instance that this process is of it."""
 
     instance_id: str | None = _instance_id()
     retries: _RetrySettings = _RetrySettings()
     dead_letters: _DeadLetterSettings = _DeadLetterSettings()
 
-    def over(self, common: Limits) -> Limits:
+    def over(self, common: _Limits) -> _Limits:
         """These limits, completed by those of all services."""
-        return Limits(
+        return _Limits(
             instance_id=self.instance_id or common.instance_id,
             retries=common.retries.model_copy(update=_set(self.retries)),
             dead_letters=common.dead_letters.model_copy(update=_set(self.dead_letters)),
         )
-
-    @property
-    def max_failures(self) -> int:
-        """On how many of the last `window` valid messages of a partition a service may fail."""
-        configured = self.dead_letters.max_failures
-        return _MAX_FAILURES if configured is None else configured
-
-    @property
-    def window(self) -> int:
-        """The number of valid messages among which failures are counted."""
-        return self.dead_letters.window or _WINDOW
 
 
 class ServiceSettings(Section, frozen=True):
@@ -104,10 +90,10 @@ class ServiceSettings(Section, frozen=True):
     """
     retries: _RetrySettings = _RetrySettings()
     dead_letters: _DeadLetterSettings = _DeadLetterSettings()
-    coordinator: Limits = Limits()
-    savepoint_writer: Limits = Limits()
-    restorer: Limits = Limits()
-    cleaner: Limits = Limits()
+    coordinator: _Limits = _Limits()
+    savepoint_writer: _Limits = _Limits()
+    restorer: _Limits = _Limits()
+    cleaner: _Limits = _Limits()
 
     @model_validator(mode="before")
     @classmethod
@@ -121,7 +107,7 @@ class ServiceSettings(Section, frozen=True):
     @model_validator(mode="after")
     def _check_dead_letters(self) -> Self:
         for name in SERVICES:
-            limits = self.limits_of(name)
+            limits = self.limits_of(name).dead_letters
             if limits.max_failures > limits.window:
                 raise ValueError(
                     f"dead_letters of {name}: max_failures ({limits.max_failures}) exceeds window"
@@ -129,10 +115,10 @@ class ServiceSettings(Section, frozen=True):
                 )
         return self
 
-    def limits_of(self, service: str) -> Limits:
+    def limits_of(self, service: str) -> _Limits:
         """The limits of a service: its own, completed by those of all."""
-        own: Limits = getattr(self, service.replace("-", "_"))
-        common = Limits(
+        own: _Limits = getattr(self, service.replace("-", "_"))
+        common = _Limits(
             instance_id=self.instance_id, retries=self.retries, dead_letters=self.dead_letters
         )
         return own.over(common)
