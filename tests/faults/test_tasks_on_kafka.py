@@ -262,4 +262,5 @@ def test_of_two_deployments_and_two_names_the_first_keeps_the_location(
     for event in refused:
         assert isinstance(event, CleaningRefused)
         assert event.reason == "location-of-another-table"
-        assert f"{command.table} of the deployment" in event.message
+        assert f"belongs to {command.table}" in event.message
+    assert f"{command.table} of the deployment" in str(getattr(refused[-1], "message", ""))
