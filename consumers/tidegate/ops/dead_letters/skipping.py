@@ -8,22 +8,17 @@ with the same ids.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
 from tidegate.errors import ConfigError, PermanentError, TidegateError
-from tidegate.events import DeadLetterDiscarded
-from tidegate.events.tasks import UNKNOWN_TABLE
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
-from tidegate.ops.dead_letters.dead_letter import SOURCE
+from tidegate.ops.dead_letters.dead_letter import audit_event, read_dead_letter
 from tidegate.ops.groups import Groups, changed_position, input_topics
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter
+from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
-
-_UNKNOWN: Final = "unknown"
 
 
 def plan_skip(settings: Settings, service: str, topic: str, number: int, offset: int) -> Partition:
@@ -86,31 +81,18 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
         GroupInUseError: the service was started meanwhile; its offset was not moved.
         FencedError: likewise.
     """
-    prefix = settings.topics.prefix
+    prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     skipped = Record(where, offset, None, None, (), 0, "it was not read")
     group, outcomes = f"{prefix}.{service}", OUTCOME_TOPIC.name(prefix)
     error = PermanentError(f"skipped by a person: {reason}")
     message = dead_letter(skipped, service, error, DEAD_LETTERS.name(prefix))
-    dead_letter_id = (dict(message.headers)[ID_HEADER] or b"").decode()
-    audit = DeadLetterDiscarded(
-        table=UNKNOWN_TABLE,
-        location=_UNKNOWN,
-        occurred_at=at,
-        source=SOURCE,
-        caused_by=dead_letter_id,
-        service=service,
-        origin_topic=where.topic,
-        origin_partition=where.number,
-        origin_offset=offset,
-        error="skipped without being processed",
-        requested_by=by,
-        reason=reason,
-    )
+    written = read_dead_letter(skipped._replace(headers=message.headers, unreadable=""))
+    audit = audit_event(written, by, at, wire, discarded=reason)
     bus = KafkaBus(settings.connection())
     groups = Groups.of(settings.connection())
     try:
         groups.check_unused(group)
-        bus.send([message, wire_for(settings.registry).serialize(audit, outcomes)])
+        bus.send([message, wire.serialize(audit, outcomes)])
         if service == COORDINATOR:
             # before its group's offset: behind it, the coordinator refuses to start
             with changed_position(bus, prefix, where.number) as position:
@@ -119,4 +101,4 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
         groups.set_offsets(group, {where: offset + 1})
     finally:
         bus.close()
-    return dead_letter_id
+    return written.dead_letter_id

@@ -266,8 +266,9 @@ class Replays:
         if suffix not in known:
             raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
         name = known[suffix].name(self._prefix)
-        spans = _within(self._bus.spans(name), selection.partition)
-        spans = narrowed(spans, selection, lambda at: self._offsets_at(name, at))
+        since = selection.from_time
+        available = self._bus.spans(name, _milliseconds(since) if since else 0)
+        spans = narrowed(_within(available, selection.partition), selection)
         return plan_of(self._selected(spans, selection), spans, selection, limit, self._wire)
 
     def publish(self, plan: EventReplay) -> None:
@@ -285,11 +286,6 @@ class Replays:
     ) -> Iterator[LoggedEvent]:
         return select_events(self._bus.read(spans), selection, self._wire)
 
-    def _offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
-        """By partition, the first offset that was appended at `moment` or later, else the end."""
-        found = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
-        return {part: span.start for part, span in found.items()}
-
     def _positions(
         self, service: str, spans: Mapping[Partition, range], target: Target
     ) -> dict[Partition, _GroupPosition]:
@@ -299,7 +295,8 @@ class Replays:
         at: dict[Partition, int] = {}
         if not isinstance(target, int):
             for topic in {part.topic for part in spans}:
-                at |= self._offsets_at(topic, target)
+                since = self._bus.spans(topic, _milliseconds(target))
+                at |= {part: span.start for part, span in since.items()}
         found = {
             part: _GroupPosition(
                 span, committed[part].offset if part in committed else None, at.get(part)
@@ -331,6 +328,10 @@ class Replays:
                 continue
             found += asks_for_restore(event, self._wire)
         return found
+
+
+def _milliseconds(moment: datetime) -> int:
+    return max(1, int(moment.timestamp() * 1000))
 
 
 def _within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:

@@ -7,7 +7,7 @@ is a duplicate at a new offset: it is recognised by its id, its instant or its l
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -153,25 +153,12 @@ def plan_of(
     )
 
 
-def narrowed(
-    spans: Mapping[Partition, range],
-    selection: Selection,
-    offsets_at: Callable[[datetime], Mapping[Partition, int]],
-) -> dict[Partition, range]:
-    """The offsets that have to be read for a selection.
-
-    Args:
-        spans: The available offsets.
-        selection: The selection.
-        offsets_at: Returns the first offset of each partition at or after a time.
-    """
-    starts = offsets_at(selection.from_time) if selection.from_time else {}
+def narrowed(spans: Mapping[Partition, range], selection: Selection) -> dict[Partition, range]:
+    """The offsets among these that a selection can cover."""
     found: dict[Partition, range] = {}
     for part, span in spans.items():
-        start = max(span.start, selection.from_offset, starts.get(part, 0))
-        stop = span.stop
-        if selection.to_offset is not None:
-            stop = min(stop, selection.to_offset)
+        start = max(span.start, selection.from_offset)
+        stop = span.stop if selection.to_offset is None else min(span.stop, selection.to_offset)
         found[part] = range(start, max(start, stop))
     return found
 
