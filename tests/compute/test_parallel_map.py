@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -217,6 +218,23 @@ def test_threads_work_on_items_in_parallel() -> None:
 @pytest.mark.parametrize("count", [3, 65, 1000, 1001])
 def test_threads_return_every_result_in_order_however_the_items_are_cut(count: int) -> None:
     assert ThreadMap(threads=2).map(lambda n: n + 1, range(count)) == list(range(1, count + 1))
+
+
+def test_ten_thousand_items_are_a_few_dozen_tasks_of_a_thread_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each task takes memory until the last one ends, and a table may have a million files."""
+    submitted: list[object] = []
+    submit = ThreadPoolExecutor.submit
+
+    def counted(*args: object, **more: object) -> object:
+        submitted.append(args)
+        return submit(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    ThreadMap(threads=2).map(str, range(10_000))
+
+    assert len(submitted) <= 2 * 33
 
 
 @pytest.mark.spark

@@ -92,6 +92,15 @@ def test_threads_that_share_a_publisher_never_poll_without_a_report(
     assert client.empty == 0
 
 
+def test_two_threads_that_find_a_connection_dead_replace_it_by_one(
+    shared: ConfirmedProducer,
+) -> None:
+    dead = shared._connection
+    first = shared._replace(dead)
+
+    assert shared._replace(dead) is first is shared._connection
+
+
 def test_the_polling_thread_ends_with_its_publisher(shared: ConfirmedProducer) -> None:
     shared.send([Message("t", b"k", b"v")])  # its thread runs by now
     others = _thread._count()

@@ -120,6 +120,21 @@ def test_a_command_that_cannot_work_is_set_aside_and_the_next_goes_on(
     assert committed(bus) == 2
 
 
+def test_a_repeat_of_a_task_that_was_given_up_meanwhile_is_not_carried_out() -> None:
+    """The coordinator repeats it hourly; people were told by then that it is among the dead."""
+    bus, recorder = memory_bus(), Recorder(faults=[TransientError("down")] * 3)
+    task = task_message(savepoint_request(0))
+    bus.send([task, task])
+    work_off(ExecutorLoop(recorder, bus, retries=QUICK))
+
+    assert len(recorder.asked) == 3
+    assert len(bus.records(DEAD)) == 1
+    [end] = events_on(bus, OUTCOMES)
+    assert isinstance(end, TaskEnded)
+    assert end.end is TaskEnd.DEAD_LETTERED
+    assert committed(bus) == 2
+
+
 def test_a_poison_message_and_a_stray_event_are_set_aside() -> None:
     bus = memory_bus()
     stray = message(commit(0))

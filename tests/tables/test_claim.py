@@ -277,6 +277,18 @@ def test_the_folder_of_a_stranger_is_refused_and_its_size_is_bounded(
             take(warehouse, str(table), 1)
 
 
+@pytest.mark.parametrize(
+    "owner", ['{"deployment": "other", "table": 7}', '{"deployment": [], "table": null}']
+)
+def test_an_owner_that_a_stranger_wrote_is_refused(
+    table: Path, warehouse: Warehouse, owner: str
+) -> None:
+    (table / HIVE).mkdir()
+    (table / HIVE / "owner").write_text(owner)
+    with pytest.raises(Refused, match="owner"):
+        take(warehouse, str(table), 1)
+
+
 def test_within_one_step_a_check_counts_for_seconds(
     table: Path, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from tidegate.storage import ParallelMap
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CHUNKS_PER_THREAD: Final = 32
 _TASKS_PER_CORE: Final = 3
 _ITEMS_PER_TASK: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -47,8 +48,16 @@ class ThreadMap:
         """Apply `function` on `threads` threads."""
         if len(items) <= 1:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(self.threads, len(items))) as pool:
-            return list(pool.map(function, items))
+        # a task of the pool takes 1.7 kB: a million items as so many tasks would take 1.7 GB
+        size = max(1, len(items) // (self.threads * _CHUNKS_PER_THREAD))
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
+        with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
+            results = pool.map(partial(_apply, function), chunks)
+            return [result for chunk in results for result in chunk]
+
+
+def _apply(function: Callable[[T], R], chunk: Sequence[T]) -> list[R]:
+    return [function(item) for item in chunk]
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,8 @@ class Claim(Unclaimed):
                 self.warehouse.create(path, json.dumps(ours).encode())
             owner = self.warehouse.read(path, MAX_SMALL)
         found = parse_json(owner, path, MAX_SMALL)
-        if not isinstance(found, dict) or found.keys() != ours.keys():
+        is_owner = isinstance(found, dict) and found.keys() == ours.keys()
+        if not is_owner or not all(isinstance(value, str) for value in found.values()):
             raise FormatError(f"{path} does not name a deployment and a table")
         if found != ours:
             theirs, mine = found["table"], self.task.table

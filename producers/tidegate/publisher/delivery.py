@@ -192,8 +192,9 @@ class ConfirmedProducer:
     def _replace(self, dead: Connection) -> Connection:
         """Replace a connection that was closed, or had a fatal error and never sends again."""
         dead.stop(0)
-        connection = self._connection = self._connected()
-        return connection
+        if self._connection is dead:  # another thread that sends may have replaced it by now
+            self._connection = self._connected()
+        return self._connection
 
     def _fault(
         self, messages: Sequence[Message], reports: Reports, faults: BrokerFaults

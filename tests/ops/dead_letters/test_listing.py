@@ -37,6 +37,8 @@ class Topics:
     resolved: dict[tuple[Partition, int], Record] = field(
         default_factory=dict[tuple[Partition, int], Record]
     )
+    gaps: set[int] = field(default_factory=set[int])
+    """Offsets of the dead letters at which no record is."""
 
     def at(self, topic: str, moment_ms: int) -> int:
         return max(0, EACH[topic] - (NOW - moment_ms) * EACH[topic] // (100 * DAY))
@@ -49,6 +51,8 @@ class Topics:
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         for part, span in spans.items():
             for offset in span:
+                if part.topic == DEAD_LETTERS and offset in self.gaps:
+                    continue
                 self.taken[part.topic] += 1
                 at = NOW - (EACH[part.topic] - offset) * 100 * DAY // EACH[part.topic]
                 made = Record(part, offset, b"k", b"v", (), at)
@@ -112,6 +116,17 @@ def test_the_latest_resolution_counts_however_late_it_came(
     first, second = islice(listed(include_resolved=True), 2)
     assert (first.dead_letter_id, first.state) == (dead_letter.dead_letter_id, "discarded")
     assert second.state == "open"
+
+
+def test_a_resolution_is_found_where_the_topic_begins_with_a_gap(
+    topics: Topics, listed: Callable[..., Iterator[DeadLetter]]
+) -> None:
+    """As after a transaction, or where retention ran meanwhile. What is resolved stays resolved."""
+    dead_letter = next(listed())
+    topics.resolve(dead_letter.dead_letter_id, DeadLetterDiscarded, NOW - DAY)
+    topics.gaps.add(0)
+
+    assert next(listed()).dead_letter_id != dead_letter.dead_letter_id
 
 
 def test_poison_on_the_dead_letter_topic_is_listed_by_its_place() -> None:

@@ -105,10 +105,12 @@ class DeadLetterBox:
 
         A resolution is younger than its dead letter, so older outcomes are not read.
         """
-        heads = {part: span[:1] for part, span in spans.items()}
-        oldest = min((record.timestamp_ms for record in self._bus.read(heads)), default=None)
-        if oldest is None:
+        heads = {part: span[:1] for part, span in spans.items() if span}
+        if not heads:
             return {}
+        times = [record.timestamp_ms for record in self._bus.read(heads)]
+        # where no record is at a head, nothing is known of the age of those after it
+        oldest = min(times) if len(times) == len(heads) else 0
         topic = OUTCOME_TOPIC.name(self._prefix)
         latest: dict[str, tuple[int, str]] = {}
         for record in self._bus.read(self._bus.spans(topic, max(1, oldest - _MARGIN_MS))):

@@ -218,9 +218,13 @@ class ExecutorLoop:
 
     def _queue(self, record: Record, offsets: OffsetTracker) -> None:
         found = self._decoded(record)
-        if found is None:
+        # The coordinator repeats a task hourly until it has ended. Behind one that is given up, the
+        # repeat would be carried out after people were told so, and perhaps while they hold the
+        # table. Skipped, it costs nothing: the first one's offset is not committed yet.
+        if found is None or record.value in offsets.tasks:
             offsets.finish(record.offset)
             return
+        offsets.tasks.add(record.value)
         issued, command = found
         task = _Task(Attempts(record, issued, command), offsets)
         # a stop runs beside the task that it stops
@@ -284,7 +288,9 @@ class ExecutorLoop:
         while not self._finished.empty():
             task, fault = self._finished.get()
             if fault is None:
-                task.offsets.finish(task.attempts.record.offset)
+                record = task.attempts.record
+                task.offsets.finish(record.offset)
+                task.offsets.tasks.discard(record.value)
             elif isinstance(fault, StopService):
                 stop = stop or fault
         self._fault = stop

@@ -17,6 +17,8 @@ class OffsetTracker:
     """So many bytes of their messages are."""
     is_lost: bool = False
     """Whether the partition is no longer this process's: none of its commands starts any more."""
+    tasks: set[bytes | None] = field(default_factory=set[bytes | None])
+    """The messages of the tasks that are not done."""
     _pending: dict[int, int] = field(default_factory=dict[int, int])
     """The sizes of the records that are not done, by offset, ascending."""
     _size: int = 0
