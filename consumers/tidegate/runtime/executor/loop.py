@@ -219,7 +219,7 @@ class ExecutorLoop:
     def _queue(self, record: Record, offsets: OffsetTracker) -> None:
         found = self._decoded(record)
         # The coordinator repeats a task hourly until it has ended. Behind one that is given up, the
-        # repeat would be carried out after people were told so, and perhaps while they hold the
+        # repeat would be carried out after that was published, and perhaps while people hold the
         # table. Skipped, it costs nothing: the first one's offset is not committed yet.
         if found is None or record.value in offsets.tasks:
             offsets.finish(record.offset)
