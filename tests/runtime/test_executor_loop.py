@@ -121,7 +121,7 @@ def test_a_command_that_cannot_work_is_set_aside_and_the_next_goes_on(
 
 
 def test_a_repeat_of_a_task_that_was_given_up_meanwhile_is_not_carried_out() -> None:
-    """The coordinator repeats it hourly; people were told by then that it is among the dead."""
+    """The coordinator repeats it hourly; by then it is published that it was given up."""
     bus, recorder = memory_bus(), Recorder(faults=[TransientError("down")] * 3)
     task = task_message(savepoint_request(0))
     bus.send([task, task])
