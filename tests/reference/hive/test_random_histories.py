@@ -22,6 +22,7 @@ from support.bridge_threads import wait_for_threads
 from support.hive_judge import HiveJudge
 from support.metastore import VERSIONS, HiveEngine, own_metastore
 from support.rows import Rows
+from support.waiting import wait_for
 from support.watched_bridge import Watched
 from tidegate.cleaning import Cleaner
 from tidegate.cleaning.second_source import MetastoreSource, Quarantine
@@ -33,7 +34,7 @@ from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import write_ids_of_compaction
 from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.embedded.metastore import EmbeddedMetastore
+from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 FIRST = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))
@@ -45,6 +46,14 @@ STEPS = ("write",) * 4 + (
     *("poll", "poll", "poll", "kill"),
 )
 MINOR, MAJOR = 1, 2
+FAILS = 0.15
+"""How many compactions die at first."""
+_TXN = "org.apache.hadoop.hive.metastore.txn.service"
+FORGETS = {
+    "metastore.task.threads.always": f"{_TXN}.AcidHouseKeeperService,{_TXN}.AcidTxnCleanerService",
+    "metastore.acid.txn.cleaner.interval": "1s",
+}
+"""The Metastore forgets aborted transactions of which nothing is left, as in production."""
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full, pytest.mark.timeout(36_000)]
 
 
@@ -79,6 +88,8 @@ class World:
     open: list[int] = field(default_factory=list)
     """Write ids of open transactions."""
     aborted: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
+    """Transactions of compactions whose Worker died."""
     readers: list[Reader] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
     """Transactions that read another table."""
@@ -219,11 +230,28 @@ class World:
             info, txn = self.engine.compaction(self.db, self.name, highest, kind=kind)
         except TidegateError:
             return False
+        if txn and self.random.random() < FAILS:
+            txn = self.fail(info, kind, ids, state, txn)
         self.merge(kind, ids, state, txn)
         if self.random.random() < 0.3:
             self.poll()
         self.engine.finish_compaction(info, txn)
         return True
+
+    def fail(self, info: object, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> int:
+        """The Worker dies with half of a product; another one takes the entry, with a new id."""
+        self.counts["fail"] += 1
+        before = set(names_in(self.table.location))
+        self.merge(kind, ids, state, txn)
+        for name in set(names_in(self.table.location)) - before:
+            for bucket in (self.table.location / name).glob("bucket_*"):
+                bucket.unlink()
+        self.engine.abort(txn)
+        self.failed.add(txn)
+        request = self.engine.types.OpenTxnRequest(1, "test", "worker-2", None, 3)
+        [again] = self.engine.call("open_txns", request).txn_ids
+        self.engine.call("update_compactor_state", info, again)
+        return int(again)
 
     def merge(self, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> None:
         """Write its product, unless there is nothing to merge."""
@@ -334,11 +362,16 @@ class World:
         for _ in range(2):  # the second one has nothing to merge
             assert self.compact(MAJOR), "the queue still has an entry of the table"
             self.poll_often()
+        wait_for("the Metastore to forget failed compactions", self.has_forgotten)
         after = self.snapshot()
         assert before == self.rows(after) == self.expected(), names_in(self.table.location)
         # the cleaner of Hive 4 takes a base of Hive 3's Worker for one of an overwrite
         state = self.state(after, as_cleaner=not self.engine.is_hive_3)
         assert (state.obsolete, state.aborted) == ((), ()), names_in(self.table.location)
+
+    def has_forgotten(self) -> bool:
+        """Whether what they left would be read by now."""
+        return not any(self.snapshot()[1].is_aborted(txn) for txn in self.failed)
 
     def poll_often(self) -> None:
         for _ in range(4):
@@ -359,7 +392,8 @@ def its_own(
 ) -> Iterator[EmbeddedMetastore]:
     """A Metastore of this file: the transactions of other tests would be readers here."""
     folder = tmp_path_factory.mktemp("metastore")
-    with own_metastore(folder, version=request.param) as running:
+    forgets = FORGETS if request.param == HIVE_4 else None
+    with own_metastore(folder, forgets, version=request.param) as running:
         yield running
 
 
