@@ -535,6 +535,13 @@ RULES: Final = (
         "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",
     ),
     Rule(
+        "a repeat of a task that was given up is not carried out",
+        "consumers/tidegate/runtime/executor/loop.py",
+        "if found is None or record.value in offsets.tasks:",
+        "if found is None:",
+        "tests/runtime/test_executor_loop.py::test_a_repeat_of_a_task_that_was_given_up_meanwhile_is_not_carried_out",
+    ),
+    Rule(
         "an offset is committed behind the last open command",
         "consumers/tidegate/runtime/executor/offset_tracker.py",
         "next(iter(self._pending), self.end)",
