@@ -140,6 +140,9 @@ class Story:
         newest = {type(command): event_id for event_id, command in requests.items()}
         for event_id, command in requests.items():
             refused = answers[event_id].refused
+            about = answers.get(getattr(command, "request", ""))
+            if refused is not None and about is not None and about.has_ended:
+                continue  # an approval or a withdrawal: there is nothing left to ask for
             if refused is not None and newest[type(command)] == event_id:
                 yield (
                     f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
@@ -230,6 +233,11 @@ class _Answers:
     waits: RestoreAwaitingApproval | CleaningDeferred | None = None
     """The last outcome, if a person has to act."""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command was carried out or refused."""
+        return self.resumed or bool(self.verdicts & {Verdict.DONE, Verdict.REFUSED})
+
     def add(self, outcome: Outcome) -> None:
         """Take the next outcome."""
         self.verdicts.add(outcome.verdict)
@@ -250,7 +258,7 @@ def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str |
     named = f"{type(command).__name__} {command.event_id}"
     workers = (name for name, kinds in EXECUTED.items() if isinstance(command, kinds))
     service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
-    if answers.resumed or answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
+    if answers.has_ended:
         return None
     if Verdict.FAILED in answers.verdicts:
         failed = answers.failed

@@ -21,6 +21,8 @@ from tidegate.events import (
     CommitCondemned,
     Event,
     OutstandingReader,
+    RestoreApprovalRejected,
+    RestoreApproved,
     RestoreFailed,
     SavepointRejected,
     SavepointsCheckRequested,
@@ -90,6 +92,35 @@ def test_a_request_that_was_refused_says_why_and_what_to_do() -> None:
     )
     [step] = story(restore_request(), rejected(restore_request())).next_steps()
     assert "was refused (writer-alive: a writer is at work)" in step
+
+
+def test_what_was_refused_about_a_request_that_has_ended_is_not_a_next_step() -> None:
+    request = restore_request()
+    approval = RestoreApproved(
+        event_id="approval-1",
+        table=request.table,
+        location=request.location,
+        occurred_at=NOON,
+        source="cli",
+        request=request.event_id,
+        plan_id="p0",
+        approved_by="ben",
+        reason="checked",
+    )
+    refused = RestoreApprovalRejected.about(
+        approval,
+        source="restorer",
+        occurred_at=NOON,
+        request=request.event_id,
+        reason="plan-changed",
+        message="the plan is now p1",
+    ).to(approval)
+    waits = awaiting(request, NOON)
+
+    assert "plan-changed" in " ".join(story(request, waits, approval, refused).next_steps())
+    ended = rejected(request)
+    [step] = story(request, waits, approval, refused, ended).next_steps()
+    assert "plan-changed" not in step
 
 
 def test_a_request_without_an_outcome_will_be_carried_out() -> None:
