@@ -139,10 +139,9 @@ class Story:
         }
         newest = {type(command): event_id for event_id, command in requests.items()}
         for event_id, command in requests.items():
-            refused = answers[event_id].refused
-            about = answers.get(getattr(command, "request", ""))
-            if refused is not None and about is not None and about.has_ended:
-                continue  # an approval or a withdrawal: there is nothing left to ask for
+            # of an approval or a withdrawal whose request has ended there is nothing to ask for
+            is_over = answers.get(getattr(command, "request", ""), _Answers()).has_ended
+            refused = None if is_over else answers[event_id].refused
             if refused is not None and newest[type(command)] == event_id:
                 yield (
                     f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
