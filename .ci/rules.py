@@ -535,6 +535,13 @@ RULES: Final = (
         "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",
     ),
     Rule(
+        "no savepoint is derived from a damaged one",
+        "schemas/tidegate/hudi/savepoint.py",
+        "if metadata.encode(header) != content:",
+        "if False:",
+        "tests/hudi/test_hudi_metadata.py::test_a_savepoint_with_a_damaged_byte_is_not_taken_for_our_own",
+    ),
+    Rule(
         "a repeat of a task that was given up is not carried out",
         "consumers/tidegate/runtime/executor/loop.py",
         "if found is None or record.value in offsets.tasks:",

@@ -58,6 +58,19 @@ def test_a_savepoint_is_written_as_hudi_writes_it() -> None:
     assert SAVEPOINT.file_count == 1
 
 
+def test_a_savepoint_with_a_damaged_byte_is_not_taken_for_our_own() -> None:
+    """The next savepoint is derived from it: Hudi would clean the file of a damaged name."""
+    own = SAVEPOINT.encode({"tidegate.view": "eJw="})
+    assert SavepointMetadata.decode_own(own) == (SAVEPOINT, {"tidegate.view": "eJw="})
+
+    for at, byte in enumerate(own):
+        damaged = own[:at] + bytes([byte ^ 1]) + own[at + 1 :]
+        with pytest.raises(FormatError):
+            SavepointMetadata.decode_own(damaged)
+        with pytest.raises(FormatError):
+            SavepointMetadata.decode_own(own[:at])
+
+
 def test_a_restore_totals_over_all_its_instants() -> None:
     other = RollbackMetadata("20260301110001000", 5, InstantInfo("20260301100300000", "commit"), {})
     metadata = RestoreMetadata("20260301105900000", 99, (other, ROLLBACK))
