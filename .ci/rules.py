@@ -208,7 +208,7 @@ RULES: Final = (
     ),
     Rule(
         "what is there after a removal on an object store is reported",
-        "consumers/tidegate/tables/warehouse/remote_changes.py",
+        "consumers/tidegate/tables/warehouse/changes.py",
         "        return not self.store.remove_listed(location, found)\n",
         "        self.store.remove_listed(location, found)\n        return True\n",
         "tests/tables/warehouse/test_s3.py::test_a_file_that_a_writer_puts_after_the_listing_is_left_and_reported",
@@ -550,7 +550,7 @@ RULES: Final = (
     ),
     Rule(
         "an offset is committed behind the last open command",
-        "consumers/tidegate/runtime/executor/offset_tracker.py",
+        "consumers/tidegate/runtime/executor/loop.py",
         "next(iter(self._pending), self.end)",
         "self.end",
         "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",

@@ -17,7 +17,7 @@ from growth_bus import (
     released,
 )
 
-from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.failures import ExitCode
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import DirectoriesCleaned

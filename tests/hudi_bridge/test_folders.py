@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.hudi_bridge.folders import find_tables
+from tidegate.hudi_bridge.watched import find_tables
 from tidegate.storage import Storage
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka import partition_reader
-from tidegate.runtime.kafka.changelog_reader import ChangelogReader
+from tidegate.runtime.kafka.changelog import ChangelogReader
 from tidegate.runtime.kafka.merged_reader import MergedReader
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.changelog_reader import ChangelogReader
+from tidegate.runtime.kafka.changelog import ChangelogReader
 from tidegate.runtime.kafka.merged_reader import MergedReader
 
 pytestmark = pytest.mark.kafka

@@ -9,9 +9,8 @@ import threading
 import pytest
 
 from tidegate.errors import ConfigError
-from tidegate.service.runner import run_services
+from tidegate.service.runner import run_services, stop_on_signals
 from tidegate.service.settings import Settings
-from tidegate.service.signals import stop_on_signals
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 

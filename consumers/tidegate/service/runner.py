@@ -5,11 +5,12 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
@@ -34,8 +35,28 @@ from tidegate.service.assembly import (
 from tidegate.service.bridge_assembly import BRIDGES
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
-from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics import require_declared_topics
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Generator[None]:
+    """Set `stop` on SIGTERM and SIGINT while the block runs; restore the handlers afterwards.
+
+    Python allows this in the main thread only.
+    """
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 log = logging.getLogger(__name__)
 _CHECK_SECONDS: Final = 0.5

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Final
 
 from tidegate.errors import InvalidEventError
@@ -13,7 +14,37 @@ from tidegate.events import CommitCompleted, table_identity
 from tidegate.hudi import Instant, Layout
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_reader import HudiTable, commit_of, completion_of, load_table
-from tidegate.storage import Storage
+from tidegate.storage import NotFound, Storage, join, normalise
+
+
+def find_tables(storage: Storage, patterns: Iterable[str]) -> list[str]:
+    """The directories that match a pattern, sorted. They may or may not contain a table.
+
+    Raises:
+        OSError: the store does not answer.
+    """
+    found = {path for pattern in patterns for path in _matching(storage, normalise(pattern))}
+    return sorted(found)
+
+
+def _matching(storage: Storage, pattern: str) -> Iterator[str]:
+    if "*" not in pattern:
+        yield pattern
+        return
+    before, _, after = pattern.partition("*")
+    parent, _, start = before.rpartition("/")
+    rest, _, below = after.partition("/")
+    name = f"{start}*{rest}"
+    try:
+        entries = storage.list(parent or "/")
+    except NotFound:
+        return
+    for entry in entries:
+        hidden = entry.name.startswith((".", "_"))
+        if entry.is_dir and not hidden and fnmatchcase(entry.name, name):
+            child = join(parent, entry.name)
+            yield from _matching(storage, join(child, below) if below else child)
+
 
 log = logging.getLogger(__name__)
 SOURCE: Final = "hudi-bridge"

@@ -8,7 +8,7 @@ A call returns once every in-sync replica of the broker has the event, or raises
 
 from __future__ import annotations
 
-from tidegate.errors.deliveries import Delivery, NotStored, Receipt, Unconfirmed
+from tidegate.errors import Delivery, NotStored, Receipt, Unconfirmed
 from tidegate.events.wire import Message
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.publisher.publisher import Publisher

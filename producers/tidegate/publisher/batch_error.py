@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.errors import DeliveryError, MessageTooLargeError
-from tidegate.errors.deliveries import NotStored, Receipt, Unconfirmed
+from tidegate.errors import DeliveryError, MessageTooLargeError, NotStored, Receipt, Unconfirmed
 from tidegate.events import Event, Request, VacuumFinished
 
 _SHOWN: Final = 3

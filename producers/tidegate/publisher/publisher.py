@@ -13,8 +13,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from tidegate.errors import ConfigError, DeliveryError, InvalidEventError, TidegateError
-from tidegate.errors.deliveries import Receipt
+from tidegate.errors import ConfigError, DeliveryError, InvalidEventError, Receipt, TidegateError
 from tidegate.errors.validation import validation_message
 from tidegate.events import (
     CleaningHoldRemovalRequested,

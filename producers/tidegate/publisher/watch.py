@@ -17,8 +17,7 @@ from typing import Final, NamedTuple, Self, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
-from tidegate.errors import ConfigError, FormatError, TransientError
-from tidegate.errors.deliveries import Receipt
+from tidegate.errors import ConfigError, FormatError, Receipt, TransientError
 from tidegate.events import Event, Outcome, table_identity
 from tidegate.events.base import Verdict, answered_by, causes_of_answers
 from tidegate.events.cleanings import DirectoriesOutcome, PartsJoiner

@@ -27,7 +27,7 @@ event.
 
 from __future__ import annotations
 
-from tidegate.errors.deliveries import Delivery
+from typing import NamedTuple
 
 
 class TidegateError(Exception):
@@ -124,3 +124,29 @@ class StoppingError(StopService):
 
 class DeadLetterFlood(StopService):
     """More messages fail than the limit allows: stop before all of them become dead letters."""
+
+
+class Receipt(NamedTuple):
+    """Where the broker stored a message, and the id of the event in it."""
+
+    topic: str
+    partition: int
+    offset: int
+    event_id: str = ""
+
+
+class NotStored(NamedTuple):
+    """A message that was refused: the broker does not have it."""
+
+    reason: str
+    event_id: str = ""
+
+
+class Unconfirmed(NamedTuple):
+    """A message of which no confirmation came: the broker may have it. Publish it again."""
+
+    reason: str
+    event_id: str = ""
+
+
+Delivery = Receipt | NotStored | Unconfirmed

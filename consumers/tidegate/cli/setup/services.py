@@ -13,8 +13,8 @@ import typer
 from tidegate.cli.options import ConfigFile, Logged, option_group
 from tidegate.cli.output import is_terminal, write, write_json
 from tidegate.errors.commands import command_line
+from tidegate.service.runner import stop_on_signals
 from tidegate.service.settings import Settings
-from tidegate.service.signals import stop_on_signals
 
 METRICS_PORT: Final = 9465
 

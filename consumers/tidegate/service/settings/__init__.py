@@ -144,14 +144,16 @@ from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.registry import RegistrySettings
-from tidegate.service.settings.alarms import AlarmSettings
-from tidegate.service.settings.cleaning import CleaningSettings
 from tidegate.service.settings.problems import problems
 from tidegate.service.settings.restores import RestoreSettings
 from tidegate.service.settings.savepoints import SavepointRule
-from tidegate.service.settings.section import Section
-from tidegate.service.settings.security import SecuritySettings
-from tidegate.service.settings.services import ServiceSettings
+from tidegate.service.settings.sections import (
+    AlarmSettings,
+    CleaningSettings,
+    Section,
+    SecuritySettings,
+    ServiceSettings,
+)
 from tidegate.service.settings.sources import from_environment, from_file, merged
 from tidegate.signatures.keys import require_private
 from tidegate.storage import normalise

@@ -8,7 +8,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tidegate.events.fields import Name
-from tidegate.service.settings.section import Seconds, Section
+from tidegate.service.settings.sections import Seconds, Section
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _DAY: Final = 86_400

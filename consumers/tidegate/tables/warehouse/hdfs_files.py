@@ -19,8 +19,7 @@ from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.hdfs import HdfsStore
 from tidegate.storage.store import MAX_DEPTH, TooDeep
-from tidegate.tables.warehouse.changes import MayGo, Moves
-from tidegate.tables.warehouse.remote_changes import RemoteChanges
+from tidegate.tables.warehouse.changes import MayGo, Moves, RemoteChanges
 
 
 class HdfsChanges(HdfsStore, RemoteChanges):

@@ -17,7 +17,7 @@ from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.s3 import S3Options, S3Store
 from tidegate.storage.store_errors import error_of, store_errors
-from tidegate.tables.warehouse.remote_changes import RemoteChanges
+from tidegate.tables.warehouse.changes import RemoteChanges
 
 _FEW: Final = 8
 """Up to this number of files, requests for every file are faster than a listing."""

@@ -1,0 +1,286 @@
+"""The sections of the settings that concern alarms, cleaning, signatures and the services."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    model_validator,
+)
+
+from tidegate.errors import validation
+from tidegate.events.fields import Name, parse_duration, span
+from tidegate.events.signature import KeyRole
+from tidegate.events.topics import SERVICES, Role
+from tidegate.service.settings.sources import merged
+from tidegate.storage import normalise
+
+
+def _duration(value: object) -> object:
+    """A duration from text; anything else as it is."""
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def _seconds(value: object) -> object:
+    return parse_duration(value) // timedelta(seconds=1) if isinstance(value, str) else value
+
+
+Seconds = Annotated[
+    int,
+    BeforeValidator(_seconds),
+    PlainSerializer(lambda value: span(timedelta(seconds=value)), str, when_used="json"),
+]
+"""Seconds, or text such as 90s, 10m, 12h, 30d or 4w; shown as text."""
+Duration = Annotated[
+    timedelta, BeforeValidator(_duration), PlainSerializer(span, str, when_used="json")
+]
+"""Text such as 90s, 10m, 12h, 30d or 4w."""
+
+
+class Section(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    populate_by_name=True,
+):
+    """A section of the settings. Unknown names are errors, and no error quotes a value."""
+
+
+class AlarmSettings(Section, frozen=True):
+    """How long vacuums and releases of some tables may wait before an alarm is published."""
+
+    tables: Name = "*"
+    """A shell pattern; of several rules the first whose pattern matches a table applies."""
+    overdue_after: Seconds = Field(default=86_400, ge=0)
+    """How long a vacuum may wait for its readers before VacuumOverdue is published, in seconds or
+    as text with a unit: `6h`. 0: no alarm."""
+    unknown_after: Seconds = Field(default=7 * 86_400, ge=0)
+    """How long releases of a table may come before its first vacuum, else UnknownTableReleased is
+    published; in seconds or as text with a unit. 0: no alarm. The default is the time for which
+    releases are remembered, because an engine may publish releases of tables that it seldom
+    compacts."""
+
+
+Mode = Literal["delete", "quarantine"]
+
+
+class _CleaningRuleSettings(Section, frozen=True):
+    """How to clean obsolete directories of the tables whose name matches a shell pattern."""
+
+    tables: Name
+    """A shell pattern; of several rules the first whose pattern matches a table applies."""
+    mode: Mode
+    """delete: at once. quarantine: move them into a hidden directory next to the others, and delete
+    them after `keep`; until then `tidegate undo` puts them back."""
+    keep: Seconds | None = Field(default=None, ge=0)
+    """How long a quarantine is kept, in seconds or as text with a unit: `7d`; by default
+    `cleaning.keep`."""
+
+
+class CleaningSettings(Section, frozen=True):
+    """Whether a cleaning deletes at once. On an object store it must: it can't rename there."""
+
+    mode: Mode = "delete"
+    """For tables that no rule matches."""
+    after_expiry: Mode = "quarantine"
+    """The mode if a rule would delete but a lock or transaction of a reader has expired. The reader
+    may be alive but stalled, by a long pause or by a network outage longer than the Metastore's
+    time-out. It would then read files that are gone. From quarantine they can be put back, so that
+    the reader can run again; a grace time would only delay the same race. On object stores set it
+    to `delete`."""
+    keep: Seconds = Field(default=72 * 3600, ge=0)
+    """How long a quarantine is kept, in seconds or as text with a unit: `72h`. The default
+    of three days covers a weekend: a cleaning of Friday can still be undone on Monday."""
+    confirm_with: Literal["metastore", "quarantine", "nothing"] | None = None
+    """What confirms a removal, in addition to the events, right before it. metastore: the Metastore
+    of `bridge.metastore` is asked; if it contradicts, nothing is removed. quarantine: nothing is
+    asked, and directories are never deleted at once. nothing: the events are believed. The default
+    is the configured Metastore, else quarantine; an object store without a Metastore needs an
+    explicit setting."""
+    rules: tuple[_CleaningRuleSettings, ...] = ()
+    """For some tables; the first that matches applies."""
+
+
+Principal = Annotated[str, StringConstraints(pattern=validation.PRINCIPAL)]
+"""Kafka's name of a principal: its type and its name, `User:CN=orders,OU=sales`."""
+
+
+class _KeySettings(Section, frozen=True):
+    """A public key: whose it is, what it may sign, and when. A name may have several keys."""
+
+    name: Name
+    """Whose key it is: a person or a service. Outcomes keep it as `signed_by`."""
+    public_key: str = Field(repr=False)
+    """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
+    roles: tuple[KeyRole, ...] = Field(min_length=1)
+    """`writer` signs vacuums, releases and aborted writes; `requester` savepoints, restores and
+    undos; `approver` approvals; `holder` holds of the cleaning; `coordinator` tasks; `worker`
+    outcomes of the cleaner, the savepoint writer and the restorer."""
+    tables: tuple[Name, ...] = ("*",)
+    """Shell patterns of the tables, as catalog.database.table. A signer chooses both a table's name
+    and its location, so give both or neither; a `holder` signs for names alone."""
+    locations: tuple[Annotated[str, AfterValidator(normalise)], ...] = ()
+    """The tables' directories, or directories above them, as they are written in events; empty:
+    everywhere."""
+    not_after: AwareDatetime | None = None
+    """Trusted until this time, compared with the broker's time of the command."""
+
+    @model_validator(mode="after")
+    def _has_tables_and_locations(self) -> Self:
+        if self.tables == ("*",) and self.locations:
+            raise ValueError(
+                f"the key of {self.name} has locations and no tables: holds and releases are by"
+                " name, which a signer chooses; add the names"
+            )
+        if self.tables != ("*",) and not self.locations and set(self.roles) != {KeyRole.HOLDER}:
+            raise ValueError(
+                f"the key of {self.name} has tables and no locations: a signer chooses the name;"
+                " add the directories"
+            )
+        return self
+
+
+class SecuritySettings(Section, frozen=True):
+    """Signatures of all events that services act on, but for commits; else only ACLs guard."""
+
+    require_signatures: bool = False
+    """Refuse commands, vacuums, releases, aborted writes and outcomes without a good signature."""
+    sign_with: Path | None = None
+    """The file of the private key with which this process signs what it publishes. Where signatures
+    are required, every service and the Metastore bridge need one whose roles permit it."""
+    keys: tuple[_KeySettings, ...] = ()
+    principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
+    """By role, the Kafka principals to which `topics acls` grants its rights, for example
+    `User:CN=orders,OU=sales`. The default of a role is `User:` and its name."""
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if self.require_signatures and not self.keys:
+            raise ValueError("require_signatures without keys: every command would be refused")
+        return self
+
+
+class _RetrySettings(Section, frozen=True):
+    """How transient faults are retried; each service has its own defaults.
+
+    After the last attempt an executor dead-letters the command; the coordinator, which depends on
+    nothing but the broker, stops.
+    """
+
+    attempts: int | None = Field(default=None, ge=1)
+    """How often in all; by default 150 for work on tables, 8 for the broker."""
+    first_wait_ms: int | None = Field(default=None, ge=1)
+    """The longest wait after the first failure; it doubles with each; by default 200."""
+    longest_wait_ms: int | None = Field(default=None, ge=1)
+    """No wait is longer; by default 60000 for work on tables, 30000 for the broker."""
+
+
+class _DeadLetterSettings(Section, frozen=True):
+    """A service stops after it failed on more than `max_failures` of `window` valid messages.
+
+    They are counted by partition, and must be of several tables. Invalid messages, and locations
+    that refuse, never count. If both are the same, the service never stops for this reason.
+    """
+
+    max_failures: int = Field(default=50, ge=0)
+    """How many."""
+    window: int = Field(default=100, ge=1, le=1000)
+    """Among how many."""
+
+
+def _instance_id() -> str | None:
+    """A field for a process's name among those of a service."""
+    field: str | None = Field(default=None, pattern=validation.HEADER)
+    return field
+
+
+class _Limits(Section, frozen=True):
+    """The limits of a service, and the instance that this process is of it."""
+
+    instance_id: str | None = _instance_id()
+    retries: _RetrySettings = _RetrySettings()
+    dead_letters: _DeadLetterSettings = _DeadLetterSettings()
+
+    def over(self, common: _Limits) -> _Limits:
+        """These limits, completed by those of all services."""
+        return _Limits(
+            instance_id=self.instance_id or common.instance_id,
+            retries=common.retries.model_copy(update=_set(self.retries)),
+            dead_letters=common.dead_letters.model_copy(update=_set(self.dead_letters)),
+        )
+
+
+class ServiceSettings(Section, frozen=True):
+    """How the services work; the limits of one service are under its name."""
+
+    threads: int = Field(default=4, ge=1)
+    """How many tables an executor works on at the same time.
+
+    A command that has been running for a minute no longer counts, so that one that hangs holds up
+    no other table; with those there are at most four times as many.
+    """
+    session_timeout_ms: int = Field(default=10_000, ge=1_000)
+    """How long after its last heartbeat a process loses its partitions.
+
+    With an `instance_id`, also how long they wait for a process that was stopped: longer than a
+    restart takes.
+    """
+    instance_id: str | None = _instance_id()
+    """The name of this process among those of a service: unique, and the same after a restart.
+
+    It makes the process a static member of its groups: started again within the session's time, it
+    gets its partitions back without interrupting other members. Empty: a dynamic member.
+    """
+    stop_seconds: float = Field(default=25, ge=1, allow_inf_nan=False)
+    """How long after SIGTERM a process may still run; then it ends by force, whatever it is doing.
+
+    Keep it below the time after which a supervisor sends SIGKILL: 30 s on Kubernetes by default.
+    """
+    retries: _RetrySettings = _RetrySettings()
+    dead_letters: _DeadLetterSettings = _DeadLetterSettings()
+    coordinator: _Limits = _Limits()
+    savepoint_writer: _Limits = _Limits()
+    restorer: _Limits = _Limits()
+    cleaner: _Limits = _Limits()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_service_names(cls, content: dict[str, object]) -> dict[str, object]:
+        """A service's name has dashes in the file; a variable and this model have underscores."""
+        found: dict[str, object] = {}
+        for name, value in content.items():
+            found = merged(found, {name.replace("-", "_"): value})
+        return found
+
+    @model_validator(mode="after")
+    def _check_dead_letters(self) -> Self:
+        for name in SERVICES:
+            limits = self.limits_of(name).dead_letters
+            if limits.max_failures > limits.window:
+                raise ValueError(
+                    f"dead_letters of {name}: max_failures ({limits.max_failures}) exceeds window"
+                    f" ({limits.window})"
+                )
+        return self
+
+    def limits_of(self, service: str) -> _Limits:
+        """The limits of a service: its own, completed by those of all."""
+        own: _Limits = getattr(self, service.replace("-", "_"))
+        common = _Limits(
+            instance_id=self.instance_id, retries=self.retries, dead_letters=self.dead_letters
+        )
+        return own.over(common)
+
+
+def _set(section: Section) -> dict[str, object]:
+    return section.model_dump(exclude_unset=True)
