@@ -222,6 +222,8 @@ class World:
         """
         now = self.snapshot()
         highest = min([now[0].high_water_mark, *(write_id - 1 for write_id in self.open)])
+        while highest in self.aborted:  # once it is forgotten, no snapshot reaches up to it
+            highest -= 1
         if highest < 1:
             return True
         ids = write_ids_of_compaction(now[0], highest)
