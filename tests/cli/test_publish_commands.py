@@ -12,7 +12,7 @@ import pytest
 
 from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
 from tidegate.cli import main
-from tidegate.cli.failures import MEANINGS, ExitCode, table
+from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
 from tidegate.cli.sending import OF_VERDICT
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreRequested, WithdrawalRequested

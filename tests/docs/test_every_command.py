@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from support.commands import ALL, EXAMPLES
 from tidegate.cli import app, output
-from tidegate.cli.failures import MEANINGS
+from tidegate.cli.exit_codes import MEANINGS
 from tidegate.cli.progress import SHOWS_PROGRESS, WITHOUT_PROGRESS
 
 NARROW: Final = "40"

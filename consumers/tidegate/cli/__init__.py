@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.failures import table
+from tidegate.cli.exit_codes import table
 from tidegate.cli.output import write
 from tidegate.cli.tree import CommandTree
 

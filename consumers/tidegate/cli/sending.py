@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from tidegate.cli.deployment import check_reachable, located
-from tidegate.cli.failures import ExitCode
+from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import AsJson, RequestedBy, duration, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar

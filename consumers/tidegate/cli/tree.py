@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from tidegate.cli.failures import table
+from tidegate.cli.exit_codes import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

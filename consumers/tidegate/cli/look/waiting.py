@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.failures import ExitCode
+from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import AsJsonLines, ConfigFile, duration, table_pattern
 from tidegate.cli.output import write, write_json
 from tidegate.coordinator.subject import moment
