@@ -138,7 +138,7 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert place.call("waiting", "--older-than", "1h", "--check") == "no such vacuum waits\n"
     place.call("waiting", "--check", code=1)
     shown = place.call("waiting", "-t", ORDERS)
-    assert "2 of 3 holds left" in shown
+    assert "waits for 2 of 3 readers" in shown
     assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in shown
 
 

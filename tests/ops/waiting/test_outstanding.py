@@ -42,7 +42,7 @@ def test_a_vacuum_waits_for_the_holds_that_have_not_ended_and_names_their_owners
     assert (found.table, found.since, found.holds) == (ORDERS, NOON, 3)
     assert found.outstanding == (OutstandingReader(lock_id=8, owner="user8"),)
     assert str(found.outstanding[0]) == "lock 8 of user8"
-    assert "1 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
+    assert "waits for 1 of 3 readers" in headline(found, NOON + timedelta(hours=2))
 
 
 def test_a_lock_and_its_transaction_are_one_hold() -> None:
@@ -54,7 +54,7 @@ def test_a_lock_and_its_transaction_are_one_hold() -> None:
     [found] = waiting_after(event, release(7), release(8))
 
     assert sorted(reader.transaction_id or 0 for reader in found.outstanding) == [90, 91]
-    assert "2 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
+    assert "waits for 2 of 3 readers" in headline(found, NOON + timedelta(hours=2))
 
 
 def test_a_vacuum_that_was_released_waits_no_more() -> None:

@@ -114,13 +114,13 @@ def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = ""
 
 
 def headline(vacuum: PendingVacuum, now: datetime) -> str:
-    """One line on a waiting vacuum: table, age, what it made, how many holds are left."""
+    """One line on a waiting vacuum: table, age, what it made, how many readers it waits for."""
     where = f"/{vacuum.partition}" if vacuum.partition else ""
     made = ", ".join(vacuum.directories[:3])
     since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    holds = f"{len(vacuum.outstanding)} of {vacuum.holds} holds left"
+    readers = f"waits for {len(vacuum.outstanding)} of {vacuum.holds} readers"
     age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
-    return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {holds}"
+    return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {readers}"
 
 
 def age_of(span: timedelta) -> str:

@@ -96,7 +96,10 @@ class _Selected(_Filters):
         """
         wanted = self.selection(self.ids)
         if wanted == DeadLetterFilter():
-            raise ConfigError("no dead letters selected: give ids, or at least one filter")
+            raise ConfigError(
+                "no dead letters selected: give ids as `tidegate dead-letters list` shows them, or"
+                " a filter such as --service cleaner"
+            )
         return wanted
 
 
@@ -218,9 +221,10 @@ def redrive(
     _show(rows, len(found), "redriven", executed=execute, as_json=as_json)
     if undecodable:
         again = command_line("dead-letters discard", undecodable[0].dead_letter_id, reason="WHY")
+        fail = "fails" if len(undecodable) == 1 else "fail"
         write_error(
-            f"{len(undecodable)} of them fail again, since they can't be decoded: discard these,"
-            f" e.g. {again}"
+            f"{len(undecodable)} of them {fail} again, since the payload can't be decoded."
+            f" To discard: {again}"
         )
 
 
