@@ -1,1 +1,1 @@
-"""Processes that publish on behalf of systems which can't: a Hive Metastore, writers of Hudi."""
+"""The bridges as processes: they publish for systems that can't, Hive's Metastore and Hudi."""

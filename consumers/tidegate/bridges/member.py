@@ -1,4 +1,4 @@
-"""A member of a bridge's group: another reader reads the topics."""
+"""A bridge's membership in its consumer group: which partitions it owns, and its offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bridges of a deployment have stored: beside their group's offset of one partition."""
+"""A bridge's stored state: in the metadata of its group's committed offset of one partition."""
 
 from __future__ import annotations
 

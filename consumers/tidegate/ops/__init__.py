@@ -1,1 +1,1 @@
-"""Tools to operate a deployment: doctor, replay, dead letters, topics."""
+"""Tools to operate a deployment: status, explain, doctor, replay, dead letters, topics."""

@@ -1,1 +1,1 @@
-"""The one loop that every service runs in."""
+"""The workers' loop, the input of every service, and the bus on Kafka."""

@@ -1,4 +1,4 @@
-"""Savepoints: when one is due or may go (retention), what it keeps (plan), writing and removing."""
+"""Savepoints: when one is due or may go (retention), its files (plan), writing and removing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table of the errors of remote stores' clients: denied, away or throttled, gone, wrong place.
+"""One table of the errors of remote stores' clients: denied, unavailable, not found, misplaced.
 
 Every client has errors of its own. Some are not OSErrors, and some have a misleading kind: obstore
 reports a missing bucket as a missing file. So every call of a client is made in `store_errors`.

@@ -1,4 +1,4 @@
-"""Read a deployment's topics from outside: outcomes, commands, dead letters, consumer lag."""
+"""Read a deployment's topics from outside: outcomes, tasks, dead letters, consumer lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JVM as a child process that does not outlive its parent, and what the servers share."""
+"""JVM servers as child processes that do not outlive their parent; their common base class."""
 
 from __future__ import annotations
 

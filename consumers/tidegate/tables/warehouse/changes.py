@@ -1,4 +1,4 @@
-"""One interface to change the files of every place."""
+"""One interface to change files in every kind of store."""
 
 from __future__ import annotations
 
