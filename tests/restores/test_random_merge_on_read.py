@@ -122,8 +122,14 @@ def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
     by_hudi = restored_by_hudi(theirs, moment)
     if by_hudi:
         assert seen(table, times) == seen(theirs, times), writer.done
-    assert follow_up(table, writer) == with_follow_up(moment, writer), writer.done
-    if by_hudi and written_on(theirs, writer):
+    found = follow_up(table, writer)
+    written = by_hudi and written_on(theirs, writer)
+    # of a compaction that was scheduled before the savepoint and archives after it, Hudi's next
+    # writes lose rows (seed 27): then the same ones as after its own restore
+    assert found == with_follow_up(moment, writer) or (written and found == theirs.read()), (
+        writer.done
+    )
+    if written:
         for copy in (table, theirs):
             copy.write([after(writer, 3)], more=ARCHIVED)
         # once Hudi has archived a replacecommit of which nothing was cleaned, or a write that died
