@@ -23,6 +23,7 @@ from tidegate.events.base import (
     Answer,
     Caused,
     Command,
+    Event,
     Outcome,
     ReasonedRequest,
     Refusal,
@@ -58,15 +59,8 @@ class CleaningMode(StrEnum):
     QUARANTINE = "quarantine"
 
 
-class CleaningReleased(Caused, Command, frozen=True):
-    """No reader needs a vacuum's inputs any more: remove what that vacuum made obsolete.
-
-    The command carries the vacuum's snapshot, never a list of paths to remove: the cleaner derives
-    those from the current listing. With `after_expiry` something that the vacuum waited for ended
-    because it expired: its reader may be alive, only stalled. `last_lock_id` and
-    `last_transaction_id` are the highest that it waited for: the cleaner asks the Metastore whether
-    any up to these is still held or open.
-    """
+class OfVacuum(Event, frozen=True):
+    """The fields of a vacuum's cleaning, which its deferral repeats."""
 
     kind: VacuumKind
     partition: Text | None = None
@@ -78,6 +72,17 @@ class CleaningReleased(Caused, Command, frozen=True):
     after_expiry: bool = False
     last_lock_id: Id | None = None
     last_transaction_id: Id | None = None
+
+
+class CleaningReleased(OfVacuum, Caused, Command, frozen=True):
+    """No reader needs a vacuum's inputs any more: remove what that vacuum made obsolete.
+
+    The command carries the vacuum's snapshot, never a list of paths to remove: the cleaner derives
+    those from the current listing. With `after_expiry` something that the vacuum waited for ended
+    because it expired: its reader may be alive, only stalled. `last_lock_id` and
+    `last_transaction_id` are the highest that it waited for: the cleaner asks the Metastore whether
+    any up to these is still held or open.
+    """
 
 
 class AbortedCleaningReleased(Caused, Command, frozen=True):
@@ -162,7 +167,7 @@ class CleaningRefused(Refusal, frozen=True):
     partition: Text | None = None
 
 
-class CleaningDeferred(Answer, frozen=True):
+class CleaningDeferred(OfVacuum, Answer, frozen=True):
     """A released cleaning can't be done now: it is released again later.
 
     The second source contradicts the event (`reason` is `not-confirmed`, `message` has both
@@ -174,16 +179,6 @@ class CleaningDeferred(Answer, frozen=True):
     reason: Text
     message: Message
     retry_after_ms: Count
-    kind: VacuumKind
-    partition: Text | None = None
-    directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)
-    min_write_id: Id
-    max_write_id: Id
-    valid_write_ids: Snapshot
-    own_transaction_id: Id | None = None
-    after_expiry: bool = False
-    last_lock_id: Id | None = None
-    last_transaction_id: Id | None = None
     vacuum: Text
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.errors import PermanentError
-from tidegate.events.base import Answer, Command
+from tidegate.events.base import Answer, Command, Event
 from tidegate.events.cleanings import (
     AbortedCleaningReleased,
     CleaningDeferred,
@@ -15,6 +15,7 @@ from tidegate.events.cleanings import (
     CleaningUndoRefused,
     CleaningUndoRequested,
     HoldRequest,
+    OfVacuum,
     QuarantineRemovalRequested,
 )
 from tidegate.events.reasons import Reason
@@ -36,10 +37,7 @@ from tidegate.events.savepoints import (
 
 AGAIN: Final = timedelta(minutes=1)
 """After so long a cleaning is released again that was not confirmed."""
-_REPEATED: Final = (
-    *("kind", "partition", "directories", "min_write_id", "max_write_id", "valid_write_ids"),
-    *("own_transaction_id", "after_expiry", "last_lock_id", "last_transaction_id"),
-)
+_REPEATED: Final = OfVacuum.model_fields.keys() - Event.model_fields.keys()
 """Fields of the command that its deferral repeats."""
 
 
