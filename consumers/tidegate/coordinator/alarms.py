@@ -16,7 +16,6 @@ from tidegate.coordinator.subject import moment
 from tidegate.events import (
     LockReleased,
     OutstandingReader,
-    TaskOverdue,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
@@ -125,29 +124,6 @@ def known(event: VacuumFinished, since: int, said: int, at: datetime) -> Unknown
     """The first vacuum came of a table that was reported as unknown."""
     return UnknownTableResolved.about(
         event, source=SOURCE, occurred_at=at, since=moment(since), unknown_since=moment(said)
-    )
-
-
-def task_overdue(  # noqa: PLR0913, PLR0917 - the fields of the event
-    task: str,
-    number: int,
-    table: str,
-    location: str,
-    kind: str,
-    limit: timedelta,
-    at: datetime,
-) -> TaskOverdue:
-    """A task has had no outcome and no progress for so long."""
-    return TaskOverdue(
-        table=table,
-        location=location,
-        occurred_at=at,
-        source=SOURCE,
-        caused_by=task,
-        number=number,
-        kind=kind,
-        message=f"task {number} ({kind}) has had no outcome for {span(limit)}, and the table's"
-        " next tasks wait for it: does its worker run, and what does it log?",
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from tidegate.coordinator.alarms import SOURCE, task_overdue
+from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
 from tidegate.coordinator.subject import Effects, milliseconds, moment
@@ -42,8 +42,10 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
     TaskIssued,
+    TaskOverdue,
 )
 from tidegate.events.cleanings import HoldRequest
+from tidegate.events.fields import span
 from tidegate.events.topics import TASK_TOPIC
 from tidegate.events.wire import Message, original_of
 from tidegate.signatures.tokens import Sign
@@ -236,9 +238,9 @@ class Tasks:
     @staticmethod
     def progressed(table: str, rows: Store, at: datetime) -> None:
         """The task under way is not overdue yet: its worker goes on."""
-        number, lane = rows.one(_UNDER_WAY, table)
-        _, body = rows.one(_ENDED["task"], table, number)
-        rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
+        number, _ = rows.one(_UNDER_WAY, table)
+        lane, body = rows.one(_ENDED["task"], table, number)
+        _put_task(rows, table, number, lane, body, at)
 
     @staticmethod
     def next_overdue(rows: Store) -> int | None:
@@ -256,13 +258,25 @@ class Tasks:
             *(milliseconds(at), limit),
         )
         for table, number, lane, body in found:
-            rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
+            _put_task(rows, table, number, lane, body, at)
             task, message, carried = loads(body)
             effects.repeated.append(load_message(message))
-            if lane != STOPS:
-                queued = Queued(**carried)
-                about = table, queued.location, queued.kind
-                effects.outcomes.append(task_overdue(task, number, *about, OVERDUE_AFTER, at))
+            if lane == STOPS:
+                continue
+            queued = Queued(**carried)
+            alarm = TaskOverdue(
+                table=table,
+                location=queued.location,
+                occurred_at=at,
+                source=SOURCE,
+                caused_by=task,
+                number=number,
+                kind=queued.kind,
+                message=f"task {number} ({queued.kind}) has had no outcome for"
+                f" {span(OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
+                " run, and what does it log?",
+            )
+            effects.outcomes.append(alarm)
         return effects
 
     @staticmethod
@@ -401,8 +415,15 @@ class Tasks:
         message = self._serialize(task, self._topic)
         rows.put("number", table, None, (number,))
         body = dumps([task.event_id, dump_message(message), row])
-        rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
+        _put_task(rows, table, number, lane, body, at)
         return message
+
+
+def _put_task(  # noqa: PLR0913, PLR0917 - a row
+    rows: Store, table: str, number: int, lane: int, body: str, at: datetime
+) -> None:
+    """Put the row of a task under way: from now on its outcome is awaited."""
+    rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
 
 
 def of_json(stored: dict[str, Any]) -> OriginalMessage:
