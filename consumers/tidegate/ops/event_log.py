@@ -193,6 +193,11 @@ class NewestEvents(deque[LoggedEvent]):
         self.append(replace(logged, record=logged.record._replace(value=None, headers=())))
 
 
+def since_ms(since: datetime | None) -> int:
+    """The time from which on to read, in ms since the epoch; 0: from the beginning."""
+    return 0 if since is None else max(1, int(since.timestamp() * 1000))
+
+
 class EventLog:
     """The events of a deployment's topics, read-only; no group's offsets change."""
 
@@ -356,5 +361,4 @@ class EventLog:
         tables = wanted.exact_tables
         numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
         parts = [Partition(name, number) for number in sorted(numbers)]
-        since_ms = 0 if since is None else max(1, int(since.timestamp() * 1000))
-        return _RETRIES.call(lambda: self._metadata.spans_of(parts, since_ms))
+        return _RETRIES.call(lambda: self._metadata.spans_of(parts, since_ms(since)))

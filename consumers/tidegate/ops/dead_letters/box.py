@@ -138,16 +138,14 @@ class DeadLetterBox:
         """
         left = iter(dead_letters)
         while batch := list(islice(left, _BATCH)):
-            found = self._read([(it.record.partition, it.record.offset) for it in batch])
-            records = [found.get((it.record.partition, it.record.offset)) for it in batch]
-            for dead_letter, record in zip(batch, records, strict=True):
+            records = self._read([(it.record.partition, it.record.offset) for it in batch])
+            found = list[DeadLetter]()
+            for dead_letter in batch:
+                record = records.get((dead_letter.record.partition, dead_letter.record.offset))
                 if record is None:
                     raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
-            yield [
-                replace(read_dead_letter(record), state=dead_letter.state)
-                for dead_letter, record in zip(batch, records, strict=True)
-                if record is not None
-            ]
+                found.append(replace(read_dead_letter(record), state=dead_letter.state))
+            yield found
 
     def originals(
         self, batch: Sequence[DeadLetter]

@@ -29,7 +29,7 @@ from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event
 from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS, Role, partition_of
 from tidegate.events.wire import Wire
-from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.event_log import LoggedEvent, since_ms
 from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics
 from tidegate.ops.replay.events import (
     EventReplay,
@@ -266,8 +266,7 @@ class Replays:
         if suffix not in known:
             raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
         name = known[suffix].name(self._prefix)
-        since = selection.from_time
-        available = self._bus.spans(name, _milliseconds(since) if since else 0)
+        available = self._bus.spans(name, since_ms(selection.from_time))
         spans = narrowed(_within(available, selection.partition), selection)
         return plan_of(self._selected(spans, selection), spans, selection, limit, self._wire)
 
@@ -295,7 +294,7 @@ class Replays:
         at: dict[Partition, int] = {}
         if not isinstance(target, int):
             for topic in {part.topic for part in spans}:
-                since = self._bus.spans(topic, _milliseconds(target))
+                since = self._bus.spans(topic, since_ms(target))
                 at |= {part: span.start for part, span in since.items()}
         found = {
             part: _GroupPosition(
@@ -328,10 +327,6 @@ class Replays:
                 continue
             found += asks_for_restore(event, self._wire)
         return found
-
-
-def _milliseconds(moment: datetime) -> int:
-    return max(1, int(moment.timestamp() * 1000))
 
 
 def _within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
