@@ -135,7 +135,7 @@ class Compaction:
             NotEnoughHistory: as `settled_state`.
         """
         failed = tuple(one for one in found if one.acid.visibility_txn in aborted_txns)
-        found = [one for one in found if one not in failed]
+        found = [one for one in found if one.acid.visibility_txn not in aborted_txns]
         considered = self._considered(found)
         state = settled_state(considered, self.write_ids)
         overwrite = next((b for b in considered if b.name == state.base), None)
