@@ -102,22 +102,53 @@ class Connection:
     """
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:
-        """Create the client, and start the thread.
+        """Take the settings; the client and the thread start when they are needed."""
+        self.process = os.getpid()
+        self.is_closed = False
+        self.faults = BrokerFaults(config)
+        self._config = config
+        self._producer: Producer | None = None
+        self._successors: dict[str, Connection] = {}
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._began: SimpleQueue[None] = SimpleQueue()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self.is_served = False
+        self._thread = 0
+
+    def connect(self) -> Producer:
+        """Create the client.
 
         Raises:
             ConfigError: librdkafka rejects a setting.
         """
-        self.process = os.getpid()
-        self.is_closed = False
-        self.faults = BrokerFaults(config)
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._ended: SimpleQueue[None] = SimpleQueue()
         try:
-            producer = Producer({**config, "error_cb": self.faults.record})
+            self._producer = Producer({**self._config, "error_cb": self.faults.record})
         except KafkaException as error:
             raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
-        # not `Thread.start`, which waits: an exception out of a signal handler may leave it
-        self._thread = _thread.start_new_thread(self._work, (producer,))
+        return self._producer
+
+    def successor(self) -> Connection:
+        """The connection that replaces this one, the same for every caller. It needs no lock."""
+        return self._successors.setdefault("", Connection(self._config))
+
+    def start(self) -> None:
+        """Start the thread if it is not running."""
+        if self.is_served:
+            return
+        # the wait has an end: an exception out of a signal handler may have left the lock taken,
+        # and a second thread does no harm
+        is_ours = self._starting.acquire(timeout=CHECK_SECONDS)
+        try:
+            if not self.is_served:
+                # not `Thread.start`: left by an exception, it may hang the new thread
+                _thread.start_new_thread(self._serve, ())
+                self._began.get(timeout=CHECK_SECONDS)
+        except Empty:
+            return
+        finally:
+            if is_ours:
+                self._starting.release()
 
     def run(self, job: Job) -> None:
         """Have messages sent and their reports served."""
@@ -131,16 +162,29 @@ class Connection:
         self.is_closed = True
         if self._thread == threading.get_ident():
             return
+        self.start()
         try:
             self._ended.get(timeout=seconds)
         except Empty:
             return
         self._ended.put(None)  # for the next call
 
-    def _work(self, producer: Producer) -> None:
+    def _serve(self) -> None:
+        self.is_served, self._thread = True, threading.get_ident()
+        self._began.put(None)
+        try:
+            self._work()
+        finally:
+            self.is_served = False
+        self._jobs.put(None)  # for a second thread, if there is one
+        self._ended.put(None)
+
+    def _work(self) -> None:
         """Run jobs and serve reports, until the end and the last report have come."""
-        is_ending = False
-        while not is_ending or len(producer):
+        if self._producer is None and not self.is_closed:
+            self.connect()
+        producer, is_ending = self._producer, False
+        while producer is not None and not (is_ending and not len(producer)):
             try:
                 # without messages under way there is nothing to poll for
                 job = self._jobs.get(block=not is_ending and not len(producer))
@@ -155,10 +199,8 @@ class Connection:
             else:
                 job(producer)
             del job  # it refers to what ends this thread when it is collected
-        del producer
-        self.is_closed = True
+        self.is_closed, self._producer = True, None
         while not self._jobs.empty():  # what came too late
             if (job := self._jobs.get()) is not None:
                 job(None)
             del job
-        self._ended.put(None)

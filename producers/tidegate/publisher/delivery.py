@@ -194,7 +194,8 @@ class ConfirmedProducer:
         self._config = {**DEFAULTS, **config}
         self._seconds = _report_seconds(self._config)
         self._cluster_id = ""
-        self._connection = self._connected()
+        self._connection = self._owned(Connection(self._config))
+        self._connection.connect()
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
         """Send messages and wait until each is confirmed or has failed.
@@ -225,6 +226,7 @@ class ConfirmedProducer:
         """Send messages and wait for their reports; the connection that took them."""
         while True:
             connection = self._own_connection()
+            connection.start()
             connection.run(partial(_send_all, self._seconds, messages, reports))
             self._wait(connection, reports)
             if not reports.was_handed_back():
@@ -265,6 +267,7 @@ class ConfirmedProducer:
         """Wait for the reports; gives up some time after the last one."""
         arrived, since, waited = -1, time.monotonic(), 0
         while not reports.wait(CHECK_SECONDS):
+            connection.start()
             waited += 1
             if waited == _CHECKS_BEFORE_WARNING and connection.faults.away:
                 log.warning("%s. Trying again for a while", connection.faults.away)
@@ -278,11 +281,10 @@ class ConfirmedProducer:
         connection = self._connection
         if connection.process != os.getpid():
             _keep_forever(connection)
-            connection = self._connection = self._connected()
+            connection = self._connection = self._owned(Connection(self._config))
         return self._replace(connection) if connection.is_closed else connection
 
-    def _connected(self) -> Connection:
-        connection = Connection(self._config)
+    def _owned(self, connection: Connection) -> Connection:
         # its thread ends with this producer, and before the interpreter
         weakref.finalize(self, _end, weakref.ref(connection))
         return connection
@@ -290,9 +292,8 @@ class ConfirmedProducer:
     def _replace(self, dead: Connection) -> Connection:
         """Replace a connection that was closed, or had a fatal error and never sends again."""
         dead.stop(0)
-        if self._connection is dead:  # another thread that sends may have replaced it by now
-            self._connection = self._connected()
-        return self._connection
+        connection = self._connection = self._owned(dead.successor())
+        return connection
 
     def _fault(
         self, messages: Sequence[Message], reports: Reports, faults: BrokerFaults
@@ -361,7 +362,7 @@ def _send(
 
 def _end(connection: weakref.ref[Connection]) -> None:
     found = connection()
-    if found is not None:
+    if found is not None and found.is_served:  # at the interpreter's end none can be started
         found.stop(_EXIT_SECONDS)
 
 
