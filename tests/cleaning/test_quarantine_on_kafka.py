@@ -89,7 +89,8 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
             released(table, 1, ReleaseReason.COMMITTED),
             released(table, 2, ReleaseReason.EXPIRED),
         )
-    wait_for("the vacuum of the held table", lambda: "held by mara" in run("waiting").stdout)
+    wait_for("the vacuum of the held table", lambda: f"{TABLE}  minor" in run("waiting").stdout)
+    assert "held by mara" in run("waiting").stdout
     assert "mara" in run("hold", "list").stdout
     metrics = Metrics(DEPLOYMENT_METRICS)
     monitor = DeploymentMonitor(Settings.load(config), metrics)
