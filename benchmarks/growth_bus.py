@@ -613,14 +613,7 @@ ROWS = tuple(
             measure_outcome,
             Goal(counts={"bytes in the largest message": 1_000_000}),
         ),
-        (
-            "a shared publisher",
-            "threads",
-            (1, 10, 100),
-            prepare_outcome,
-            measure_threads,
-            Goal(),
-        ),
+        ("a shared publisher", "threads", (1, 10, 100), prepare_outcome, measure_threads, Goal()),
         (
             "changelog of a stream of lock events",
             "events",

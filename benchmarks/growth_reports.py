@@ -8,14 +8,7 @@ from typing import Final
 
 from bus import vacuum
 from growth import Goal, Row, Seconds, Timing, timed
-from growth_bus import (
-    PARTITIONS,
-    WHO,
-    Deployment,
-    prepare_outcomes,
-    publish,
-    released,
-)
+from growth_bus import PARTITIONS, WHO, Deployment, prepare_outcomes, publish, released
 
 from tidegate.cli.failures import ExitCode
 from tidegate.coordinator.loop import CoordinatorLoop

@@ -70,10 +70,7 @@ def coordinator(bus: MemoryBus) -> None:
     ],
 )
 def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
-    run: Callable[[MemoryBus], None],
-    sent: Callable[[int, str], Message],
-    table: str,
-    limit: int,
+    run: Callable[[MemoryBus], None], sent: Callable[[int, str], Message], table: str, limit: int
 ) -> None:
     bus = memory_bus(partitions=1)
     bus.send([sent(number, table.format(number)) for number in range(FLOOD)])

@@ -64,11 +64,7 @@ def with_signature_of(event: Event, other: Event) -> Message:
 
 
 def deployment(
-    folder: Path,
-    *,
-    key: Path | None,
-    required: bool = True,
-    locations: Sequence[str] = ("/lake",),
+    folder: Path, *, key: Path | None, required: bool = True, locations: Sequence[str] = ("/lake",)
 ) -> Settings:
     security = {
         "require_signatures": required,
@@ -221,10 +217,7 @@ def under_way(settings: Settings, bus: MemoryBus) -> TaskIssued:
     ],
 )
 def test_the_coordinator_acts_on_no_outcome_that_no_worker_signed(
-    of_task: Callable[[TaskIssued], Event],
-    signer: SigningKey | None,
-    reason: str,
-    tmp_path: Path,
+    of_task: Callable[[TaskIssued], Event], signer: SigningKey | None, reason: str, tmp_path: Path
 ) -> None:
     bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     outcome = of_task(under_way(settings, bus))
@@ -246,9 +239,7 @@ def forged(issued: TaskIssued, **changes: object) -> TaskIssued:
     return TaskIssued.model_validate(issued.model_dump() | changes)
 
 
-def test_a_worker_signs_no_end_of_a_task_that_the_coordinator_did_not_issue(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_signs_no_end_of_a_task_that_the_coordinator_did_not_issue(tmp_path: Path) -> None:
     bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     issued = under_way(settings, bus)
     undecodable = issued.command.model_copy(update={"value": b"x"})
@@ -319,9 +310,7 @@ def test_a_command_that_no_task_carries_becomes_a_dead_letter(tmp_path: Path) ->
     assert "counts only within a TaskIssued" in str(dict(refused.headers))
 
 
-def test_a_task_that_waits_for_days_is_published_again_with_a_new_signature(
-    tmp_path: Path,
-) -> None:
+def test_a_task_that_waits_for_days_is_published_again_with_a_new_signature(tmp_path: Path) -> None:
     bus, settings = memory_bus(), deployment(tmp_path, key=key_file(tmp_path))
     issued = under_way(settings, bus)
     bus.now_ms = lambda: round((datetime.now(UTC) + timedelta(days=2)).timestamp() * 1000)

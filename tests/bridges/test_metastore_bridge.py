@@ -140,9 +140,7 @@ def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
 
 
 @on_both_versions
-def test_a_bridge_that_was_paused_publishes_nothing_wrong_when_it_goes_on(
-    bridged: Bridged,
-) -> None:
+def test_a_bridge_that_was_paused_publishes_nothing_wrong_when_it_goes_on(bridged: Bridged) -> None:
     """It believes that it is active; what it may publish then is still true."""
     engine = bridged.engine
     paused = bridged.bridge("paused")

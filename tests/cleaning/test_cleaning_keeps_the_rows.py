@@ -137,10 +137,7 @@ def test_a_file_says_to_hive_what_its_reader_looks_for(table: AcidTable) -> None
             "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,"
             "currentTransaction:bigint,row:struct<id:bigint,city:string>>"
         )
-        assert list(reader) == [
-            (0, 1, 536870912, 0, 1, ANA),
-            (0, 1, 536870912, 1, 1, BEN),
-        ]
+        assert list(reader) == [(0, 1, 536870912, 0, 1, ANA), (0, 1, 536870912, 1, 1, BEN)]
         assert dict(reader.user_metadata) == {
             "hive.acid.version": b"2",
             "hive.acid.key.index": b"1,536870912,1;",

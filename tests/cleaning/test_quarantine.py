@@ -325,10 +325,7 @@ def test_cleanings_are_undone_in_any_order_while_the_last_product_hides_all(root
     clean(cleaner, first)
     build(table, {"base_0000003_v0000009": 9})
     later = release(
-        str(table),
-        caused_by="vacuum-2",
-        kind="major",
-        directories=("base_0000003_v0000009",),
+        str(table), caused_by="vacuum-2", kind="major", directories=("base_0000003_v0000009",)
     )
     assert clean(cleaner, later).directories == (MINOR_3,)
     assert isinstance(undo(cleaner, undo_of(first)), CleaningUndone)
@@ -342,9 +339,7 @@ def test_a_removal_at_a_bad_place_is_refused(root: Path) -> None:
     assert answer.reason == "outside-warehouse"
 
 
-def test_a_cleaner_that_died_at_any_step_leaves_a_quarantine_that_can_be_undone(
-    root: Path,
-) -> None:
+def test_a_cleaner_that_died_at_any_step_leaves_a_quarantine_that_can_be_undone(root: Path) -> None:
     def table_at(name: str) -> Path:
         return build(root / name, DELETES.directories)
 

@@ -60,12 +60,7 @@ def vacuum(location: Path, table: str) -> VacuumFinished:
 
 def released(table: str, lock: int, reason: ReleaseReason) -> LockReleased:
     return LockReleased(
-        table=table,
-        location="/any",
-        occurred_at=NOON,
-        source="bridge",
-        lock_id=lock,
-        reason=reason,
+        table=table, location="/any", occurred_at=NOON, source="bridge", lock_id=lock, reason=reason
     )
 
 

@@ -65,9 +65,7 @@ def fail_at(*names: str) -> Callable[[str], None]:
     return remove
 
 
-def test_a_table_that_is_refused_after_the_removal_is_not_reported_as_clean(
-    tmp_path: Path,
-) -> None:
+def test_a_table_that_is_refused_after_the_removal_is_not_reported_as_clean(tmp_path: Path) -> None:
     table = build(tmp_path / "t", AFTER_MINOR)
 
     def lose_the_product(name: str) -> None:
@@ -150,9 +148,7 @@ def test_nothing_more_is_removed_once_a_product_is_gone(tmp_path: Path) -> None:
     assert names_in(table) == [MINOR_3, INSERT_2, INSERT_3]
 
 
-def test_a_directory_that_another_cleaner_is_removing_is_not_a_replaced_one(
-    tmp_path: Path,
-) -> None:
+def test_a_directory_that_another_cleaner_is_removing_is_not_a_replaced_one(tmp_path: Path) -> None:
     table = build(tmp_path / "t", AFTER_MINOR)
 
     def after(name: str) -> None:

@@ -230,16 +230,10 @@ DELETES = "delete_delta_0000002_0000002_0000"
             id="aborted",
         ),
         pytest.param(
-            {INSERT_1: 5, "base_0000002": 1, MAJOR_3: 1},
-            {},
-            True,
-            id="overwritten before",
+            {INSERT_1: 5, "base_0000002": 1, MAJOR_3: 1}, {}, True, id="overwritten before"
         ),
         pytest.param(
-            {INSERT_1: 5, "delta_0000001_0000002": 5, MAJOR_3: 5},
-            {},
-            True,
-            id="compacted before",
+            {INSERT_1: 5, "delta_0000001_0000002": 5, MAJOR_3: 5}, {}, True, id="compacted before"
         ),
         pytest.param(
             {INSERT_1: 5, DELETES: 2, MINOR_3: 4, f"delete_{MINOR_3}": 2},

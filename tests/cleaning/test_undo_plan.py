@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.acid import (
-    INSERT_1,
-    INSERTS,
-    MAJOR_3,
-    MINOR_3,
-    NOON,
-    listed,
-    release,
-)
+from support.acid import INSERT_1, INSERTS, MAJOR_3, MINOR_3, NOON, listed, release
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
 from tidegate.cleaning.quarantine import Entry, QuarantineRecord, UndoPlan
 from tidegate.cleaning.quarantine_commands import plan_undo

@@ -82,9 +82,7 @@ def test_a_narrow_terminal_folds_the_last_column_and_breaks_no_word(
     assert "savepoint: 20261124175553600\n" in capsys.readouterr().out
 
 
-def test_a_dead_letter_with_a_hostile_reason_is_one_row(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_dead_letter_with_a_hostile_reason_is_one_row(capsys: pytest.CaptureFixture[str]) -> None:
     row = row_of(hostile_dead_letter())
 
     output.write_table([row])

@@ -364,10 +364,7 @@ def test_a_settings_file_that_is_not_there_is_named_with_the_way_to_make_one(
 
 @pytest.mark.kafka
 def test_a_restore_to_the_latest_savepoint_names_its_instant(
-    tidegate: Tidegate,
-    settings_file: Path,
-    bootstrap_servers: str,
-    topic_prefix: str,
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     location = savepointed(settings_file.parent, 1, 2)
     table = ("-t", "lake.sales.orders", "-l", location, "--new", "-c", str(settings_file))

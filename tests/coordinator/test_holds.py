@@ -58,9 +58,7 @@ def vacuum(
 
 
 def released(
-    lock: int | None = None,
-    reason: ReleaseReason = ReleaseReason.UNLOCKED,
-    txn: int | None = None,
+    lock: int | None = None, reason: ReleaseReason = ReleaseReason.UNLOCKED, txn: int | None = None
 ) -> LockReleased:
     return LockReleased(
         table=TABLE,

@@ -296,10 +296,7 @@ def ends(place: Place) -> list[tuple[str, str | None, str | None]]:
     ]
 
 
-WITHDRAWN = [
-    ("RestoreRejected", "r-1", "withdrawn"),
-    ("RequestWithdrawn", "w-r-1", None),
-]
+WITHDRAWN = [("RestoreRejected", "r-1", "withdrawn"), ("RequestWithdrawn", "w-r-1", None)]
 DECLINED = [("RestoreRejected", "r-1", "declined"), ("RequestWithdrawn", "w-r-1", None)]
 TOO_LATE = [("WithdrawalRefused", "w-r-1", "too-late")]
 

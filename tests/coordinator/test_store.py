@@ -18,15 +18,7 @@ from support.samples import NOON, release
 from tidegate.coordinator import readers, requests
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import POLICY
-from tidegate.coordinator.store import (
-    OUTBOX,
-    POSITION_KEY,
-    Kind,
-    Store,
-    dumps,
-    loads,
-    row_key,
-)
+from tidegate.coordinator.store import OUTBOX, POSITION_KEY, Kind, Store, dumps, loads, row_key
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event
 from tidegate.publisher import Message

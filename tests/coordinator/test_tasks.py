@@ -173,10 +173,7 @@ def test_the_tasks_of_a_table_are_numbered_and_come_one_after_the_other(place: P
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        pytest.param({"number": 2}, id="number"),
-        pytest.param({"caused_by": "another"}, id="id"),
-    ],
+    [pytest.param({"number": 2}, id="number"), pytest.param({"caused_by": "another"}, id="id")],
 )
 def test_only_the_end_of_the_task_under_way_frees_the_next(
     place: Place, wrong: dict[str, object]
@@ -389,9 +386,7 @@ def test_a_redriven_task_does_not_end_the_stop_of_another(place: Place) -> None:
     assert len(place.outcomes(CleaningHeld)) == 1
 
 
-def test_a_hold_that_was_removed_before_it_was_confirmed_is_answered_in_order(
-    place: Place,
-) -> None:
+def test_a_hold_that_was_removed_before_it_was_confirmed_is_answered_in_order(place: Place) -> None:
     released(place, 1)
     place.send(hold(), removal())
     place.send(ended(place.tasks()[-1], stopped=Stopped.BEGUN))
@@ -400,9 +395,7 @@ def test_a_hold_that_was_removed_before_it_was_confirmed_is_answered_in_order(
     assert kinds == [CleaningHeld, CleaningHoldRemoved]
 
 
-def test_an_undo_goes_on_while_the_table_is_held_and_before_waiting_cleanings(
-    place: Place,
-) -> None:
+def test_an_undo_goes_on_while_the_table_is_held_and_before_waiting_cleanings(place: Place) -> None:
     place.send(hold())
     released(place, 1)
     place.send(undo("undo-1", "c"))

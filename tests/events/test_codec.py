@@ -235,11 +235,7 @@ def test_a_vacuum_with_other_content_is_another_fact(change: dict[str, object]) 
 def test_the_end_of_a_lock_is_one_fact_with_its_transaction_or_without() -> None:
     lock, both, txn = (
         LockReleased.model_validate(RELEASE | ids).event_id
-        for ids in (
-            {"lock_id": 5},
-            {"lock_id": 5, "transaction_id": 9},
-            {"transaction_id": 9},
-        )
+        for ids in ({"lock_id": 5}, {"lock_id": 5, "transaction_id": 9}, {"transaction_id": 9})
     )
     assert lock == both
     assert txn != lock

@@ -197,8 +197,7 @@ def test_a_bad_change_is_named(
             lambda raw: raw["fields"].remove(field(raw, "operation")), id="an optional field gone"
         ),
         pytest.param(
-            lambda raw: field(raw, "format")["type"]["symbols"].append("iceberg"),
-            id="a new symbol",
+            lambda raw: field(raw, "format")["type"]["symbols"].append("iceberg"), id="a new symbol"
         ),
         pytest.param(lambda raw: raw.update(doc="Said otherwise."), id="another description"),
     ],

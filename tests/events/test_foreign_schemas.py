@@ -67,11 +67,7 @@ def chain(length: int) -> list[Any]:
     ]
 
 
-LIST = {
-    "type": "record",
-    "name": "Node",
-    "fields": [{"name": "next", "type": ["null", "Node"]}],
-}
+LIST = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 WIDE: Json = {
     "type": "record",
     "name": "Wide",
@@ -139,8 +135,7 @@ def test_84_bytes_with_an_array_of_nulls_are_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [*map(schema_text, EVENT_TYPES), *(text for _, text in previous_texts())],
+    "text", [*map(schema_text, EVENT_TYPES), *(text for _, text in previous_texts())]
 )
 def test_tidegates_own_schemas_are_within_the_limits(text: str) -> None:
     assert read_schema(text, FOREIGN_SCHEMAS) == json.loads(text)

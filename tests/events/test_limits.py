@@ -181,11 +181,7 @@ def test_an_outcome_takes_every_location_that_its_cause_may_have() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [*FACTS, *REQUESTS],
-    ids=lambda kind: kind.__name__,
-)
+@pytest.mark.parametrize("kind", [*FACTS, *REQUESTS], ids=lambda kind: kind.__name__)
 def test_the_schema_documents_every_limit(kind: type[Event]) -> None:
     def open_ended(type_: Any) -> bool:  # noqa: ANN401 - any Avro type
         match type_:

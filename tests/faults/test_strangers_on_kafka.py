@@ -26,12 +26,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeadLetterFlood
-from tidegate.events import (
-    CleaningHoldRequested,
-    Event,
-    RestoreRequested,
-    VacuumFinished,
-)
+from tidegate.events import CleaningHoldRequested, Event, RestoreRequested, VacuumFinished
 from tidegate.local.embedded.process import Child
 from tidegate.ops.status import read_snapshot
 from tidegate.ops.topics import create_topics

@@ -131,14 +131,7 @@ def run_executor(deployment: Deployment, stop: threading.Event) -> None:
     bus.close()
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        a_leader_is_killed,
-        a_broker_restarts,
-        the_network_stalls,
-    ],
-)
+@pytest.mark.parametrize("fault", [a_leader_is_killed, a_broker_restarts, the_network_stalls])
 def test_ten_thousand_events_come_through(
     fault: Fault, cluster: Cluster, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -50,11 +50,7 @@ def settings(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Setting
 def transaction(deployment: Deployment, name: str = "flink") -> Iterator[Producer]:
     """A transaction that the block commits or aborts; left open, it ends with the next one."""
     producer = Producer(
-        {
-            **deployment.connection,
-            "transactional.id": f"{deployment.prefix}-{name}",
-            "log_level": 0,
-        }
+        {**deployment.connection, "transactional.id": f"{deployment.prefix}-{name}", "log_level": 0}
     )
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -51,9 +51,7 @@ def obsolete(vacuum: Compaction, *names: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
-def test_the_last_vacuum_of_each_listing_made_its_obsolete_directories_obsolete(
-    case: Case,
-) -> None:
+def test_the_last_vacuum_of_each_listing_made_its_obsolete_directories_obsolete(case: Case) -> None:
     vacuum = Compaction.of(
         case.made,
         major=case.kind == "major",
@@ -243,10 +241,7 @@ def histories(draw: st.DrawFn) -> tuple[list[str], list[Compaction], list[tuple[
             made = (
                 (f"base_{write_id}_v{txn}",)
                 if step == "M"
-                else (
-                    f"delta_{span}",
-                    f"delete_delta_{span}",
-                )
+                else (f"delta_{span}", f"delete_delta_{span}")
             )
             ids = f"t:{write_id}:{NOTHING_OPEN}::{','.join(map(str, aborted))}"
             vacuum = (

@@ -33,9 +33,7 @@ def test_each_of_the_five_listings_has_its_obsolete_directories(case: Case) -> N
 def test_a_base_shadows_every_delta_at_or_below_it_and_lesser_bases() -> None:
     directories = found("base_2", "base_4", "delta_1_3", "delta_4_4_0", "delta_5_5_0")
     assert acid_state(directories, cleaner(IDS_TO_5)) == AcidState(
-        base="base_4",
-        current=("delta_5_5_0",),
-        obsolete=("base_2", "delta_1_3", "delta_4_4_0"),
+        base="base_4", current=("delta_5_5_0",), obsolete=("base_2", "delta_1_3", "delta_4_4_0")
     )
 
 

@@ -164,11 +164,7 @@ def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_el
     ],
 )
 def test_one_odd_table_is_named_once_and_stands_in_no_other_table_s_way(
-    engine: HiveEngine,
-    sweep: Sweep,
-    caplog: pytest.LogCaptureFixture,
-    table: str,
-    partition: bytes,
+    engine: HiveEngine, sweep: Sweep, caplog: pytest.LogCaptureFixture, table: str, partition: bytes
 ) -> None:
     odd = engine.database()
     location = engine.table(odd, table, partitioned_by=["day"] if partition else [])

@@ -82,12 +82,7 @@ def test_a_later_vacuum_does_the_work_of_those_that_it_contains_and_of_no_other(
         of_range(14, 1, 6, VacuumKind.MAJOR),
     )
     everything = [entry(number) for number in (11, 12, 13, 14)]
-    for done, expected in (
-        (minor, [11]),
-        (wider, [11, 12]),
-        (ahead, [13]),
-        (major, [11, 12, 14]),
-    ):
+    for done, expected in ((minor, [11]), (wider, [11, 12]), (ahead, [13]), (major, [11, 12, 14])):
         cleanings = Cleanings("hive")
         for event in (minor, wider, ahead, major):
             cleanings.take(event)

@@ -122,9 +122,7 @@ def test_one_whose_names_can_not_be_written_ends_nothing_and_the_next_is_publish
     assert len([message for message in caplog.messages if "compaction 7" in message]) == 1
 
 
-def test_what_was_looked_up_after_the_locks_of_a_look_waits_for_the_next_ones(
-    queue: Queue,
-) -> None:
+def test_what_was_looked_up_after_the_locks_of_a_look_waits_for_the_next_ones(queue: Queue) -> None:
     """The directory may show a compaction that ended after them: its readers are not among them."""
     queue.answers = {7: made(5)}
     entries = queue.compactions.completed((FIRST,))
@@ -175,9 +173,7 @@ def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
     )
 
 
-def test_the_base_of_a_truncate_that_aborted_is_not_taken_for_a_compactions(
-    tmp_path: Path,
-) -> None:
+def test_the_base_of_a_truncate_that_aborted_is_not_taken_for_a_compactions(tmp_path: Path) -> None:
     """Then its rows, which are still there, would be removed as if it had replaced them."""
     major = replace(FIRST, kind=VacuumKind.MAJOR)
     build(tmp_path, dict.fromkeys(("base_0000003", "base_0000005"), 10))

@@ -50,11 +50,7 @@ def test_transactions_make_the_list_that_a_reader_would_get() -> None:
     assert Transactions(9).valid() == ValidTxns(9, NOTHING_OPEN)
 
 
-@given(
-    st.sets(st.integers(1, 30)),
-    st.sets(st.integers(1, 30)),
-    st.integers(0, 35),
-)
+@given(st.sets(st.integers(1, 30)), st.sets(st.integers(1, 30)), st.integers(0, 35))
 def test_the_snapshot_of_a_compaction_says_of_each_id_what_the_metastore_says(
     opened: set[int], aborted: set[int], highest: int
 ) -> None:

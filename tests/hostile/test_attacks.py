@@ -56,13 +56,13 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_forged_numbers_of_an_earlier_attempt_reach_no_outcome",
             "test_a_link_where_outcomes_are_stored_is_refused",
             "test_a_record_of_another_table_does_not_stand_for_this_restore",
-        ),
+        )
     },
     "a read follows a link and shows another table's content": {
         _READS: (
             "test_no_link_below_a_root_is_read_through",
             "test_a_file_that_is_a_link_is_not_read",
-        ),
+        )
     },
     "a fact with values beyond every limit stops a decider": {
         "events/test_limits.py": (
@@ -119,7 +119,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "events/test_fact_ids.py": (
             "test_a_fact_under_another_facts_id_is_a_format_error",
             "test_a_forged_fact_is_dead_lettered_by_the_services",
-        ),
+        )
     },
     "a forged dead letter is redriven and becomes a command": {
         f"{_DEAD_LETTERS}.py": (
@@ -160,25 +160,25 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "cli/test_output.py": (
             "test_whatever_the_text_it_is_one_printable_line",
             "test_every_command_prints_through_the_one_module_that_escapes",
-        ),
+        )
     },
     "Spark listens to others, or shows secrets on its command line": {
         _SPARK: (
             "test_a_local_session_listens_on_the_loopback_interface_only",
             "test_a_secret_of_the_settings_is_not_on_any_command_line",
             "test_a_session_that_others_reach_without_a_secret_is_refused",
-        ),
+        )
     },
     "a hostile schema in the registry": {
         "events/test_foreign_schemas.py": (
             "test_a_schema_beyond_the_limits_is_a_format_error",
             "test_a_message_of_60_kb_with_a_recursive_schema_ends_no_process",
-        ),
+        )
     },
     "another user of the machine reads the embedded broker's data": {
         "local/embedded/test_broker.py": (
             "test_other_users_may_not_read_the_data_the_settings_or_the_log",
-        ),
+        )
     },
     "secrets in texts": {
         "security/test_secrets.py": ("test_a_secret_reaches_the_client_and_is_in_no_text",),

@@ -203,12 +203,7 @@ def test_commit_metadata_that_is_neither_is_refused(content: bytes) -> None:
 
 @pytest.mark.parametrize(
     "decode",
-    [
-        SavepointMetadata.decode,
-        rollback_target,
-        RestorePlanFile.decode,
-        RestoreMetadata.decode,
-    ],
+    [SavepointMetadata.decode, rollback_target, RestorePlanFile.decode, RestoreMetadata.decode],
 )
 def test_a_record_of_another_kind_is_refused(decode: object) -> None:
     assert callable(decode)

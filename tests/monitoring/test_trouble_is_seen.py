@@ -16,14 +16,7 @@ import pytest
 from support.dashboard import PANELS, PROBLEMS
 from support.deployment import Deployment, end
 from support.waiting import wait_for
-from support.watching import (
-    Prometheus,
-    get,
-    lines_of,
-    needs_prometheus,
-    port_of,
-    run_monitor,
-)
+from support.watching import Prometheus, get, lines_of, needs_prometheus, port_of, run_monitor
 from tidegate.errors import TransientError
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child

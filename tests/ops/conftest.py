@@ -11,10 +11,7 @@ from support.replays import Place
 
 @pytest.fixture
 def place(
-    bootstrap_servers: str,
-    topic_prefix: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Place:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
     made = Place(tmp_path, bootstrap_servers, topic_prefix)

@@ -6,11 +6,7 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.publisher import ConfirmedProducer, Publisher
-from tidegate.publisher.client_settings import (
-    PROTECTED_SETTINGS,
-    ClientConfig,
-    overridden_settings,
-)
+from tidegate.publisher.client_settings import PROTECTED_SETTINGS, ClientConfig, overridden_settings
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.subscription import CONSUMER

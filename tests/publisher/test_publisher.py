@@ -8,14 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from support.kafka import create_topic
 from tidegate.errors import ConfigError, DeliveryError, InvalidEventError

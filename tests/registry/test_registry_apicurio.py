@@ -27,12 +27,7 @@ from tidegate.events.codec import VALUE_HEADER, encode_body, id_prefix, schema_t
 from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message, Publisher
-from tidegate.registry import (
-    RegistrySchemas,
-    RegistrySettings,
-    subject_of,
-    wire_for,
-)
+from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of, wire_for
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.records import as_record
 from tidegate.service.assembly import assemble
@@ -209,9 +204,7 @@ def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
         by_hand.serialize(release(1), topic_prefix)
 
 
-def test_an_id_that_the_registry_does_not_know_is_a_format_error(
-    registry: RunningRegistry,
-) -> None:
+def test_an_id_that_the_registry_does_not_know_is_a_format_error(registry: RunningRegistry) -> None:
     with pytest.raises(FormatError, match="read schema 2000000000"):
         wire(registry).deserialize(KEY, id_prefix(2_000_000_000) + encode_body(commit(1)))
 

@@ -68,9 +68,7 @@ def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
     return events
 
 
-def test_value_and_header_are_those_of_the_clients_own_serializer(
-    schemas: RegistrySchemas,
-) -> None:
+def test_value_and_header_are_those_of_the_clients_own_serializer(schemas: RegistrySchemas) -> None:
     ours = Wire(schemas).serialize(commit(1), TOPIC)
     theirs: list[tuple[str, str | bytes | None]] = []
     config = {
@@ -203,9 +201,7 @@ def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
     assert bus.records("tidegate.dead-letters") == []
 
 
-def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
-    schemas: RegistrySchemas,
-) -> None:
+def test_a_message_that_was_set_aside_and_sent_back_is_still_read(schemas: RegistrySchemas) -> None:
     bus, recorder, wire = memory_bus(), Recorder([PermanentError("no luck")]), Wire(schemas)
     request = savepoint_request(1)
     bus.send([wire.serialize(request, REQUESTS)])

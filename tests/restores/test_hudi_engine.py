@@ -10,13 +10,7 @@ import pytest
 from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
 from support.hudi_records import RealHudi
-from support.hudi_tables import (
-    at,
-    four_commits,
-    restore_request,
-    savepoint_request,
-    warehouse_over,
-)
+from support.hudi_tables import at, four_commits, restore_request, savepoint_request, warehouse_over
 from support.judged import NOW, request, savepoint
 from support.real_hudi import RealTable, rows
 from support.stepwise import Killed

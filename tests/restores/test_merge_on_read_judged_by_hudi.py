@@ -10,14 +10,7 @@ import pytest
 from support.hudi_records import RealHudi
 from support.hudi_tables import data_files
 from support.judged import restore, savepoint, savepoint_files, timeline_of
-from support.merge_on_read import (
-    CLEANED,
-    COMPACTED,
-    History,
-    Moment,
-    loaded,
-    write_history,
-)
+from support.merge_on_read import CLEANED, COMPACTED, History, Moment, loaded, write_history
 from support.real_hudi import RealTable, rows
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap

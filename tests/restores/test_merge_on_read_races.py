@@ -40,10 +40,7 @@ pytestmark = pytest.mark.slow
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
 STEPS = pytest.mark.parametrize(
     "every",
-    [
-        pytest.param(6, id="some steps"),
-        pytest.param(1, id="every step", marks=pytest.mark.full),
-    ],
+    [pytest.param(6, id="some steps"), pytest.param(1, id="every step", marks=pytest.mark.full)],
 )
 Work = Callable[[HandMade, Warehouse, int], Sequence[Outcome]]
 

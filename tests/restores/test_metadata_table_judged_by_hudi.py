@@ -98,10 +98,7 @@ def is_moved_away(table: RealTable) -> bool:
 
 DEATHS = pytest.mark.parametrize(
     "died",
-    [
-        pytest.param(is_undeclared, id="undeclared"),
-        pytest.param(is_moved_away, id="moved away"),
-    ],
+    [pytest.param(is_undeclared, id="undeclared"), pytest.param(is_moved_away, id="moved away")],
 )
 
 

@@ -40,12 +40,7 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.publisher import Message
-from tidegate.restores import (
-    ApprovalRule,
-    ApprovalRules,
-    LivenessSettings,
-    Restorer,
-)
+from tidegate.restores import ApprovalRule, ApprovalRules, LivenessSettings, Restorer
 from tidegate.restores.run import RestoreRun
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter

@@ -19,12 +19,7 @@ from support.hudi_tables import (
 )
 from support.savepoint_and_restore import create_savepoint, restore
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.events import (
-    RestoreCompleted,
-    RestoreRejected,
-    SavepointCreated,
-    SavepointRejected,
-)
+from tidegate.events import RestoreCompleted, RestoreRejected, SavepointCreated, SavepointRejected
 from tidegate.hudi import Action, Instant, InstantState, RollbackBlock
 from tidegate.restores import plan_restore
 from tidegate.savepoints import SavepointWriter

@@ -49,12 +49,7 @@ def scene(request: pytest.FixtureRequest, hdfs: Hdfs, live_hudi: RealHudi, tmp_p
     cluster, is_mor = hdfs.lake, bool(request.param)
     compacted = COMPACTED if is_mor else {}
     table = OnHdfs(
-        live_hudi,
-        tmp_path,
-        9,
-        metadata_table=True,
-        merge_on_read=is_mor,
-        address=cluster.address,
+        live_hudi, tmp_path, 9, metadata_table=True, merge_on_read=is_mor, address=cluster.address
     )
     table.write(rows(range(6), "first", 1), "insert")
     table.write(rows(range(4), "second", 2), more=compacted)

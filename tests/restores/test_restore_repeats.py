@@ -126,9 +126,7 @@ def test_a_begun_restore_that_a_person_took_off_the_timeline_is_not_begun_again(
     assert snapshot(tmp_path) == before
 
 
-def test_a_restore_that_was_begun_is_not_given_up_for_a_writer_that_came_by(
-    tmp_path: Path,
-) -> None:
+def test_a_restore_that_was_begun_is_not_given_up_for_a_writer_that_came_by(tmp_path: Path) -> None:
     table = savepointed(tmp_path)
     with pytest.raises(Killed):
         answers_of(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))

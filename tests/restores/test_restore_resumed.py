@@ -267,13 +267,7 @@ def test_a_request_that_confirms_nothing_is_only_planned(
 
 @pytest.mark.parametrize(
     ("seen", "done"),
-    [
-        (at(4), True),
-        (end_of(at(4)), True),
-        (at(3), False),
-        (end_of(at(3)), False),
-        (at(2), False),
-    ],
+    [(at(4), True), (end_of(at(4)), True), (at(3), False), (end_of(at(3)), False), (at(2), False)],
 )
 def test_a_commit_that_the_requester_could_not_know_of_is_not_destroyed(
     tmp_path: Path, seen: str, *, done: bool

@@ -500,11 +500,7 @@ def test_a_later_commit_that_completed_first_would_stay_so_nothing_is_done(tmp_p
 
 @pytest.mark.parametrize(
     ("action", "version"),
-    [
-        (Action.DELTA_COMMIT, 9),
-        (Action.COMPACTION, 6),
-        (Action.LOG_COMPACTION, 9),
-    ],
+    [(Action.DELTA_COMMIT, 9), (Action.COMPACTION, 6), (Action.LOG_COMPACTION, 9)],
 )
 def test_instants_of_merge_on_read_are_not_rolled_back(
     tmp_path: Path, action: Action, version: int

@@ -28,13 +28,7 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import (
-    Command,
-    Outcome,
-    SavepointCreated,
-    TaskEnd,
-    TaskEnded,
-)
+from tidegate.events import Command, Outcome, SavepointCreated, TaskEnd, TaskEnded
 from tidegate.events.wire import event_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
@@ -417,10 +411,7 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
     bus.send([task_message(savepoint_request(n, f"lake.a.t{n}")) for n in range(3)])
     faults: list[Exception] = [ValueError("a bug"), ValueError("a bug")]
     loop = ExecutorLoop(
-        Recorder(faults=faults),
-        bus,
-        threads=1,
-        limit=DeadLetterLimit(window=4, max_failures=1),
+        Recorder(faults=faults), bus, threads=1, limit=DeadLetterLimit(window=4, max_failures=1)
     )
 
     with pytest.raises(DeadLetterFlood) as caught:

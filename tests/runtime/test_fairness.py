@@ -289,9 +289,7 @@ def test_first_attempts_that_hang_leave_a_thread_to_the_healthy_tables(
         loop.close()
 
 
-def test_the_last_thread_of_all_is_kept_for_first_attempts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_last_thread_of_all_is_kept_for_first_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.0)
     bus, executor = memory_bus(), HangingStorage()
     bus.send([task_message(savepoint_request(0, table)) for table in BROKEN])

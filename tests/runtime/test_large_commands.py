@@ -31,14 +31,7 @@ from tidegate.coordinator.loop import ALWAYS_ACCEPTED_BYTES, CoordinatorLoop
 from tidegate.coordinator.store import MAX_RECORD_BYTES, Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
-from tidegate.events import (
-    CleaningReleased,
-    Command,
-    CommitCompleted,
-    Event,
-    TaskEnded,
-    TaskIssued,
-)
+from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded, TaskIssued
 from tidegate.events.topics import ALL_TOPICS, CHANGELOG
 from tidegate.events.wire import Wire, command_of, event_of
 from tidegate.ops.topics import create_topics

@@ -29,11 +29,7 @@ def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
 def set_aside(servers: str, prefix: str, poison: bytes) -> list[Record]:
     """Send poison and an event after it; give the dead letters once both were worked off."""
     sender = Producer(
-        {
-            "bootstrap.servers": servers,
-            "compression.type": "gzip",
-            "message.max.bytes": 64 * MIB,
-        }
+        {"bootstrap.servers": servers, "compression.type": "gzip", "message.max.bytes": 64 * MIB}
     )
     good = message(commit(0), prefix)
     sender.produce(good.topic, poison, good.key)

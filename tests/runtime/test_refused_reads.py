@@ -89,9 +89,7 @@ def test_a_group_that_is_refused_ends_the_reading_and_says_what_to_grant(
         read([Fault(KafkaError.GROUP_AUTHORIZATION_FAILED)])
 
 
-def test_a_connection_that_broke_is_waited_for(
-    read: Callable[[list[Fault]], list[Record]],
-) -> None:
+def test_a_connection_that_broke_is_waited_for(read: Callable[[list[Fault]], list[Record]]) -> None:
     broken, end = Fault(KafkaError._TRANSPORT), Fault(KafkaError._PARTITION_EOF, PARTITION)
 
     assert read([broken, end]) == []

@@ -80,8 +80,7 @@ def test_offsets_that_come_in_any_order_are_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "5", "5:", ":5", "x:5-7:2", "5:7:1", "5:1-3", "5:1-" + "9" * 30 + ":1", "٣:٣-٣:٣"],
+    "text", ["", "5", "5:", ":5", "x:5-7:2", "5:7:1", "5:1-3", "5:1-" + "9" * 30 + ":1", "٣:٣-٣:٣"]
 )
 def test_what_another_tool_committed_counts_as_nothing(text: str) -> None:
     known = Uncopied()
@@ -146,8 +145,7 @@ def test_an_executor_that_is_killed_leaves_them_to_its_successor() -> None:
 
 
 def test_what_was_recorded_is_written_after_a_minute_and_only_once(
-    bus: MemoryBus,
-    monkeypatch: pytest.MonkeyPatch,
+    bus: MemoryBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uncopied, "PERIOD_SECONDS", 0.2)
     bus.send(junk(COMMITS, 100))

@@ -112,9 +112,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     assert deployment.records("tasks") == []
 
 
-def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
-    deployment: Deployment,
-) -> None:
+def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(deployment: Deployment) -> None:
     publisher = deployment.publisher()
     publisher.publish(vacuum(0, range(3)), release(0, 0), release(0, 1))
     first = deployment.run("coordinator", "first")

@@ -11,13 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from support.hudi_tables import at as instant_at
-from support.hudi_tables import (
-    four_commits,
-    savepoint_request,
-    tables_own,
-    ticking,
-    warehouse_over,
-)
+from support.hudi_tables import four_commits, savepoint_request, tables_own, ticking, warehouse_over
 from support.memory_bus import MemoryBus
 from support.policies import every_commit
 from support.samples import memory_bus, message, outcomes_on
@@ -311,10 +305,7 @@ class Lake:
         self.bus: MemoryBus = memory_bus()
         rule = {"locations": [str(root)], "approval": approval, "condemned": action}
         self.settings = Settings.model_validate(
-            {
-                "warehouse": {"roots": [str(root)]},
-                "restores": {"watch_seconds": 0, "rules": [rule]},
-            }
+            {"warehouse": {"roots": [str(root)]}, "restores": {"watch_seconds": 0, "rules": [rule]}}
         )
 
     def run(self, *sent: Event, names: tuple[str, ...] = ()) -> list[Event]:

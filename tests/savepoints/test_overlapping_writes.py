@@ -12,18 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.hudi_tables import (
-    HandMade,
-    at,
-    end_of,
-)
+from support.hudi_tables import HandMade, at, end_of
 from support.savepoint_and_restore import create_savepoint, restore, savepoint_files
-from tidegate.events import (
-    RestoreCompleted,
-    RestoreRejected,
-    SavepointCreated,
-    SavepointRejected,
-)
+from tidegate.events import RestoreCompleted, RestoreRejected, SavepointCreated, SavepointRejected
 from tidegate.events.reasons import Reason
 from tidegate.storage import Storage
 

@@ -339,10 +339,7 @@ def test_a_savepoint_of_a_policy_that_no_rule_owns_stays_and_is_named() -> None:
 
 
 def test_a_person_s_savepoint_goes_only_at_the_end_of_its_lifetime() -> None:
-    people = [
-        savepoint(START, START),
-        savepoint(START + HOUR, START, lifetime=DAY),
-    ]
+    people = [savepoint(START, START), savepoint(START + HOUR, START, lifetime=DAY)]
     table = Table(None, savepoints=people)
 
     table.check(START + DAY - HOUR)
@@ -592,11 +589,7 @@ def _holds_promises(
                 continue
             newer = [s for s in serving if s.instant > saved.instant]
             lived = tier.lifetime is not None and saved.since + tier.lifetime <= now
-            of_period = {
-                Tier.HOURLY: 10,
-                Tier.DAILY: 8,
-                Tier.MONTHLY: 6,
-            }.get(tier.tier)
+            of_period = {Tier.HOURLY: 10, Tier.DAILY: 8, Tier.MONTHLY: 6}.get(tier.tier)
             if of_period:
                 same = [s for s in serving if s.instant[:of_period] == saved.instant[:of_period]]
                 if same[0] is not saved:

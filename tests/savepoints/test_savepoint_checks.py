@@ -231,9 +231,7 @@ def test_what_a_person_removed_is_not_made_again(tmp_path: Path, version: int) -
     assert checks.there() == [at(5)]
 
 
-def test_people_s_savepoints_stay_and_unowned_ones_are_named(
-    tmp_path: Path,
-) -> None:
+def test_people_s_savepoints_stay_and_unowned_ones_are_named(tmp_path: Path) -> None:
     checks = Checks(four_commits(tmp_path / "orders", 9), every(1))
     keep(checks.table, 1, policy=None)
     keep(checks.table, 2, "daily", policy="older")
@@ -261,9 +259,7 @@ def test_one_clock_that_is_ahead_ends_no_lifetime(tmp_path: Path, ahead: str) ->
     assert last(checks.run(checks.command(occurred_at=jumped), clock=ticking(jumped))).removed == 1
 
 
-def test_what_a_restore_may_need_or_a_person_also_requested_stays(
-    tmp_path: Path,
-) -> None:
+def test_what_a_restore_may_need_or_a_person_also_requested_stays(tmp_path: Path) -> None:
     checks = Checks(four_commits(tmp_path / "orders", 9), every(9))
     keep(checks.table, 1, "every-commit")
     checks.run()

@@ -205,10 +205,7 @@ def test_a_table_read_again_is_as_one_that_is_read_for_the_first_time(
     gone.unlink()
     table.begin(at(3))
     after = before.reloaded()
-    assert (after.timeline, _names(after)) == (
-        opened(table).timeline,
-        _names(opened(table)),
-    )
+    assert (after.timeline, _names(after)) == (opened(table).timeline, _names(opened(table)))
     assert after.timeline.completed_writes == before.timeline.completed_writes[:1]
 
 

@@ -78,10 +78,7 @@ def test_a_savepoint_never_keeps_a_file_of_a_write_in_flight(tmp_path: Path, ver
     assert isinstance(outcome, SavepointCreated)
     (name,) = (n for n in savepoints(table) if n.endswith(".savepoint") and n.startswith(at(3)))
     kept = SavepointMetadata.decode((table.timeline / name).read_bytes()).files
-    assert kept == {
-        "p0": (f"g0_0-1-2_{at(1)}.parquet",),
-        "p1": (f"g1_0-1-2_{at(3)}.parquet",),
-    }
+    assert kept == {"p0": (f"g0_0-1-2_{at(1)}.parquet",), "p1": (f"g1_0-1-2_{at(3)}.parquet",)}
 
 
 @VERSIONS

@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.hudi_tables import warehouse_over
-from support.samples import (
-    NOON,
-    Tableless,
-    commit,
-    memory_bus,
-    outcomes_on,
-    task_message,
-    work_off,
-)
+from support.samples import NOON, Tableless, commit, memory_bus, outcomes_on, task_message, work_off
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
 from tidegate.restores import Restorer

@@ -285,12 +285,7 @@ def test_a_bad_location_is_rejected_with_its_reason(
     ],
 )
 def test_a_bad_vacuum_is_refused_with_its_reason(  # noqa: PLR0913, PLR0917 - fixtures and a case
-    say: Say,
-    lake: Path,
-    bus: MemoryBus,
-    place: str,
-    directories: tuple[str, ...],
-    reason: str,
+    say: Say, lake: Path, bus: MemoryBus, place: str, directories: tuple[str, ...], reason: str
 ) -> None:
     (lake / "link").symlink_to(lake.parent / "outside/table_txn_001")
     build(lake / "unvacuumed", FIVE_LISTINGS[0].directories)

@@ -67,10 +67,7 @@ def test_a_new_key_can_be_read_by_its_owner_alone_and_its_output_is_a_setting(
 
 @pytest.mark.parametrize("name", ["an\u200ba", "an\u00ada", "an\udcffa", " "])
 def test_a_key_for_a_name_that_the_settings_refuse_is_not_made(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     file = tmp_path / "ana.pem"
 

@@ -101,11 +101,7 @@ PANELS: Final = (
         "s",
         (("time() - tidegate_oldest_waiting_vacuum_timestamp_seconds", "{{tables}}"),),
     ),
-    Panel(
-        "Quarantine",
-        "bytes",
-        (("tidegate_quarantine_bytes", "{{tables}}"),),
-    ),
+    Panel("Quarantine", "bytes", (("tidegate_quarantine_bytes", "{{tables}}"),)),
     Panel(
         "Removed by cleaning", "Bps", ((_rate("tidegate_removed_bytes_total", "service"), "bytes"),)
     ),
@@ -121,9 +117,7 @@ PANELS: Final = (
         ((_rate("tidegate_records_consumed_total", "service"), "{{service}}"),),
     ),
     Panel(
-        "Lag",
-        "short",
-        (("sum by (consumergroup) (kafka_consumergroup_lag)", "{{consumergroup}}"),),
+        "Lag", "short", (("sum by (consumergroup) (kafka_consumergroup_lag)", "{{consumergroup}}"),)
     ),
     Panel(
         "Event to action",
@@ -153,9 +147,7 @@ PANELS: Final = (
     ),
     Panel("Members", "short", (("kafka_consumergroup_members", "{{consumergroup}}"),)),
     Panel(
-        "Memory",
-        "bytes",
-        (('process_resident_memory_bytes{job=~"tidegate.*"}', "{{instance}}"),),
+        "Memory", "bytes", (('process_resident_memory_bytes{job=~"tidegate.*"}', "{{instance}}"),)
     ),
 )
 

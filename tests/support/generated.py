@@ -20,12 +20,7 @@ from tidegate.events import CommitCompleted, Event
 from tidegate.events.codec import schema_text
 from tidegate.events.reasons import reasons_table
 from tidegate.events.topics import TOPICS
-from tidegate.monitoring.catalog import (
-    BRIDGE_METRICS,
-    DEPLOYMENT_METRICS,
-    PROCESS_METRICS,
-    Metric,
-)
+from tidegate.monitoring.catalog import BRIDGE_METRICS, DEPLOYMENT_METRICS, PROCESS_METRICS, Metric
 from tidegate.service import catalogue
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
@@ -154,10 +149,7 @@ def _stateful_set(name: str, command: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _container(kind: str, *command: str) -> dict[str, Any]:
-    return {
-        "extends": {"file": "container.yaml", "service": kind},
-        "command": list(command),
-    }
+    return {"extends": {"file": "container.yaml", "service": kind}, "command": list(command)}
 
 
 def _yaml(value: dict[str, Any]) -> str:

@@ -192,11 +192,7 @@ class HandMade:
         self.put(Instant(instant, Action.COMPACTION, InstantState.REQUESTED), content)
 
     def compact(
-        self,
-        instant: str,
-        groups: Mapping[str, str],
-        previous: str,
-        completed: str | None = None,
+        self, instant: str, groups: Mapping[str, str], previous: str, completed: str | None = None
     ) -> None:
         """Complete a compaction that was requested."""
         self.put(Instant(instant, Action.COMPACTION, InstantState.INFLIGHT))

@@ -18,10 +18,7 @@ SCHEDULED: Final = {
     "hoodie.compact.schedule.inline": "true",
     "hoodie.compact.inline.max.delta.commits": "1",
 }
-COMPACTED: Final = {
-    "hoodie.compact.inline": "true",
-    "hoodie.compact.inline.max.delta.commits": "1",
-}
+COMPACTED: Final = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
 LOG_COMPACTED: Final = {
     "hoodie.log.compaction.inline": "true",
     "hoodie.log.compaction.enable": "true",

@@ -111,10 +111,7 @@ class RealTable:
         return [tuple(row) for row in self.hudi.ask(self.path, f"read {options} {where}", live)]
 
     def call(
-        self,
-        procedure: str,
-        more: Mapping[str, str] = MappingProxyType({}),
-        **arguments: str,
+        self, procedure: str, more: Mapping[str, str] = MappingProxyType({}), **arguments: str
     ) -> list[list[object]]:
         """Call one of Hudi's procedures on this table, without upgrading it.
 

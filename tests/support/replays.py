@@ -152,10 +152,7 @@ class Place:
     def wait_until_idle(self, *names: str) -> None:
         """Until these groups have nothing left to read, in a second look too."""
         for _ in range(2):
-            wait_for(
-                "an empty backlog",
-                lambda: not any(map(self.unread, names or SERVICES)),
-            )
+            wait_for("an empty backlog", lambda: not any(map(self.unread, names or SERVICES)))
             time.sleep(0.3)
 
     def unread(self, service: str) -> int:

@@ -11,14 +11,7 @@ from uuid import uuid4
 
 import fastavro
 
-from support.hudi_tables import (
-    HandMade,
-    at,
-    end_of,
-    savepoint_request,
-    ticking,
-    warehouse_over,
-)
+from support.hudi_tables import HandMade, at, end_of, savepoint_request, ticking, warehouse_over
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata

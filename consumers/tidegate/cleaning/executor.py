@@ -278,10 +278,7 @@ class Cleaner:
         self, command: Cleaning | QuarantineRemovalRequested, refused: Refused
     ) -> CleaningRefused:
         return CleaningRefused.about(
-            command,
-            **self._event_fields(command),
-            reason=refused.reason,
-            message=refused.message,
+            command, **self._event_fields(command), reason=refused.reason, message=refused.message
         )
 
     def _parts(self, command: Cleaning, plan: CleaningPlan) -> Iterator[dict[str, Any]]:
@@ -294,11 +291,7 @@ class Cleaner:
             yield self._event_fields(command) | {"directories": part.directories} | counts | place
 
     def _event_fields(self, command: Cleaning | QuarantineRemovalRequested) -> dict[str, Any]:
-        return {
-            "occurred_at": self.clock(),
-            "source": self.name,
-            "partition": command.partition,
-        }
+        return {"occurred_at": self.clock(), "source": self.name, "partition": command.partition}
 
 
 @dataclass(slots=True)

@@ -160,10 +160,7 @@ class MoveAside:
         return []
 
     def _move(
-        self,
-        phase: Sequence[ListedDirectory],
-        products: Sequence[ListedDirectory],
-        entry: str,
+        self, phase: Sequence[ListedDirectory], products: Sequence[ListedDirectory], entry: str
     ) -> list[NotRemoved]:
         warehouse, location = self.warehouse, self.location
         answers: list[NotRemoved | None] = []

@@ -53,10 +53,7 @@ _SOURCE = "cleaner"
 
 
 def plan_undo(
-    listing: Sequence[ListedDirectory] | None,
-    entries: Sequence[Entry],
-    cleaning: str,
-    request: str,
+    listing: Sequence[ListedDirectory] | None, entries: Sequence[Entry], cleaning: str, request: str
 ) -> UndoPlan:
     """Plan the undo of a cleaning from the directory as it is now.
 
@@ -284,11 +281,7 @@ class QuarantineCommands:
     def _event_fields(
         self, command: CleaningUndoRequested | QuarantineRemovalRequested
     ) -> dict[str, Any]:
-        return {
-            "occurred_at": self.clock(),
-            "source": _SOURCE,
-            "partition": command.partition,
-        }
+        return {"occurred_at": self.clock(), "source": _SOURCE, "partition": command.partition}
 
 
 def location_of(warehouse: Warehouse, location: str, partition: str | None) -> str:

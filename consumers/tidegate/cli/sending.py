@@ -30,8 +30,7 @@ RequestId = Annotated[
 ]
 SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
 SignWith = Annotated[
-    Path | None,
-    typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+    Path | None, typer.Option(help="Your private key, which signs it; default: security.sign_with.")
 ]
 log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
@@ -51,8 +50,7 @@ class Sending:
     """Options for signing, and for waiting for the outcome."""
 
     wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
+        bool, typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h.")
     ] = False
     timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
     sign_with: SignWith = None

@@ -62,11 +62,7 @@ def probe(java: Path) -> int | None:
     """Run `java -version`; return the major version, or None if the program does not start."""
     try:
         result = subprocess.run(
-            [java, "-version"],
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_SECONDS,
-            check=False,
+            [java, "-version"], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -29,10 +29,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 LOCAL: Final = "local[2]"
 _IS_SHIPPED: Final = "tidegate.shipped"
 _OLDEST_JAVA: Final = 17
-_LOOPBACK: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
+_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _LOOPBACK_NAMES: Final = {"127.0.0.1", "::1", "localhost"}
 _LAUNCH_SETTINGS: Final = (
     *("spark.master", "spark.submit.", "spark.driver.", "spark.jars", "spark.files"),

@@ -16,9 +16,7 @@ class BrokerTime:
     """
 
     def __init__(
-        self,
-        elapsed: Callable[[], float] = time.monotonic,
-        own: Callable[[], float] = time.time,
+        self, elapsed: Callable[[], float] = time.monotonic, own: Callable[[], float] = time.time
     ) -> None:
         """Know nothing yet. `elapsed` measures seconds, `own` is this machine's clock."""
         self._elapsed, self._own = elapsed, own

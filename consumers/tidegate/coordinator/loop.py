@@ -42,11 +42,7 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import (
-    Command,
-    Event,
-    TaskEnded,
-)
+from tidegate.events import Command, Event, TaskEnded
 from tidegate.events.cleanings import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal

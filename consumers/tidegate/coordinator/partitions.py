@@ -56,12 +56,7 @@ class OwnedPartitions:
     """
 
     def __init__(
-        self,
-        subject: Subject,
-        bus: Bus,
-        prefix: str,
-        inputs: Sequence[str],
-        retries: RetryPolicy,
+        self, subject: Subject, bus: Bus, prefix: str, inputs: Sequence[str], retries: RetryPolicy
     ) -> None:
         """Own nothing yet."""
         self._subject, self._bus, self._inputs, self._retries = subject, bus, inputs, retries

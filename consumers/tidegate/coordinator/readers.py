@@ -70,15 +70,7 @@ SEEN: Final = Kind(
 )
 """A table of which events came. The body is the first release until a vacuum comes, then `null`.
 The marks are the highest ids of a lock and of a transaction whose end was forgotten."""
-KINDS: Final = (
-    VACUUM,
-    OVERDUE,
-    ENDED,
-    DONE,
-    SEEN,
-    holds.DEFERRED,
-    quarantines.QUARANTINE,
-)
+KINDS: Final = (VACUUM, OVERDUE, ENDED, DONE, SEEN, holds.DEFERRED, quarantines.QUARANTINE)
 CHUNK: Final = 128
 """Events of a table between two checks whether something can be forgotten, at least."""
 MAX_COMMAND_BYTES: Final = 900_000

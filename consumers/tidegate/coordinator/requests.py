@@ -17,13 +17,7 @@ from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds, moment
-from tidegate.coordinator.tasks import (
-    ANY,
-    Queued,
-    Tasks,
-    as_json,
-    of_json,
-)
+from tidegate.coordinator.tasks import ANY, Queued, Tasks, as_json, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
     CleaningProgressed,
@@ -54,11 +48,7 @@ from tidegate.events.wire import Wire
 USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))
 """A request that was used."""
 AWAITING: Final = Kind(
-    "awaiting",
-    ("until",),
-    key="id",
-    has_body=True,
-    indexes=("awaiting_until on awaiting (until)",),
+    "awaiting", ("until",), key="id", has_body=True, indexes=("awaiting_until on awaiting (until)",)
 )
 """A restore that needs an approval: what its task carried, and until when it waits; `until` is NULL
 once it was approved."""
@@ -114,7 +104,7 @@ class Requests:
         if now < (newest or 0) - _USED_MS:
             raise PermanentError(
                 f"the broker took this request at {at:%Y-%m-%dT%H:%M:%SZ}, more than"
-                f" {USED_FOR.days} days before another: it may have been used",
+                f" {USED_FOR.days} days before another: it may have been used"
             )
         rows.put("used", table, number, (now,))
         for old in rows.all(

@@ -53,21 +53,13 @@ from tidegate.signatures.tokens import Sign
 NUMBER: Final = Kind("number", ("last",))
 """The last number of a table: it is never used again."""
 TASK: Final = Kind(
-    "task",
-    ("lane", "due"),
-    key="number",
-    has_body=True,
-    indexes=("task_due on task (due)",),
+    "task", ("lane", "due"), key="number", has_body=True, indexes=("task_due on task (due)",)
 )
 """A task under way: its id, its message, and what it carries; of a stop, what it stops. From `due`
 on it is overdue."""
 OVERDUE_AFTER: Final = timedelta(hours=1)
 QUEUED: Final = Kind(
-    "queued",
-    ("lane",),
-    key="id",
-    has_body=True,
-    indexes=("queued_next on queued (tbl, lane, id)",),
+    "queued", ("lane",), key="id", has_body=True, indexes=("queued_next on queued (tbl, lane, id)",)
 )
 """A command that waits for its turn. The lanes: CLEANINGS wait while the table is held; of CHECKS
 one at most is queued."""

@@ -290,10 +290,7 @@ class _Executor:
         return self._executor.claim(command, task)
 
     def execute(
-        self,
-        command: Command,
-        claim: Unclaimed = NO_CLAIM,
-        grounds: Sequence[Published] = (),
+        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         service, kind, result = self._service, type(command).__name__, _FAILED
         began, thread = time.monotonic(), threading.get_ident()

@@ -96,9 +96,7 @@ def exporting_tracer() -> Tracer:
     Raises:
         ImportError: the extra `otel` is not installed.
     """
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - heavy
-        OTLPSpanExporter,
-    )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - heavy
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - heavy
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - heavy
 

@@ -54,9 +54,7 @@ class Acl:
 
 
 def acls(
-    prefix: str = DEFAULT_PREFIX,
-    *,
-    principals: Mapping[Role, Sequence[str]] = _NONE,
+    prefix: str = DEFAULT_PREFIX, *, principals: Mapping[Role, Sequence[str]] = _NONE
 ) -> tuple[Acl, ...]:
     """The minimal rights of every role, in the order of the topics, without duplicates.
 

@@ -46,11 +46,7 @@ from tidegate.ops.groups import Groups, lags_of
 from tidegate.ops.status import Recent
 from tidegate.ops.summary import sentence
 from tidegate.ops.topics import connect
-from tidegate.ops.waiting import (
-    HeldTable,
-    gate_stores,
-    holds_and_quarantines,
-)
+from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letter_limit import Fault

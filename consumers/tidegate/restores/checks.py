@@ -280,8 +280,7 @@ def check_files(
     for path in planned:
         if not _stays_inside(path):
             raise Refused(
-                Reason.UNSAFE_PATH,
-                f"a commit names {path}, which is not a data file of the table",
+                Reason.UNSAFE_PATH, f"a commit names {path}, which is not a data file of the table"
             )
         if path in keep:
             raise Refused(

@@ -102,10 +102,7 @@ class Restorer:
         return claim_table(self.context.warehouse, command.location, task, RestoreClaim)
 
     def execute(
-        self,
-        command: Command,
-        claim: Unclaimed = NO_CLAIM,
-        grounds: Sequence[Published] = (),
+        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         """Plan, check and restore.
 

@@ -12,14 +12,7 @@ from typing import Final
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
-from tidegate.hudi import (
-    Action,
-    Instant,
-    InstantState,
-    Layout,
-    RestorePlanFile,
-    SavepointMetadata,
-)
+from tidegate.hudi import Action, Instant, InstantState, Layout, RestorePlanFile, SavepointMetadata
 from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.restores.checks import (
     check_committed,

@@ -22,12 +22,7 @@ from tidegate.storage import is_below, normalise
 _AHEAD: Final = timedelta(hours=1)
 """How far a signer's clock may be ahead of the broker's."""
 _NOT_PROVEN: Final = frozenset(
-    {
-        Reason.NOT_SIGNED,
-        Reason.BAD_SIGNATURE,
-        Reason.SIGNATURE_EXPIRED,
-        Reason.KEY_NOT_ALLOWED,
-    }
+    {Reason.NOT_SIGNED, Reason.BAD_SIGNATURE, Reason.SIGNATURE_EXPIRED, Reason.KEY_NOT_ALLOWED}
 )
 
 

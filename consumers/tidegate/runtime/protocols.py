@@ -65,10 +65,7 @@ class Executor(Protocol):
         ...
 
     def execute(
-        self,
-        command: Command,
-        claim: Unclaimed = NO_CLAIM,
-        grounds: Sequence[Published] = (),
+        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         """Plan, act, and yield the outcomes.
 

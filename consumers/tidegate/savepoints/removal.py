@@ -102,11 +102,7 @@ class SavepointRemover:
         )
 
     def _carry_out(
-        self,
-        command: SavepointRemovalRequested,
-        table: HudiTable,
-        found: Instant,
-        backup: _Backup,
+        self, command: SavepointRemovalRequested, table: HudiTable, found: Instant, backup: _Backup
     ) -> tuple[str, bytes] | None:
         """Remove both files; return the completed file's name and content, if there was one."""
         writer = TimelineWriter(self.warehouse, table, self.clock)

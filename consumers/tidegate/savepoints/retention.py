@@ -18,14 +18,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final, Self
 
-from tidegate.savepoints.rules import (
-    OPERATIONS,
-    PERIODIC,
-    PolicyRule,
-    Tier,
-    TierRule,
-    period_of,
-)
+from tidegate.savepoints.rules import OPERATIONS, PERIODIC, PolicyRule, Tier, TierRule, period_of
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _BY_INSTANT: Final = attrgetter("instant")
@@ -195,9 +188,7 @@ def _kept(rule: PolicyRule, own: Sequence[Savepoint], now: datetime) -> list[Sav
 
 
 def _ends(
-    rule: PolicyRule | None,
-    savepoints: Sequence[Savepoint],
-    held: Mapping[str, datetime | None],
+    rule: PolicyRule | None, savepoints: Sequence[Savepoint], held: Mapping[str, datetime | None]
 ) -> Iterator[datetime]:
     """The times at which a savepoint may begin to be removable."""
     yield from (until for until in held.values() if until is not None)

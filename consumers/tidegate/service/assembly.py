@@ -14,12 +14,7 @@ from pydantic import TypeAdapter
 
 from tidegate.cleaning import Cleaner
 from tidegate.cleaning.rules import CleaningRules
-from tidegate.cleaning.second_source import (
-    MetastoreSource,
-    NoSource,
-    Quarantine,
-    SecondSource,
-)
+from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine, SecondSource
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.coordinator.alarms import AlarmRule, Alarms
@@ -45,13 +40,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
-from tidegate.savepoints import (
-    PolicyRule,
-    SavepointPolicy,
-    SavepointWriter,
-    Tier,
-    TierRule,
-)
+from tidegate.savepoints import PolicyRule, SavepointPolicy, SavepointWriter, Tier, TierRule
 from tidegate.savepoints.derivation import MOST_DERIVED
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.restore_rules import (

@@ -93,11 +93,7 @@ def metastore_bridge(
 
     def make_bridge(known: Baseline) -> MetastoreBridge:
         return MetastoreBridge(
-            watched,
-            lambda events: publisher.publish(*events),
-            storage,
-            known,
-            observer=observer,
+            watched, lambda events: publisher.publish(*events), storage, known, observer=observer
         )
 
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:

@@ -7,13 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
-from tidegate.restores import (
-    ApprovalRule,
-    ApprovalRules,
-    EngineRule,
-    HudiEngine,
-    LivenessSettings,
-)
+from tidegate.restores import ApprovalRule, ApprovalRules, EngineRule, HudiEngine, LivenessSettings
 from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
@@ -81,9 +75,7 @@ def _spelled(settings: Settings, locations: Sequence[str]) -> tuple[str, ...]:
 def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
     return tuple(
         EngineRule(
-            rule.tables,
-            by_hudi=rule.engine == "hudi",
-            locations=_spelled(settings, rule.locations),
+            rule.tables, by_hudi=rule.engine == "hudi", locations=_spelled(settings, rule.locations)
         )
         for rule in settings.restores.rules
     )

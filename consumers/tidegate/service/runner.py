@@ -26,12 +26,7 @@ from tidegate.events.topics import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import (
-    SERVICES,
-    Loop,
-    assemble,
-    instance_ids,
-)
+from tidegate.service.assembly import SERVICES, Loop, assemble, instance_ids
 from tidegate.service.bridge_assembly import BRIDGES
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings

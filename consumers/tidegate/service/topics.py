@@ -241,9 +241,7 @@ def _fault(name: str, error: KafkaError) -> TidegateError:
 
 
 def require_declared_topics(
-    connection: Mapping[str, str | int | bool],
-    settings: TopicSettings,
-    services: Collection[str],
+    connection: Mapping[str, str | int | bool], settings: TopicSettings, services: Collection[str]
 ) -> None:
     """Refuse topics with settings that harm these services; checks those that they read or write.
 

@@ -12,12 +12,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from tidegate.errors import (
-    FormatError,
-    MessageTooLargeError,
-    MetastoreRefusedError,
-    TransientError,
-)
+from tidegate.errors import FormatError, MessageTooLargeError, MetastoreRefusedError, TransientError
 from tidegate.errors.validation import validation_message
 from tidegate.events import (
     Event,

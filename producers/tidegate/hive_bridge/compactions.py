@@ -14,13 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.errors import TransientError
-from tidegate.events import (
-    CleaningReleased,
-    DirectoriesCleaned,
-    Event,
-    VacuumFinished,
-    derived_id,
-)
+from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, VacuumFinished, derived_id
 from tidegate.hive_bridge.describing import NotDescribed, NotYet
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import VacuumFields

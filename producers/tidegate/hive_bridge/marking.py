@@ -33,12 +33,7 @@ from tidegate.hive import (
     aborted_rows,
 )
 from tidegate.hive_bridge.compactions import Key, key_of, named
-from tidegate.hive_bridge.describing import (
-    NotDescribed,
-    NotYet,
-    acid_directories,
-    directory_of,
-)
+from tidegate.hive_bridge.describing import NotDescribed, NotYet, acid_directories, directory_of
 from tidegate.hive_bridge.products import VacuumFields, is_of_failed_compaction
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
@@ -112,10 +107,7 @@ def check_nothing_left(
 
 
 def settle(
-    compaction: QueueEntry,
-    vacuum: VacuumFields,
-    client: MetastoreClient,
-    storage: Storage,
+    compaction: QueueEntry, vacuum: VacuumFields, client: MetastoreClient, storage: Storage
 ) -> bool:
     """Mark a compaction as cleaned if no obsolete directory is left in its table's directory.
 

@@ -29,12 +29,7 @@ def milliseconds(value: object) -> object:
     return round(float(match[1]) * _MS[match[2]])
 
 
-class BridgeSettings(
-    MetastoreSettings,
-    frozen=True,
-    extra="forbid",
-    populate_by_name=True,
-):
+class BridgeSettings(MetastoreSettings, frozen=True, extra="forbid", populate_by_name=True):
     """A Metastore, and how to watch it."""
 
     interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
@@ -44,20 +39,14 @@ class BridgeSettings(
     )
     """Interval between polls of the Metastore, in milliseconds or as text with a unit."""
     threads: int = Field(
-        default=2,
-        ge=1,
-        validation_alias=AliasChoices("threads", "hive.compaction-cleanup-threads"),
+        default=2, ge=1, validation_alias=AliasChoices("threads", "hive.compaction-cleanup-threads")
     )
     """How many compactions are looked up in parallel."""
     aborted_interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
-        default=600_000,
-        ge=0,
+        default=600_000, ge=0
     )
     """Interval between searches for directories of aborted writes, in milliseconds; 0: never."""
-    aborted_grace_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
-        default=600_000,
-        ge=0,
-    )
+    aborted_grace_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(default=600_000, ge=0)
     """How long a write must have been aborted before its directories are removed, in milliseconds.
     Its writer may still be running and not know of the abort. Set it longer than the Metastore's
     `metastore.txn.timeout`."""

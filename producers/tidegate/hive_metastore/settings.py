@@ -13,12 +13,7 @@ _ADDRESS: Final = re.compile(r"^(?:thrift://)?(\[[0-9A-Fa-f:]+\]|[^\s:/,\[\]]+):
 _LAST_PORT: Final = 65_535
 
 
-class MetastoreTls(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    hide_input_in_errors=True,
-):
+class MetastoreTls(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """TLS to the Metastore (its `metastore.use.SSL`). The server's name is always verified."""
 
     ca_file: str | None = None
@@ -29,12 +24,7 @@ class MetastoreTls(
     """The PEM file of its private key, where the certificate's does not contain it."""
 
 
-class MetastoreKerberos(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    hide_input_in_errors=True,
-):
+class MetastoreKerberos(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """Kerberos to the Metastore (its `metastore.sasl.enabled`), with the ticket cache's ticket."""
 
     service: str = Field(default="hive", min_length=1)
@@ -45,12 +35,7 @@ class MetastoreKerberos(
     """The least protection to accept, as in `hadoop.rpc.protection`."""
 
 
-class MetastoreSettings(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    hide_input_in_errors=True,
-):
+class MetastoreSettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """A Hive Metastore. Thrift over TCP; TLS and Kerberos where they are set."""
 
     uri: str

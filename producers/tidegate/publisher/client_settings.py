@@ -57,10 +57,7 @@ PROTECTED_SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
         _FALSE,
         "a topic that is missing would be created with one partition and the broker's defaults",
     ),
-    "delivery.report.only.error": (
-        _FALSE,
-        "a publisher waits for the confirmation of each event",
-    ),
+    "delivery.report.only.error": (_FALSE, "a publisher waits for the confirmation of each event"),
 }
 """By setting, the allowed values (none: it must not be set at all), and what others would do."""
 _ALIASES: Final = {"request.required.acks": "acks", "auto.commit.enable": "enable.auto.commit"}

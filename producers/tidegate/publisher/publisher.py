@@ -167,10 +167,7 @@ class Publisher:
             InvalidEventError: the name or the location is invalid, or no write has completed.
             FormatError: a file of the timeline is malformed.
         """
-        from tidegate.publisher.timelines import (  # noqa: PLC0415 - most need it not
-            checked,
-            latest_commit,
-        )
+        from tidegate.publisher.timelines import checked, latest_commit  # noqa: PLC0415 - most need it not
 
         name, where = checked(table, location)
         return self.publish(latest_commit(name, where, self._source))[0]
@@ -196,11 +193,7 @@ class Publisher:
             InvalidEventError: the table's name or the location is invalid.
             FormatError: a file of the timeline is malformed.
         """
-        from tidegate.publisher.timelines import (  # noqa: PLC0415 - most need it not
-            checked,
-            completed_since,
-            completed_writes,
-        )
+        from tidegate.publisher.timelines import checked, completed_since, completed_writes  # noqa: PLC0415 - most need it not
 
         name, location = checked(table, location)
         known = completed_writes(location)

@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS: Final = 10
 
 
-class RegistrySettings(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    hide_input_in_errors=True,
-):
+class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """A schema registry; with one, events are written in the Confluent wire format."""
 
     url: str = Field(min_length=1)
@@ -97,9 +92,7 @@ def _avro(text: str) -> Schema:
 
 def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
     try:
-        from confluent_kafka.schema_registry import (  # noqa: PLC0415 - of an extra
-            SchemaRegistryClient,
-        )
+        from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - of an extra
     except ImportError as error:
         raise ConfigError(
             f"a schema registry needs: pip install 'tidegate[registry]' ({error})"
@@ -214,10 +207,7 @@ class RegistrySchemas:
         return guid_prefix(guid) if self.in_headers and guid else id_prefix(response.schema_id)
 
     def _request(
-        self,
-        what: str,
-        call: Callable[[], R],
-        missing: type[TidegateError] = RegistryRefusedError,
+        self, what: str, call: Callable[[], R], missing: type[TidegateError] = RegistryRefusedError
     ) -> R:
         # the HTTP libraries' errors share no base; only the registry's own error has a status
         try:

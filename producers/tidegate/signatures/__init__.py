@@ -5,11 +5,4 @@ from __future__ import annotations
 from tidegate.signatures.keys import PublicKey, SigningKey
 from tidegate.signatures.tokens import BadSignatureError, Signature, Signer, verified
 
-__all__ = [
-    "BadSignatureError",
-    "PublicKey",
-    "Signature",
-    "Signer",
-    "SigningKey",
-    "verified",
-]
+__all__ = ["BadSignatureError", "PublicKey", "Signature", "Signer", "SigningKey", "verified"]

@@ -124,10 +124,7 @@ class Signer:
     """Adds a signature to the messages of `SIGNED` events. Safe to share between threads."""
 
     def __init__(
-        self,
-        key: SigningKey,
-        cluster: Callable[[], str],
-        clock: Callable[[], datetime] = _now,
+        self, key: SigningKey, cluster: Callable[[], str], clock: Callable[[], datetime] = _now
     ) -> None:
         """Take the key, what returns the id of the Kafka cluster, and a clock (aware times)."""
         self._key, self._cluster, self._clock = key, cluster, clock

@@ -7,21 +7,8 @@ from typing import Annotated, ClassVar
 from pydantic import AwareDatetime, Field
 
 from tidegate.errors import validation
-from tidegate.events.base import (
-    Answer,
-    ReasonedRequest,
-    Refusal,
-    Request,
-    Value,
-    Verdict,
-)
-from tidegate.events.fields import (
-    Count,
-    HudiInstant,
-    Message,
-    Name,
-    Text,
-)
+from tidegate.events.base import Answer, ReasonedRequest, Refusal, Request, Value, Verdict
+from tidegate.events.fields import Count, HudiInstant, Message, Name, Text
 
 RequestId = Annotated[str, Field(pattern=validation.ID)]
 """The id of a request, as `EventId`; never empty."""

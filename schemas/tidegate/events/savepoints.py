@@ -25,14 +25,7 @@ from tidegate.events.base import (
     Value,
     Verdict,
 )
-from tidegate.events.fields import (
-    Count,
-    HudiInstant,
-    LongText,
-    Message,
-    Name,
-    Text,
-)
+from tidegate.events.fields import Count, HudiInstant, LongText, Message, Name, Text
 
 PREFIX: Final = "[tidegate "
 """What a mark begins with; the comment of a request must not."""
@@ -109,12 +102,7 @@ class SavepointRequested(Request, frozen=True):
     A policy names itself and the `tiers` that the savepoint is for; a person may give a lifetime.
     """
 
-    identified_by: ClassVar[tuple[str, ...]] = (
-        "table",
-        "instant",
-        "caused_by",
-        "source",
-    )
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "instant", "caused_by", "source")
 
     instant: HudiInstant | None = None
     requested_by: Name

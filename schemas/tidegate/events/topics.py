@@ -206,20 +206,9 @@ OUTCOME_TOPIC: Final = Topic(
     events=OUTCOMES,
     retention=timedelta(days=365),
     # people: what they decided about dead letters; the coordinator: refusals and alarms
-    written_by=(
-        Role.SAVEPOINT_WRITER,
-        Role.RESTORER,
-        Role.CLEANER,
-        Role.COORDINATOR,
-        Role.PEOPLE,
-    ),
+    written_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER, Role.COORDINATOR, Role.PEOPLE),
     # bridges: what was cleaned is marked where it was queued
-    read_by=(
-        Role.MONITORING,
-        Role.PEOPLE,
-        Role.BRIDGES,
-        Role.COORDINATOR,
-    ),
+    read_by=(Role.MONITORING, Role.PEOPLE, Role.BRIDGES, Role.COORDINATOR),
 )
 DEAD_LETTERS: Final = Topic(
     suffix="dead-letters",
@@ -240,15 +229,7 @@ CHANGELOG: Final = Topic(
     read_by=(Role.COORDINATOR, Role.PEOPLE, Role.MONITORING),
     max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
 )
-TOPICS: Final = (
-    COMMITS,
-    VACUUMS,
-    LOCKS,
-    REQUEST_TOPIC,
-    TASK_TOPIC,
-    OUTCOME_TOPIC,
-    DEAD_LETTERS,
-)
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
 """The topics of messages."""
 ALL_TOPICS: Final = (*TOPICS, CHANGELOG)
 

@@ -241,9 +241,7 @@ def link_jar(program: Path) -> None:
 
 @pytest.mark.parametrize("change", [replace_jar, add_jar, remove_script, link_jar])
 def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_starts(
-    unpack: Callable[[], Path],
-    change: Callable[[Path], None],
-    caplog: pytest.LogCaptureFixture,
+    unpack: Callable[[], Path], change: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     program = unpack() / "program"
     change(program)

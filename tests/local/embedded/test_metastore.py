@@ -37,8 +37,7 @@ def test_a_setting_that_it_cannot_start_with_is_an_error_with_the_end_of_its_log
     tmp_path: Path,
 ) -> None:
     broken = EmbeddedMetastore(
-        tmp_path / "metastore",
-        settings={"metastore.thrift.bind.host": "no-such-host.invalid"},
+        tmp_path / "metastore", settings={"metastore.thrift.bind.host": "no-such-host.invalid"}
     )
     with pytest.raises(ConfigError, match=r"(?s)ended at once.*metastore\.log.*no-such-host"):
         broken.start()

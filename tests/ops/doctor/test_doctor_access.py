@@ -59,10 +59,7 @@ def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, F
 def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:
     found = look(kafka, kafka.login("coordinator"), "coordinator")
 
-    assert (found["broker"].state, found["access coordinator"].state) == (
-        Status.OK,
-        Status.OK,
-    )
+    assert (found["broker"].state, found["access coordinator"].state) == (Status.OK, Status.OK)
     assert found["offsets coordinator"].state is Status.OK
 
 

@@ -78,10 +78,7 @@ def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
 def test_an_offset_within_its_topic_is_well(at: int) -> None:
     found = compare_offsets("coordinator", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
 
-    assert (found.state, found.seen) == (
-        Status.OK,
-        f"in range, {9 - at} records behind",
-    )
+    assert (found.state, found.seen) == (Status.OK, f"in range, {9 - at} records behind")
 
 
 @pytest.mark.parametrize("at", [4, 10])
@@ -267,14 +264,8 @@ def test_a_root_that_is_there_is_well_and_stays_as_it_is(tmp_path: Path) -> None
     looked = check_root(root, [root], {}, probe=None)
     written = check_root(root, [root], {}, probe=PROBE)
 
-    assert (looked.state, looked.seen) == (
-        Status.OK,
-        "1 entries; use --write to test writing",
-    )
-    assert (written.state, written.seen) == (
-        Status.OK,
-        "1 entries; a file was created and removed",
-    )
+    assert (looked.state, looked.seen) == (Status.OK, "1 entries; use --write to test writing")
+    assert (written.state, written.seen) == (Status.OK, "1 entries; a file was created and removed")
     assert [path.name for path in tmp_path.iterdir()] == ["orders"]
 
 
@@ -406,13 +397,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         "clock",
     ]
     made = [finding.check for finding in found if finding.state is Status.OK]
-    assert made == [
-        "client settings",
-        "versions",
-        "registry",
-        "spark",
-        f"root {tmp_path}",
-    ]
+    assert made == ["client settings", "versions", "registry", "spark", f"root {tmp_path}"]
 
 
 def test_a_deployment_without_a_root_fails() -> None:

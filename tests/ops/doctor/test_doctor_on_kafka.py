@@ -251,11 +251,7 @@ def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
     ],
 )
 def test_the_newest_outcome_tells_of_the_clocks_and_no_more_than_a_warning(
-    tidegate: Tidegate,
-    producer: ConfirmedProducer,
-    topic_prefix: str,
-    late: timedelta,
-    state: str,
+    tidegate: Tidegate, producer: ConfirmedProducer, topic_prefix: str, late: timedelta, state: str
 ) -> None:
     tidegate("topics", "create")
     for before in (timedelta(hours=7), late):

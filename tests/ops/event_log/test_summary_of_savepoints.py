@@ -15,11 +15,7 @@ from tidegate.ops.summary import content_of
     ("kind", "changed", "line"),
     [
         ("SavepointRequested", {}, "on 20261121041551845, for hourly, daily"),
-        (
-            "SavepointRequested",
-            {"instant": None},
-            "on the newest commit, for hourly, daily",
-        ),
+        ("SavepointRequested", {"instant": None}, "on the newest commit, for hourly, daily"),
         ("SavepointsCheckRequested", {}, "of the table"),
         (
             "SavepointsCheckRequested",
@@ -31,16 +27,8 @@ from tidegate.ops.summary import content_of
             {},
             ("31 savepoints, 1 made, 1 removed; no rule owns 1 savepoint; they pin 850.9 KiB"),
         ),
-        (
-            "SavepointCreated",
-            {},
-            "20261121041551845: 3 files in 3 partitions, for hourly, daily",
-        ),
-        (
-            "SavepointRemovalRequested",
-            {},
-            "of 20261120040011845: the policy's tier daily keeps 1",
-        ),
+        ("SavepointCreated", {}, "20261121041551845: 3 files in 3 partitions, for hourly, daily"),
+        ("SavepointRemovalRequested", {}, "of 20261120040011845: the policy's tier daily keeps 1"),
         (
             "SavepointRemoved",
             {},

@@ -16,13 +16,7 @@ from tidegate.events.codec import Headers
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.replay.cluster import Target, _GroupPosition, _OffsetReset, plan_group
-from tidegate.ops.replay.events import (
-    Selection,
-    message_of,
-    narrowed,
-    plan_of,
-    select_events,
-)
+from tidegate.ops.replay.events import Selection, message_of, narrowed, plan_of, select_events
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
@@ -127,8 +121,7 @@ def test_the_coordinator_s_group_goes_back_to_where_its_state_can_follow(
 
 
 @pytest.mark.parametrize(
-    ("committed", "target", "expected"),
-    [(None, 0, (3, 0)), (3, 0, (3, 0)), (8, 7, (3, 5))],
+    ("committed", "target", "expected"), [(None, 0, (3, 0)), (3, 0, (3, 0)), (8, 7, (3, 5))]
 )
 def test_on_a_topic_that_was_created_again_it_begins_at_the_start(
     committed: int | None, target: Target, expected: tuple[int, int]
@@ -156,10 +149,7 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("1h", timedelta(hours=1)),
-        ("1d2h3m4s", timedelta(days=1, hours=2, minutes=3, seconds=4)),
-    ],
+    [("1h", timedelta(hours=1)), ("1d2h3m4s", timedelta(days=1, hours=2, minutes=3, seconds=4))],
 )
 def test_a_duration_is_read(text: str, expected: timedelta) -> None:
     assert duration(text) == expected
@@ -224,10 +214,7 @@ def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
     original = message(commit(1))
     assert (sent.topic, sent.key, sent.value) == (original.topic, original.key, original.value)
     assert sent.partition == 2
-    assert sent.headers == (
-        *original.headers,
-        ("tidegate-replayed-from", b"tidegate.commits/2/10"),
-    )
+    assert sent.headers == (*original.headers, ("tidegate-replayed-from", b"tidegate.commits/2/10"))
 
 
 def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
@@ -302,9 +289,7 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
             table = "lake.sales.orders" if number % 5 == 0 else "lake.sales.other"
             yield record(message(commit(number, table)), number)
 
-    def watched(
-        found: Iterable[LoggedEvent],
-    ) -> Iterator[LoggedEvent]:
+    def watched(found: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
         nonlocal most
         for item in found:
             if item.event is not None:

@@ -73,9 +73,7 @@ def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str
     }
 
 
-def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(
-    topics: Topics,
-) -> None:
+def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(topics: Topics) -> None:
     rows = topics("", "describe", prefix="lake").stdout
 
     for word in (

@@ -14,14 +14,7 @@ from support.acid_history import Vacuumed, recorded_history
 from support.quarantined import in_quarantine, quarantining, undo, undo_of, visible
 from tidegate.cleaning import Cleaner
 from tidegate.events import CleaningReleased, CleaningUndone
-from tidegate.hive import (
-    AcidState,
-    Base,
-    NotEnoughHistory,
-    ValidTxns,
-    ValidWriteIds,
-    acid_state,
-)
+from tidegate.hive import AcidState, Base, NotEnoughHistory, ValidTxns, ValidWriteIds, acid_state
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.tables.claim import HIVE, Task
 

@@ -104,9 +104,7 @@ def lake(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[
 
 
 @pytest.mark.timeout(1200)
-def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
-    lake: Lake,
-) -> None:
+def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(lake: Lake) -> None:
     hive = lake.hive
     hive.run(
         "create table visits (id int, v string) clustered by (id) into 2 buckets stored as orc"

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from support.interleavings.explore import Step
 from support.interleavings.scenario import LOCATION
-from support.interleavings.world import (
-    Directories,
-    Directory,
-    Removing,
-    World,
-    sorted_directories,
-)
+from support.interleavings.world import Directories, Directory, Removing, World, sorted_directories
 from tidegate.cleaning import ListedDirectory, ListedFile
 from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased

@@ -72,9 +72,7 @@ def test_every_change_is_seen(
         assert look(folder) == expected
 
 
-def test_a_directory_that_is_exchanged_with_a_link_is_refused(
-    table: Path,
-) -> None:
+def test_a_directory_that_is_exchanged_with_a_link_is_refused(table: Path) -> None:
     with Warehouse(WarehouseRoots.of(str(table.parent))).opened(str(table)) as folder:
         look(folder)
         (table / "product").rename(table / "moved")

@@ -81,10 +81,7 @@ def test_no_link_is_followed(linked: str, root: Path, warehouse: Warehouse, tmp_
     (root / linked).rename(tmp_path / "elsewhere")
     (root / linked).symlink_to(tmp_path / "elsewhere")
     before = tree(tmp_path)
-    with (
-        pytest.raises(ConfinementError),
-        warehouse.moving(f"{root}/from", f"{root}/to") as moves,
-    ):
+    with pytest.raises(ConfinementError), warehouse.moving(f"{root}/from", f"{root}/to") as moves:
         moves.move_if("one", always)
     assert tree(tmp_path) == before
 

@@ -6,14 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import (
-    AsJson,
-    ConfigFile,
-    Reason,
-    option_group,
-    table_of,
-    table_pattern,
-)
+from tidegate.cli.options import AsJson, ConfigFile, Reason, option_group, table_of, table_pattern
 from tidegate.cli.output import write, write_json
 from tidegate.cli.sending import Requesting, request
 from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines
@@ -29,12 +22,7 @@ Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.ta
 
 @hold.command()
 @option_group(Requesting)
-def add(
-    asking: Requesting,
-    table: Table,
-    reason: Reason,
-    config: ConfigFile = None,
-) -> None:
+def add(asking: Requesting, table: Table, reason: Reason, config: ConfigFile = None) -> None:
     """Pause the cleaning of a table until the hold is removed.
 
     After the outcome CleaningHeld (--wait) no cleaning of the table starts, including cleanings in
@@ -49,12 +37,7 @@ def add(
 
 @hold.command()
 @option_group(Requesting)
-def remove(
-    asking: Requesting,
-    table: Table,
-    reason: Reason,
-    config: ConfigFile = None,
-) -> None:
+def remove(asking: Requesting, table: Table, reason: Reason, config: ConfigFile = None) -> None:
     """Resume the cleaning of a table, including cleanings that were requested during the hold.
 
     Examples:

@@ -19,8 +19,7 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped
 
 def doctor(
     services: Annotated[
-        list[str] | None,
-        typer.Argument(help="Services to check; default: all."),
+        list[str] | None, typer.Argument(help="Services to check; default: all.")
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Create and remove a hidden file in each root.")

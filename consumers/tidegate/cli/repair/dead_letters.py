@@ -29,23 +29,16 @@ from tidegate.cli.output import write, write_error, write_json, write_rows, writ
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import Event
-from tidegate.ops.dead_letters import (
-    DeadLetter,
-    DeadLetterBox,
-    DeadLetterFilter,
-    is_destructive,
-)
+from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter, is_destructive
 from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.summary import counted
 
 dead_letters = typer.Typer(
-    help="Messages that could not be processed: list, show, redrive, discard.",
-    no_args_is_help=True,
+    help="Messages that could not be processed: list, show, redrive, discard.", no_args_is_help=True
 )
 All = Annotated[bool, typer.Option("--all", help="Include resolved ones.")]
 Destructive = Annotated[
-    bool,
-    typer.Option("--destructive", help="Also redrive what destroys data."),
+    bool, typer.Option("--destructive", help="Also redrive what destroys data.")
 ]
 Shown = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many; do all.")]
 _NAMED: Final = 10

@@ -19,8 +19,7 @@ from tidegate.ops.replay.cluster import Target
 from tidegate.ops.summary import counted
 
 replay = typer.Typer(
-    help="Read or publish events again; a dry run without --execute.",
-    no_args_is_help=True,
+    help="Read or publish events again; a dry run without --execute.", no_args_is_help=True
 )
 WithRestores = Annotated[
     bool, typer.Option("--with-restores", help="Also replay restore requests.")

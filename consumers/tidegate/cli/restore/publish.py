@@ -166,10 +166,7 @@ def condemned(
     """
     with publisher_of(config, source) as publisher:
         receipt = publisher.commit_condemned(
-            table=table,
-            location=publisher.located(table, location),
-            instant=instant,
-            reason=reason,
+            table=table, location=publisher.located(table, location), instant=instant, reason=reason
         )
         print_receipt(receipt, as_json=as_json)
 

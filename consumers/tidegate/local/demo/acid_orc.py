@@ -144,10 +144,7 @@ class AcidTable:
         draft.mkdir(parents=True)
         (draft / "_orc_acid_version").write_text("2")
         ordered = sorted(events, key=lambda event: event.key)
-        with (
-            (draft / _BUCKET).open("wb") as file,
-            pyorc.Writer(file, self._schema()) as writer,
-        ):
+        with (draft / _BUCKET).open("wb") as file, pyorc.Writer(file, self._schema()) as writer:
             writer.writerows(ordered)
             writer.set_user_metadata(**_metadata(ordered))
         draft.rename(self.location / directory.name)

@@ -31,11 +31,7 @@ _READING: Final = 120.0
 
 
 def examine(
-    settings: Settings,
-    services: Sequence[str],
-    *,
-    write: bool = False,
-    spark: bool = False,
+    settings: Settings, services: Sequence[str], *, write: bool = False, spark: bool = False
 ) -> Iterator[Finding]:
     """Run every check, and yield findings as they come.
 

@@ -160,11 +160,7 @@ PROBE = ".tidegate-doctor"
 
 
 def check_root(
-    root: str,
-    roots: Sequence[str],
-    options: dict[str, dict[str, object]],
-    *,
-    probe: str | None,
+    root: str, roots: Sequence[str], options: dict[str, dict[str, object]], *, probe: str | None
 ) -> Finding:
     """Whether a root exists, can be listed, and does not overlap another one.
 

@@ -31,10 +31,7 @@ from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import (
-    Authorization,
-    Unauthorized,
-)
+from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor, Published, SignedBy

@@ -18,12 +18,7 @@ from tidegate.events.codec import Headers
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record
-from tidegate.runtime.input.dead_letter_limit import (
-    FAULT_HEADER,
-    DeadLetterLimit,
-    Fault,
-    fault_of,
-)
+from tidegate.runtime.input.dead_letter_limit import FAULT_HEADER, DeadLetterLimit, Fault, fault_of
 from tidegate.runtime.input.uncopied import Uncopied
 from tidegate.runtime.retry import RetryPolicy
 

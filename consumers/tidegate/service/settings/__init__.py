@@ -129,13 +129,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 
 from tidegate.errors import ConfigError
 from tidegate.events.fields import Name

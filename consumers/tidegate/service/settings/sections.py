@@ -47,11 +47,7 @@ Duration = Annotated[
 
 
 class Section(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    hide_input_in_errors=True,
-    populate_by_name=True,
+    BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True
 ):
     """A section of the settings. Unknown names are errors, and no error quotes a value."""
 
