@@ -18,12 +18,12 @@ from support.dashboard import dashboard
 from tidegate.cli import app
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.codec import schema_text
-from tidegate.events.reasons import reasons_table
+from tidegate.events.reasons import Reason
 from tidegate.events.topics import TOPICS
 from tidegate.monitoring.catalog import BRIDGE_METRICS, DEPLOYMENT_METRICS, PROCESS_METRICS, Metric
 from tidegate.service import catalogue
 from tidegate.service.settings import Settings
-from tidegate.service.settings.reference import settings_reference
+from tidegate.service.settings.reference import attribute_docs, settings_reference
 
 _MADE = "made by `make docs`; don't edit"
 
@@ -43,9 +43,16 @@ def generated() -> dict[str, str]:
         "docs/metrics.md": _metrics_page(),
         "docs/settings.md": _settings_page(),
         "docs/events.md": _events_page(),
-        "docs/reasons.md": f"# Reasons of refusals\n\n<!-- {_MADE} -->\n\n{reasons_table()}\n",
+        "docs/reasons.md": f"# Reasons of refusals\n\n<!-- {_MADE} -->\n\n{_reasons_table()}\n",
         "docs/commands.md": _commands_page(),
     }
+
+
+def _reasons_table() -> str:
+    """Every reason as a Markdown table, in the order of the enum, with a newline at its end."""
+    found = ((Reason[name], *doc.split(". ", 1)) for name, doc in attribute_docs(Reason).items())
+    rows = (f"| `{reason}` | {finding}. | {remedy} |\n" for reason, finding, remedy in found)
+    return "".join(("| reason | what was found | what to do |\n", "|---|---|---|\n", *rows))
 
 
 def _compose_services() -> str:

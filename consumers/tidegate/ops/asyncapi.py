@@ -27,6 +27,7 @@ from tidegate.events.topics import (
     Topic,
 )
 from tidegate.events.wire import headers_of
+from tidegate.service.settings.reference import attribute_docs
 
 Json = dict[str, Any]
 
@@ -79,7 +80,7 @@ def asyncapi(
         "components": {
             "messages": {kind.__name__: _message(kind) for kind in events}
             | {DEAD_LETTER: _dead_letter()},
-            "x-reasons": {reason.value: f"{reason.meaning} {reason.remedy}" for reason in Reason},
+            "x-reasons": {Reason[name]: text for name, text in attribute_docs(Reason).items()},
         },
     }
 

@@ -2,179 +2,87 @@
 
 from __future__ import annotations
 
-from tidegate.events.alarms import (
-    OutstandingReader,
-    TaskOverdue,
-    UnknownTableReleased,
-    UnknownTableResolved,
-    VacuumFlag,
-    VacuumFlagged,
-    VacuumOverdue,
-    VacuumOverdueResolved,
-)
-from tidegate.events.base import Answer, Command, Event, Fact, Outcome, Request, Value
-from tidegate.events.cleanings import (
-    ANYWHERE,
-    AbortedCleaningReleased,
-    CleaningDeferred,
-    CleaningHeld,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRemoved,
-    CleaningHoldRequested,
-    CleaningMode,
-    CleaningProgressed,
-    CleaningRefused,
-    CleaningReleased,
-    CleaningStarted,
-    CleaningUndone,
-    CleaningUndoPlanned,
-    CleaningUndoRefused,
-    CleaningUndoRequested,
-    DirectoriesCleaned,
-    QuarantineRemovalRequested,
-    QuarantineRemoved,
-)
-from tidegate.events.facts import (
-    CommitCompleted,
-    CommitCondemned,
-    LockHold,
-    LockReleased,
-    LockType,
-    ReleaseReason,
-    TableFormat,
-    TableType,
-    VacuumFinished,
-    VacuumKind,
-    WritesAborted,
-)
-from tidegate.events.fields import derived_id, table_identity
-from tidegate.events.restores import (
-    InstantRef,
-    RequestWithdrawn,
-    RestoreApprovalRejected,
-    RestoreApproved,
-    RestoreAwaitingApproval,
-    RestoreCompleted,
-    RestoreDeclined,
-    RestoreFailed,
-    RestorePlan,
-    RestorePlanned,
-    RestoreProgressed,
-    RestoreRejected,
-    RestoreRequested,
-    RestoreStarted,
-    Withdrawal,
-    WithdrawalRefused,
-    WithdrawalRequested,
-)
-from tidegate.events.savepoints import (
-    CommitFlag,
-    CommitFlagged,
-    SavepointCreated,
-    SavepointMark,
-    SavepointRejected,
-    SavepointRemovalRejected,
-    SavepointRemovalRequested,
-    SavepointRemoved,
-    SavepointRequested,
-    SavepointsChecked,
-    SavepointsCheckRequested,
-)
-from tidegate.events.tasks import (
-    DeadLetterDiscarded,
-    DeadLetterRedriven,
-    OriginalHeader,
-    OriginalMessage,
-    Stopped,
-    StopRequested,
-    TaskEnd,
-    TaskEnded,
-    TaskIssued,
-)
-
-__all__ = [
-    "ANYWHERE",
-    "AbortedCleaningReleased",
-    "Answer",
-    "CleaningDeferred",
-    "CleaningHeld",
-    "CleaningHoldRemovalRequested",
-    "CleaningHoldRemoved",
-    "CleaningHoldRequested",
-    "CleaningMode",
-    "CleaningProgressed",
-    "CleaningRefused",
-    "CleaningReleased",
-    "CleaningStarted",
-    "CleaningUndoPlanned",
-    "CleaningUndoRefused",
-    "CleaningUndoRequested",
-    "CleaningUndone",
-    "Command",
-    "CommitCompleted",
-    "CommitCondemned",
-    "CommitFlag",
-    "CommitFlagged",
-    "DeadLetterDiscarded",
-    "DeadLetterRedriven",
-    "DirectoriesCleaned",
-    "Event",
-    "Fact",
-    "InstantRef",
-    "LockHold",
-    "LockReleased",
-    "LockType",
-    "OriginalHeader",
-    "OriginalMessage",
-    "Outcome",
-    "OutstandingReader",
-    "QuarantineRemovalRequested",
-    "QuarantineRemoved",
-    "ReleaseReason",
-    "Request",
-    "RequestWithdrawn",
-    "RestoreApprovalRejected",
-    "RestoreApproved",
-    "RestoreAwaitingApproval",
-    "RestoreCompleted",
-    "RestoreDeclined",
-    "RestoreFailed",
-    "RestorePlan",
-    "RestorePlanned",
-    "RestoreProgressed",
-    "RestoreRejected",
-    "RestoreRequested",
-    "RestoreStarted",
-    "SavepointCreated",
-    "SavepointMark",
-    "SavepointRejected",
-    "SavepointRemovalRejected",
-    "SavepointRemovalRequested",
-    "SavepointRemoved",
-    "SavepointRequested",
-    "SavepointsCheckRequested",
-    "SavepointsChecked",
-    "StopRequested",
-    "Stopped",
-    "TableFormat",
-    "TableType",
-    "TaskEnd",
-    "TaskEnded",
-    "TaskIssued",
-    "TaskOverdue",
-    "UnknownTableReleased",
-    "UnknownTableResolved",
-    "VacuumFinished",
-    "VacuumFlag",
-    "VacuumFlagged",
-    "VacuumKind",
-    "VacuumOverdue",
-    "VacuumOverdueResolved",
-    "Value",
-    "Withdrawal",
-    "WithdrawalRefused",
-    "WithdrawalRequested",
-    "WritesAborted",
-    "derived_id",
-    "table_identity",
-]
+from tidegate.events.alarms import OutstandingReader as OutstandingReader
+from tidegate.events.alarms import TaskOverdue as TaskOverdue
+from tidegate.events.alarms import UnknownTableReleased as UnknownTableReleased
+from tidegate.events.alarms import UnknownTableResolved as UnknownTableResolved
+from tidegate.events.alarms import VacuumFlag as VacuumFlag
+from tidegate.events.alarms import VacuumFlagged as VacuumFlagged
+from tidegate.events.alarms import VacuumOverdue as VacuumOverdue
+from tidegate.events.alarms import VacuumOverdueResolved as VacuumOverdueResolved
+from tidegate.events.base import Answer as Answer
+from tidegate.events.base import Command as Command
+from tidegate.events.base import Event as Event
+from tidegate.events.base import Fact as Fact
+from tidegate.events.base import Outcome as Outcome
+from tidegate.events.base import Request as Request
+from tidegate.events.base import Value as Value
+from tidegate.events.cleanings import ANYWHERE as ANYWHERE
+from tidegate.events.cleanings import AbortedCleaningReleased as AbortedCleaningReleased
+from tidegate.events.cleanings import CleaningDeferred as CleaningDeferred
+from tidegate.events.cleanings import CleaningHeld as CleaningHeld
+from tidegate.events.cleanings import CleaningHoldRemovalRequested as CleaningHoldRemovalRequested
+from tidegate.events.cleanings import CleaningHoldRemoved as CleaningHoldRemoved
+from tidegate.events.cleanings import CleaningHoldRequested as CleaningHoldRequested
+from tidegate.events.cleanings import CleaningMode as CleaningMode
+from tidegate.events.cleanings import CleaningProgressed as CleaningProgressed
+from tidegate.events.cleanings import CleaningRefused as CleaningRefused
+from tidegate.events.cleanings import CleaningReleased as CleaningReleased
+from tidegate.events.cleanings import CleaningStarted as CleaningStarted
+from tidegate.events.cleanings import CleaningUndone as CleaningUndone
+from tidegate.events.cleanings import CleaningUndoPlanned as CleaningUndoPlanned
+from tidegate.events.cleanings import CleaningUndoRefused as CleaningUndoRefused
+from tidegate.events.cleanings import CleaningUndoRequested as CleaningUndoRequested
+from tidegate.events.cleanings import DirectoriesCleaned as DirectoriesCleaned
+from tidegate.events.cleanings import QuarantineRemovalRequested as QuarantineRemovalRequested
+from tidegate.events.cleanings import QuarantineRemoved as QuarantineRemoved
+from tidegate.events.facts import CommitCompleted as CommitCompleted
+from tidegate.events.facts import CommitCondemned as CommitCondemned
+from tidegate.events.facts import LockHold as LockHold
+from tidegate.events.facts import LockReleased as LockReleased
+from tidegate.events.facts import LockType as LockType
+from tidegate.events.facts import ReleaseReason as ReleaseReason
+from tidegate.events.facts import TableFormat as TableFormat
+from tidegate.events.facts import TableType as TableType
+from tidegate.events.facts import VacuumFinished as VacuumFinished
+from tidegate.events.facts import VacuumKind as VacuumKind
+from tidegate.events.facts import WritesAborted as WritesAborted
+from tidegate.events.fields import derived_id as derived_id
+from tidegate.events.fields import table_identity as table_identity
+from tidegate.events.restores import InstantRef as InstantRef
+from tidegate.events.restores import RequestWithdrawn as RequestWithdrawn
+from tidegate.events.restores import RestoreApprovalRejected as RestoreApprovalRejected
+from tidegate.events.restores import RestoreApproved as RestoreApproved
+from tidegate.events.restores import RestoreAwaitingApproval as RestoreAwaitingApproval
+from tidegate.events.restores import RestoreCompleted as RestoreCompleted
+from tidegate.events.restores import RestoreDeclined as RestoreDeclined
+from tidegate.events.restores import RestoreFailed as RestoreFailed
+from tidegate.events.restores import RestorePlan as RestorePlan
+from tidegate.events.restores import RestorePlanned as RestorePlanned
+from tidegate.events.restores import RestoreProgressed as RestoreProgressed
+from tidegate.events.restores import RestoreRejected as RestoreRejected
+from tidegate.events.restores import RestoreRequested as RestoreRequested
+from tidegate.events.restores import RestoreStarted as RestoreStarted
+from tidegate.events.restores import Withdrawal as Withdrawal
+from tidegate.events.restores import WithdrawalRefused as WithdrawalRefused
+from tidegate.events.restores import WithdrawalRequested as WithdrawalRequested
+from tidegate.events.savepoints import CommitFlag as CommitFlag
+from tidegate.events.savepoints import CommitFlagged as CommitFlagged
+from tidegate.events.savepoints import SavepointCreated as SavepointCreated
+from tidegate.events.savepoints import SavepointMark as SavepointMark
+from tidegate.events.savepoints import SavepointRejected as SavepointRejected
+from tidegate.events.savepoints import SavepointRemovalRejected as SavepointRemovalRejected
+from tidegate.events.savepoints import SavepointRemovalRequested as SavepointRemovalRequested
+from tidegate.events.savepoints import SavepointRemoved as SavepointRemoved
+from tidegate.events.savepoints import SavepointRequested as SavepointRequested
+from tidegate.events.savepoints import SavepointsChecked as SavepointsChecked
+from tidegate.events.savepoints import SavepointsCheckRequested as SavepointsCheckRequested
+from tidegate.events.tasks import DeadLetterDiscarded as DeadLetterDiscarded
+from tidegate.events.tasks import DeadLetterRedriven as DeadLetterRedriven
+from tidegate.events.tasks import OriginalHeader as OriginalHeader
+from tidegate.events.tasks import OriginalMessage as OriginalMessage
+from tidegate.events.tasks import Stopped as Stopped
+from tidegate.events.tasks import StopRequested as StopRequested
+from tidegate.events.tasks import TaskEnd as TaskEnd
+from tidegate.events.tasks import TaskEnded as TaskEnded
+from tidegate.events.tasks import TaskIssued as TaskIssued

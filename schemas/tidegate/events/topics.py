@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -60,16 +60,9 @@ OUTSIDERS: Final = (
 SERVICES: Final = tuple(role for role in Role if role not in OUTSIDERS)
 
 
-def _events() -> Iterator[type[Event]]:
-    schemas = {file.name.removesuffix(".avsc") for file in files(events).joinpath("avro").iterdir()}
-    for name in events.__all__:
-        kind = getattr(events, name)
-        if name in schemas and issubclass(kind, Event):
-            yield kind
-
-
+_schemas = sorted(file.name.partition(".")[0] for file in files(events).joinpath("avro").iterdir())
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
-    {kind.__name__: kind for kind in _events()}
+    {name: getattr(events, name) for name in _schemas}
 )
 CARRIED: Final = (
     CleaningReleased,
