@@ -29,12 +29,13 @@ from support.acid import build
 from support.deployment import Deployment
 from support.metastore import SHARED_READ, HiveEngine, own_metastore
 from support.metastore_model import NOON, vacuum
-from tidegate.cleaning import plan_cleaning, read_acid_directories
+from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.plan import plan_cleaning
 from tidegate.cleaning.second_source import MetastoreSource, Quarantine
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for
 from tidegate.events import Event, LockReleased
-from tidegate.hive import NOTHING_OPEN
+from tidegate.hive.write_ids import NOTHING_OPEN
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.settings import BridgeSettings

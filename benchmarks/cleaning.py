@@ -29,10 +29,10 @@ from pathlib import Path
 
 from report import Line, line, show
 
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, DirectoriesCleaned, VacuumKind
-from tidegate.hive import ValidWriteIds
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 ROUNDS = 3

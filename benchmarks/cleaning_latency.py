@@ -15,7 +15,7 @@ from pathlib import Path
 from report import Line, line
 
 from cleaning import NOTHING_OPEN, make_table, product
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate

@@ -19,7 +19,7 @@ import fsspec
 from growth import ROUNDS, Goal, Row, Seconds, Timing, in_turns, timed
 
 from cleaning import make_table, walk
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.events import (
     CleaningReleased,
@@ -30,10 +30,12 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRequested,
 )
-from tidegate.hudi import Action, Instant, InstantState, Layout, containers
-from tidegate.hudi_reader import load_table
-from tidegate.restores import Restorer, plan_restore
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi import containers
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
+from tidegate.hudi_reader.table import load_table
+from tidegate.restores.executor import Restorer
+from tidegate.restores.preparation import plan_restore
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import ParallelMap, Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 

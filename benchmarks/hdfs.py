@@ -22,7 +22,7 @@ from report import Line, line, show
 
 from cleaning import inserts, product, released, seconds
 from support.hdfs import Cluster, running
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import DirectoriesCleaned
 

@@ -42,7 +42,7 @@ from support.real_hudi import RealTable, Row
 from support.spark import hudi_session
 from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
-from tidegate.hudi_reader import list_partitions
+from tidegate.hudi_reader.partitions import list_partitions
 from tidegate.storage import ParallelMap, Storage
 
 GROUPS = 3

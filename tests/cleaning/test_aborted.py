@@ -11,8 +11,8 @@ import pytest
 
 from support.acid import COMPACTED, TRUNCATED, build, listed, names_in
 from support.rows import Rows
-from tidegate.cleaning import Cleaner
 from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.plan import content_of, plan_aborted_cleaning
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command

@@ -31,7 +31,7 @@ from support.acid import (
 )
 from support.interfering import Forgetful
 from support.names import STRANGE, takes_any_bytes
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from support.acid import INSERT_1, NOTHING_OPEN, build, names_in, release
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, DirectoriesCleaned
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from support.acid import NOON, build
 from support.counting import Calls
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, DirectoriesCleaned, VacuumKind
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots

@@ -7,10 +7,10 @@ import pyorc
 import pytest
 
 from support.acid import names_in, release
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import DirectoriesCleaned
-from tidegate.hive import IdRanges, ValidWriteIds
+from tidegate.hive.write_ids import IdRanges, ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable, _Key
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 

@@ -10,7 +10,7 @@ from support.acid import VACUUMED, Case, build, release_of
 from support.hdfs import Cluster, Hdfs
 from support.quarantined import clean, quarantining, removal_of, undo, undo_of
 from tables.test_claim import done, take, task
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.events import CleaningUndone, QuarantineRemoved

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from support.acid import NOON, NOTHING_OPEN, build, names_in, release
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import (

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from support.acid import IDS_1_TO_3, INSERTS, NOTHING_OPEN, emptied, listed, release
-from tidegate.cleaning import CleaningPlan
 from tidegate.cleaning.confirmation import Answers, Claim, NotConfirmed, Proof, judge
+from tidegate.cleaning.plan import CleaningPlan
 from tidegate.events import AbortedCleaningReleased, VacuumKind
-from tidegate.hive import ValidWriteIds, content_hash
+from tidegate.hive.content import content_hash
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_metastore.values import HeldTables, Lock, QueueEntry, Transactions
 
 DB, NAME = "default", "table_txn_001"

@@ -10,10 +10,12 @@ from typing import Literal
 import pytest
 
 from support.interleavings import IDS, Model, Rules, Scenario, Violation
-from tidegate.cleaning import CleaningPlan, ListedDirectory, plan_cleaning
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
 from tidegate.events import CleaningReleased
-from tidegate.hive import Delta, FoundDirectory, ValidWriteIds, acid_state
-from tidegate.hive.write_ids import CleanerWriteIds
+from tidegate.hive.names import Delta
+from tidegate.hive.obsolete import FoundDirectory, acid_state
+from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
 from tidegate.hive_metastore.values import HeldTables, Holds, Transactions, holds_of
 
 SMALL = (

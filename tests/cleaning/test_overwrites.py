@@ -15,9 +15,11 @@ from support.acid import (
     listed,
     release,
 )
-from tidegate.cleaning import CleaningPlan, ListedDirectory, ListedFile, plan_cleaning
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
 from tidegate.events import CleaningReleased
 from tidegate.events.reasons import Reason
+from tidegate.storage import ListedFile
 from tidegate.tables.refusal import Refused
 
 OVERWRITE = "base_0000002"

@@ -25,9 +25,10 @@ from support.acid import (
     release,
     release_of,
 )
-from tidegate.cleaning import ListedDirectory, ListedFile, plan_cleaning
-from tidegate.cleaning.plan import partition_path
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import partition_path, plan_cleaning
 from tidegate.events import CleaningReleased
+from tidegate.storage import ListedFile
 from tidegate.tables.refusal import Refused
 
 AFTER_MINOR = listed(*INSERTS, MINOR_3)

@@ -28,7 +28,7 @@ from support.acid import (
 )
 from support.interfering import Interfering
 from support.samples import events_on, memory_bus, message, work_off
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import (

@@ -22,10 +22,10 @@ from support.acid import (
     names_in,
     release,
 )
-from tidegate.cleaning import Cleaner, CleaningPlan
 from tidegate.cleaning.confirmation import NotConfirmed, Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.plan import Cleaning, content_of
+from tidegate.cleaning.executor import Cleaner
+from tidegate.cleaning.plan import Cleaning, CleaningPlan, content_of
 from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource

@@ -22,7 +22,9 @@ from support.acid import (
     names_in,
     release,
 )
-from tidegate.cleaning import Cleaner, ListedDirectory, plan_cleaning
+from tidegate.cleaning.executor import Cleaner
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import plan_cleaning
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased, DirectoriesCleaned

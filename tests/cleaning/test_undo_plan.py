@@ -13,18 +13,9 @@ from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
 from tidegate.cleaning.quarantine import Entry, QuarantineRecord, UndoPlan
 from tidegate.cleaning.quarantine_commands import plan_undo
 from tidegate.events import CleaningReleased
-from tidegate.hive import (
-    Base,
-    FoundDirectory,
-    IdRanges,
-    NotEnoughHistory,
-    ValidTxns,
-    ValidWriteIds,
-    acid_state,
-    hides,
-    parse_name,
-)
-from tidegate.hive.write_ids import NOTHING_OPEN
+from tidegate.hive.names import Base, parse_name
+from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, acid_state, hides
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.tables.refusal import Refused
 
 ALL = ValidTxns(10_000, 10_001)

@@ -20,7 +20,7 @@ from tidegate.events.base import Verdict
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
 
 Tidegate = Callable[..., tuple[int, str, str]]

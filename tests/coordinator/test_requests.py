@@ -43,7 +43,7 @@ from tidegate.events import (
 )
 from tidegate.events.restores import RestorePlan
 from tidegate.publisher import Message
-from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 
 TABLE = "lake.sales.orders"
 SAVEPOINT = "20261121120000001"

@@ -22,7 +22,7 @@ from support.samples import (
     release,
     work_off,
 )
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop

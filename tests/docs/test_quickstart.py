@@ -14,7 +14,7 @@ import pytest
 from support.blocks import Reader, blocks_of, section
 from support.kafka import create_topic
 from tidegate.events import LockHold, LockType, ReleaseReason, VacuumKind
-from tidegate.hive import ValidWriteIds
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.local.embedded.jars import resolve
 from tidegate.local.embedded.process import free_ports

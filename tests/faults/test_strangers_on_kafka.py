@@ -20,7 +20,7 @@ from support.interfering import Interfering
 from support.samples import EveryThird, commit, message, savepoint_request, task_message
 from support.samples import release as lock_release
 from support.waiting import wait_for
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.store import Store

@@ -27,7 +27,7 @@ from support.interfering import Interfering
 from support.quarantined import QUARANTINE, undo_of, visible
 from support.samples import release as lock_released
 from support.savepoint_removals import removal
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
@@ -54,7 +54,7 @@ from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.protocols import Executor
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = [pytest.mark.kafka]

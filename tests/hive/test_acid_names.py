@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import FormatError
-from tidegate.hive import AcidDirectory, Base, Delta, is_acid_name, parse_name
+from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
 
 LONGS = st.integers(0, 2**63 - 1)
 OPTIONAL_LONGS = st.none() | LONGS

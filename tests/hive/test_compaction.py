@@ -8,17 +8,10 @@ from hypothesis import strategies as st
 
 from support.acid import NOTHING_OPEN, VACUUMED, Case, found, reader
 from tidegate.errors import FormatError
-from tidegate.hive import (
-    Compaction,
-    FoundDirectory,
-    InconsistentCompaction,
-    NotEnoughHistory,
-    ValidTxns,
-    ValidWriteIds,
-    acid_state,
-    parse_name,
-)
-from tidegate.hive.compaction import covers
+from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
+from tidegate.hive.names import parse_name
+from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, acid_state
+from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 
 FIRST_TXN = 100
 

@@ -7,16 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.acid import FIVE_LISTINGS, NOTHING_OPEN, Case, cleaner, found, reader
-from tidegate.hive import (
+from tidegate.hive.names import Base, Delta
+from tidegate.hive.obsolete import (
     AcidState,
-    Base,
-    Delta,
     FoundDirectory,
     NotEnoughHistory,
-    ValidTxns,
     acid_state,
     settled_state,
 )
+from tidegate.hive.write_ids import ValidTxns
 
 IDS_TO_5 = f"t:5:{NOTHING_OPEN}::"
 

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from support.acid import NOTHING_OPEN, cleaner, reader
 from tidegate.errors import FormatError
-from tidegate.hive import CleanerWriteIds, IdRanges, RangeResponse, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import (
+    CleanerWriteIds,
+    IdRanges,
+    RangeResponse,
+    ValidTxns,
+    ValidWriteIds,
+)
 
 
 def test_hives_string_is_read_and_written_back() -> None:

@@ -17,7 +17,7 @@ from support.bridge_threads import wait_for_threads
 from support.metastore import HiveEngine, on_both_versions, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import acid_table
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import WritesAborted

@@ -12,7 +12,7 @@ from support.acid import build
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import content_of
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.hive import NOTHING_OPEN, ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
 from tidegate.hive_bridge.aborted import AbortedTable, Ages, look_at_table
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import Table, Transactions

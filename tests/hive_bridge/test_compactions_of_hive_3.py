@@ -15,7 +15,7 @@ from support.bridge_threads import wait_for_threads
 from support.metastore_model import vacuum
 from tidegate.errors import MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
-from tidegate.hive import ValidWriteIds
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.describing import NotDescribed, NotYet, describe
 from tidegate.hive_bridge.marking import Marking

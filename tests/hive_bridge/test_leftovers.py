@@ -6,7 +6,7 @@ import pytest
 
 from support.acid import found
 from tidegate.events import VacuumKind
-from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.aborted import AbortedPlace, judged
 from tidegate.hive_bridge.describing import NotYet
 from tidegate.hive_bridge.marking import check_nothing_left

@@ -10,7 +10,7 @@ import pytest
 
 from support.acid import build
 from tidegate.events import VacuumKind
-from tidegate.hive import NOTHING_OPEN, ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
 from tidegate.hive_bridge.describing import NotYet
 from tidegate.hive_bridge.marking import settle
 from tidegate.hive_bridge.products import VacuumFields

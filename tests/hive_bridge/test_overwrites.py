@@ -12,7 +12,8 @@ from support.acid import NOTHING_OPEN, TRUNCATED, build, names_in
 from support.metastore import HiveEngine, product
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import DirectoriesCleaned, VacuumKind
-from tidegate.hive import FoundDirectory, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive.obsolete import FoundDirectory
+from tidegate.hive.write_ids import IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.products import present_of
 from tidegate.hive_metastore import MetastoreClient
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tidegate.events import VacuumKind
-from tidegate.hive import AcidDirectory
+from tidegate.hive.names import AcidDirectory
 from tidegate.hive_bridge.products import products_of, products_of_hive_3, write_id_range
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry

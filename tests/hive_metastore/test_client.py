@@ -14,7 +14,7 @@ import pytest
 from support.metastore import HiveEngine, on_both_versions, own_metastore, until_answers
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
-from tidegate.hive import IdRanges
+from tidegate.hive.write_ids import IdRanges
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.values import write_ids_of_compaction
 

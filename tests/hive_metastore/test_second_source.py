@@ -14,9 +14,9 @@ import pytest
 from support.acid import build, names_in
 from support.metastore import VERSIONS, HiveEngine, own_metastore, product
 from support.watched_bridge import acid_table, wrote
-from tidegate.cleaning import Cleaner
 from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.plan import content_of
 from tidegate.cleaning.second_source import MetastoreSource, Quarantine
 from tidegate.compute.parallel_map import ThreadMap

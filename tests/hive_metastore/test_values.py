@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import TransientError
 from tidegate.events import VacuumKind
-from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.values import (
     READY_FOR_CLEANING,

@@ -8,18 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.hudi import (
-    Action,
+from tidegate.hudi.file_slice import (
     FileSlice,
-    Instant,
-    InstantState,
-    Layout,
     SliceRules,
-    Timeline,
     compactions_to_read,
     latest_slices,
     parse_data_file,
 )
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
+from tidegate.hudi.timeline import Timeline
 
 NOTHING: frozenset[tuple[str, str]] = frozenset()
 

@@ -5,20 +5,10 @@ from datetime import UTC
 import pytest
 
 from tidegate.errors import FormatError
-from tidegate.hudi import (
-    Action,
-    BaseFile,
-    Instant,
-    InstantState,
-    Layout,
-    LogFile,
-    SliceRules,
-    TableProperties,
-    Timeline,
-    latest_slices,
-    replaced_groups,
-)
-from tidegate.hudi.properties import METADATA_PARTITIONS, without
+from tidegate.hudi.file_slice import BaseFile, LogFile, SliceRules, latest_slices, replaced_groups
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
+from tidegate.hudi.properties import METADATA_PARTITIONS, TableProperties, without
+from tidegate.hudi.timeline import Timeline
 
 ONE, TWO, THREE = "20260301100100000", "20260301100200000", "20260301100300000"
 TIMELINE = Timeline.of(

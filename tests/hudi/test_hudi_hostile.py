@@ -24,8 +24,10 @@ from support.hudi_tables import (
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError
 from tidegate.events import SavepointCreated, SavepointRejected
-from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, containers
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi import containers
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.savepoints.executor import SavepointWriter
 
 SYNC = b"0123456789abcdef"
 NULLS = {"type": "array", "items": "null"}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tidegate.errors import FormatError
-from tidegate.hudi import (
+from tidegate.hudi.instant import (
     Action,
     Instant,
     InstantState,

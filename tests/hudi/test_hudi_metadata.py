@@ -7,17 +7,16 @@ import fastavro
 import pytest
 
 from tidegate.errors import FormatError
-from tidegate.hudi import (
-    CommitMetadata,
+from tidegate.hudi import containers
+from tidegate.hudi.commit import CommitMetadata, WriteStat
+from tidegate.hudi.rollback import (
     InstantInfo,
     RestoreMetadata,
     RestorePlanFile,
     RollbackMetadata,
-    SavepointMetadata,
-    WriteStat,
-    containers,
     rollback_target,
 )
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.table_services import earliest_retained, earliest_to_retain
 
 SAVEPOINT = SavepointMetadata(

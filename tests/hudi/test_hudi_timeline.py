@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.hudi import Action, Instant, InstantState, Timeline
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.timeline import Timeline
 
 
 def write(

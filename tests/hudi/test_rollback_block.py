@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.hudi import RollbackBlock
-from tidegate.hudi.rollback_block import MAX_SIZE
+from tidegate.hudi.rollback_block import MAX_SIZE, RollbackBlock
 
 OF_HUDI = bytes.fromhex(
     "234855444923000000000000005b000000010000000000000003"

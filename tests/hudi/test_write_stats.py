@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import FormatError
-from tidegate.hudi import CommitMetadata, WriteStat, containers
+from tidegate.hudi import containers
+from tidegate.hudi.commit import CommitMetadata, WriteStat
 
 STATS = "partitionToWriteStats"
 

@@ -11,7 +11,7 @@ from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, TableType
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import WatchedTable
-from tidegate.hudi_reader import NoSuchTable
+from tidegate.hudi_reader.table import NoSuchTable
 from tidegate.storage import Storage
 from tidegate.storage.store import MAX_READ
 

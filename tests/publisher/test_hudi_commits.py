@@ -14,8 +14,8 @@ from support.memory_bus import MemoryBus
 from support.samples import events_on, memory_bus
 from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import CommitCompleted
-from tidegate.hudi import Action, Instant, InstantState
-from tidegate.hudi_reader import NoSuchTable
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi_reader.table import NoSuchTable
 from tidegate.publisher import Message, Publisher, Receipt
 from tidegate.publisher.timelines import check_completed
 

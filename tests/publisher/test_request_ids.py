@@ -27,9 +27,10 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import RestoreCompleted, RestoreStarted
 from tidegate.publisher import Message, Publisher, Receipt
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 
 LATER = "20260301130000000"
 CLOSED = "127.0.0.1:9"

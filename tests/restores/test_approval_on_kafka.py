@@ -27,8 +27,8 @@ from tidegate.events import (
     SavepointRequested,
     TaskEnded,
 )
-from tidegate.hudi_reader import load_table
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi_reader.table import load_table
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 
 pytestmark = [

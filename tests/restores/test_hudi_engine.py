@@ -25,12 +25,14 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action
-from tidegate.hudi_reader import HudiTable, load_table
-from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer, plan_restore
-from tidegate.restores.hudi_engine import failure_of
+from tidegate.hudi.instant import Action
+from tidegate.hudi_reader.table import HudiTable, load_table
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.restores.hudi_engine import EngineRule, HudiEngine, failure_of
+from tidegate.restores.preparation import plan_restore
 from tidegate.restores.run import RestoreRun
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 from tidegate.tables.refusal import Refused
 

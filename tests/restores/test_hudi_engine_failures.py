@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException, ParseException
 
 from support.hudi_tables import at, four_commits
 from tidegate.errors import FormatError
-from tidegate.hudi_reader import load_table
-from tidegate.restores import EngineRule, HudiEngine
+from tidegate.hudi_reader.table import load_table
+from tidegate.restores.hudi_engine import EngineRule, HudiEngine
 from tidegate.storage import Storage
 
 

@@ -15,7 +15,7 @@ from support.real_hudi import RealTable, rows
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
-from tidegate.hudi import Action, InstantState
+from tidegate.hudi.instant import Action, InstantState
 
 EVERY_KIND = pytest.mark.parametrize(
     "history",

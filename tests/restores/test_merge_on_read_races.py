@@ -28,10 +28,11 @@ from support.stepwise import Stepwise
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated, SavepointRejected
-from tidegate.hudi import Action, Instant, InstantState
-from tidegate.hudi_reader import load_table
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi_reader.table import load_table
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse
 

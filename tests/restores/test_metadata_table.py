@@ -17,9 +17,10 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestorePlanned, RestoreStarted
-from tidegate.hudi import Action, Instant, InstantState
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 
 INDEXED = {"hoodie__table__metadata__partitions": "record_index,files"}
 

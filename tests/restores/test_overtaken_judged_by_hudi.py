@@ -17,7 +17,7 @@ from support.merge_on_read import CLEANED, COMPACTED, completed, loaded, moment_
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted
-from tidegate.hudi import Action, Instant
+from tidegate.hudi.instant import Action, Instant
 
 ARCHIVED_ONLY = {
     "hoodie.archive.automatic": "true",

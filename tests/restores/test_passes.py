@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from support.hudi_tables import at
-from tidegate.hudi import Action, Instant, InstantInfo, InstantState, Layout
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
+from tidegate.hudi.rollback import InstantInfo
 from tidegate.restores.plan import PlannedBlock, PlannedFile, Step, passes
 
 DONE, INFLIGHT = InstantState.COMPLETED, InstantState.INFLIGHT

@@ -22,7 +22,7 @@ from support.stepwise import Stepwise
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated
-from tidegate.hudi import InstantState
+from tidegate.hudi.instant import InstantState
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 

@@ -32,7 +32,7 @@ from support.merge_on_read import (
 from support.real_hudi import RealTable, Row, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
-from tidegate.hudi import Action, InstantState
+from tidegate.hudi.instant import Action, InstantState
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.soak]
 

@@ -40,10 +40,12 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.publisher import Message
-from tidegate.restores import ApprovalRule, ApprovalRules, LivenessSettings, Restorer
+from tidegate.restores.approval import ApprovalRule, ApprovalRules
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
 from tidegate.restores.run import RestoreRun
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
 from tidegate.signatures import Signer

@@ -29,9 +29,10 @@ from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, RestoreStarted
-from tidegate.hudi import RestoreMetadata
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.rollback import RestoreMetadata
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow

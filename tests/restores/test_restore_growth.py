@@ -23,9 +23,10 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted
-from tidegate.hudi_reader import PartitionFiles, list_partitions
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.store import MAX_READ
 from tidegate.tables.warehouse import Warehouse

@@ -16,8 +16,8 @@ from support.real_hudi import RealTable, Row, rows
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, RestoreStarted, SavepointCreated
-from tidegate.hudi import Action, InstantState
-from tidegate.hudi_reader import load_table
+from tidegate.hudi.instant import Action, InstantState
+from tidegate.hudi_reader.table import load_table
 from tidegate.storage import Storage
 
 CLEANING = {

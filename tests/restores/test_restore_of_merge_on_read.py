@@ -20,9 +20,10 @@ from support.hudi_tables import (
 from support.savepoint_and_restore import create_savepoint, restore
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, RestoreRejected, SavepointCreated, SavepointRejected
-from tidegate.hudi import Action, Instant, InstantState, RollbackBlock
-from tidegate.restores import plan_restore
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback_block import RollbackBlock
+from tidegate.restores.preparation import plan_restore
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.refusal import Refused
 
 VERSIONS = pytest.mark.parametrize("version", [9, 8, 6])

@@ -19,11 +19,11 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestoreProgressed, RestoreStarted
-from tidegate.hudi import InstantInfo
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.restores.executor import Progress
+from tidegate.hudi.rollback import InstantInfo
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Progress, Restorer
 from tidegate.restores.plan import PlannedFile, Step, plan_of
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.progress import PAUSE
 
 

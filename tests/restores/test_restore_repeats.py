@@ -32,10 +32,12 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.hudi import RestoreMetadata
-from tidegate.hudi_reader import HudiTable
-from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.rollback import RestoreMetadata
+from tidegate.hudi_reader.table import HudiTable
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.restores.hudi_engine import EngineRule, HudiEngine
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import Warehouse
 

@@ -34,9 +34,13 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.hudi import Action, Instant, InstantInfo, InstantState, RestorePlanFile
-from tidegate.restores import LivenessSettings, PlannedRestore, Restorer, plan_restore
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.restores.plan import PlannedRestore
+from tidegate.restores.preparation import plan_restore
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage.file_info import Version
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse

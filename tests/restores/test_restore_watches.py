@@ -25,9 +25,11 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, RestoreRejected
-from tidegate.hudi import Action, Instant, InstantInfo, InstantState, RestorePlanFile
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 
 PENDING = at(7)
 

@@ -33,18 +33,14 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.hudi import (
-    Action,
-    Instant,
-    InstantInfo,
-    InstantState,
-    RestoreMetadata,
-    RestorePlanFile,
-    SavepointMetadata,
-    containers,
-)
-from tidegate.restores import LivenessSettings, Restorer, plan_restore
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi import containers
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback import InstantInfo, RestoreMetadata, RestorePlanFile
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.restores.preparation import plan_restore
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.refusal import Refused
 
 VERSIONS = pytest.mark.parametrize("version", [9, 8, 6])

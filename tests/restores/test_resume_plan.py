@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.hudi import Action, Instant, InstantInfo, InstantState, RestorePlanFile
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
 from tidegate.restores.plan import STEPS_KEY, PlannedFile, Step, plan_of, resume, summarise
 
 SAVEPOINT = "20260301100200000"

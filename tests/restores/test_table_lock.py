@@ -29,9 +29,11 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.events.reasons import Reason
-from tidegate.restores import LivenessSettings, Restorer, liveness
+from tidegate.restores import liveness
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
 from tidegate.restores.run import RestoreRun
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 
 NOW = partial(datetime.now, UTC)

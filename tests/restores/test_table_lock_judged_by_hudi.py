@@ -15,8 +15,8 @@ from support.judged import NOW, request, savepoint
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.restores.context import RestoreContext
+from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.executor import Restorer
 from tidegate.restores.liveness import holding_lock
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]

@@ -7,8 +7,7 @@ import pytest
 from support.judged import NOW
 from support.s3 import BUCKET, Request, S3Server, s3_server
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.restores import LivenessSettings
-from tidegate.restores.context import RestoreContext
+from tidegate.restores.context import LivenessSettings, RestoreContext
 from tidegate.restores.liveness import holding_lock
 from tidegate.tables.refusal import Refused
 

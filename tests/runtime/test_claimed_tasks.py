@@ -28,7 +28,7 @@ from support.memory_bus import MemoryBus
 from support.quarantined import QUARANTINE, undo_of, visible
 from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import DeliveryError, TransientError
 from tidegate.events import (
@@ -49,15 +49,16 @@ from tidegate.events import (
     TaskIssued,
 )
 from tidegate.events.wire import Wire, original_of
-from tidegate.hudi import Action, Instant, InstantState
+from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.publisher import Message
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import FileInfo
 from tidegate.tables import task_numbers
 from tidegate.tables.claim import HIVE, HUDI, MOST_STARTS, Task

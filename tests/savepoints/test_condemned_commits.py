@@ -34,12 +34,12 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
-from tidegate.savepoints import (
+from tidegate.savepoints.executor import SavepointWriter
+from tidegate.savepoints.rules import (
     CondemnedAction,
     CondemnedRule,
     CondemnedRules,
     SavepointPolicy,
-    SavepointWriter,
 )
 from tidegate.service.assembly import assemble
 from tidegate.service.settings import Settings

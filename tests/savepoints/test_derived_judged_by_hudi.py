@@ -23,7 +23,8 @@ from support.merge_on_read import (
 from support.real_hudi import RealTable, Row, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated
-from tidegate.hudi import Action, InstantState, SavepointMetadata
+from tidegate.hudi.instant import Action, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.derivation import InDoubt
 from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.plan import SavepointPlan

@@ -33,10 +33,11 @@ from support.savepoint_stories import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated, SavepointRejected
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi_reader import partitions
-from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.derivation import MOST_DERIVED
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.plan import SavepointPlan
 from tidegate.service.assembly import most_derived
 from tidegate.service.settings import Settings

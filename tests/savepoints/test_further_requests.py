@@ -27,7 +27,7 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRemoved,
 )
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.removal import Ended
 from tidegate.tables.warehouse import Warehouse
 

@@ -22,7 +22,7 @@ from tidegate.cli import app
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfigError
 from tidegate.publisher import Receipt
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.refusal import Refused
 
 POLICY = """

@@ -9,17 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.hudi_tables import at, end_of
-from tidegate.hudi import (
-    Action,
-    CommitMetadata,
-    Instant,
-    InstantState,
-    Layout,
-    SliceRules,
-    Timeline,
-    WriteStat,
-)
-from tidegate.hudi_reader import PartitionFiles
+from tidegate.hudi.commit import CommitMetadata, WriteStat
+from tidegate.hudi.file_slice import SliceRules
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
+from tidegate.hudi.timeline import Timeline
+from tidegate.hudi_reader.partitions import PartitionFiles
 from tidegate.savepoints.plan import SavepointPlan, commits_to_read, plan_savepoint
 from tidegate.tables.refusal import Refused
 

@@ -11,8 +11,8 @@ from support.judged import asked, carried_out, savepoint, timeline_of
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
-from tidegate.hudi_reader import load_table
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi_reader.table import load_table
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.removal import plan_freeing
 from tidegate.storage import Storage
 

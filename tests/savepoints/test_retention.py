@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.budget import examples
 from tidegate.events import CommitCompleted
 from tidegate.hudi.instant import moment_of
-from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.savepoints.simulation import Simulation
 
 START = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)  # a Monday

@@ -22,8 +22,10 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.savepoints import PolicyRule, SavepointPolicy, SavepointWriter, Tier, TierRule
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.savepoints.executor import SavepointWriter
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.tables.claim import Task
 from tidegate.tables.task_numbers import NO_CLAIM
 from tidegate.tables.warehouse import Warehouse

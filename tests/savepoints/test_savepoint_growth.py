@@ -13,10 +13,11 @@ import pytest
 from support.hudi_tables import HandMade, at, savepoint_request, ticking, warehouse_over
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRejected
-from tidegate.hudi import CommitMetadata, Instant, Layout
-from tidegate.hudi_reader import HudiTable, load_table
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.instant import Instant, Layout
 from tidegate.hudi_reader import table as hudi_table
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi_reader.table import HudiTable, load_table
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.lookup import read_commits
 from tidegate.storage import Storage
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
 from tidegate.cli import app
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 
 
 def listed(folder: Path, *arguments: str) -> str:

@@ -22,9 +22,10 @@ from support.savepoint_stories import remove_savepoint
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated, SavepointRejected
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])

@@ -31,8 +31,9 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRemoved,
 )
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.restores import Restorer
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.restores.executor import Restorer
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
 

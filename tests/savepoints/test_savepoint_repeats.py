@@ -18,7 +18,7 @@ from support.hudi_tables import (
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRejected, SavepointRequested
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.warehouse import Warehouse
 

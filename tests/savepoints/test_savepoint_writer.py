@@ -24,8 +24,9 @@ from support.savepoint_and_restore import savepoint_files, write_savepoint
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import PermanentError
 from tidegate.events import SavepointCreated, SavepointRejected, SavepointRequested
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 VERSIONS = pytest.mark.parametrize("version", [9, 8, 6])

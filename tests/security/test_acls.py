@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from support.json_lines import json_lines
 from tidegate.bridges import hudi, position
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.topics import Role
 from tidegate.ops.acls import Acl, acls
-from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
 
 ALL = acls("t")

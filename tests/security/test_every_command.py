@@ -24,7 +24,7 @@ from support.samples import NOON, commit, release, savepoint_request, task_of
 from support.secure_kafka import DISTINGUISHED, SecureKafka, secure_kafka
 from support.waiting import wait_for
 from tidegate import cli
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.coordinator.quarantines import quarantines
 from tidegate.errors import FormatError
 from tidegate.events import CleaningMode, CleaningReleased, CleaningStarted, Event, TaskIssued

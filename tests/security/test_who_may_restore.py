@@ -11,7 +11,7 @@ from support.hudi_tables import warehouse_over
 from support.samples import NOON, Tableless, commit, memory_bus, outcomes_on, task_message, work_off
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
-from tidegate.restores import Restorer
+from tidegate.restores.executor import Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.coordinator.requests import Requests
 from tidegate.coordinator.subject import Subjects
 from tidegate.events import Event
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire
-from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service import catalogue
 from tidegate.service.assembly import SERVICES, subjects
 from tidegate.service.settings import Settings

@@ -31,7 +31,7 @@ from tidegate.events import (
     SavepointsChecked,
     VacuumKind,
 )
-from tidegate.hive import ValidWriteIds
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.local.demo.environment import DemoEnvironment
 from tidegate.local.demo.report import DemoReport

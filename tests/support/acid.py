@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidegate.cleaning import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.events import CleaningReleased
-from tidegate.hive import CleanerWriteIds, FoundDirectory, ValidWriteIds
+from tidegate.hive.obsolete import FoundDirectory
+from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
+from tidegate.storage import ListedFile
 
 NOTHING_OPEN = 9223372036854775807
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
-from tidegate.hive import Base, Delta, IdRanges, ValidTxns, ValidWriteIds
-from tidegate.hive.write_ids import NOTHING_OPEN
+from tidegate.hive.names import Base, Delta
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
 _FIRST_TXN = 100
 

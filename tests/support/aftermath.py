@@ -8,7 +8,7 @@ from support.indexed_tables import check_listing
 from support.judged import savepoint_files
 from support.merge_on_read import CLEANED, CLUSTERED, COMPACTED, loaded
 from support.real_hudi import RealTable, Row
-from tidegate.hudi import Layout
+from tidegate.hudi.instant import Layout
 from tidegate.hudi.properties import METADATA_PARTITIONS
 
 BEGINNING: Final = "000"

@@ -144,7 +144,9 @@ def registry_schemas() -> Decoder:
 
 
 def timeline_names() -> Decoder:
-    from tidegate.hudi import Instant, Layout, Timeline, parse_data_file  # noqa: PLC0415
+    from tidegate.hudi.file_slice import parse_data_file  # noqa: PLC0415
+    from tidegate.hudi.instant import Instant, Layout  # noqa: PLC0415
+    from tidegate.hudi.timeline import Timeline  # noqa: PLC0415
 
     seeds = [
         "20260301100100000.commit.requested",
@@ -175,19 +177,18 @@ def _hudi_record(name: str) -> bytes:
 
 
 def _decode_hudi(content: bytes) -> None:
-    from tidegate import hudi  # noqa: PLC0415
-    from tidegate.hudi.table_services import earliest_retained, earliest_to_retain  # noqa: PLC0415
+    from tidegate.hudi import commit, rollback, savepoint, table_services  # noqa: PLC0415
 
     refused = 0
     every = (
-        hudi.CommitMetadata.decode,
-        hudi.RestoreMetadata.decode,
-        hudi.RestorePlanFile.decode,
-        hudi.rollback_target,
-        hudi.SavepointMetadata.decode,
-        hudi.compacted_groups,
-        earliest_retained,
-        earliest_to_retain,
+        commit.CommitMetadata.decode,
+        rollback.RestoreMetadata.decode,
+        rollback.RestorePlanFile.decode,
+        rollback.rollback_target,
+        savepoint.SavepointMetadata.decode,
+        table_services.compacted_groups,
+        table_services.earliest_retained,
+        table_services.earliest_to_retain,
     )
     for decode in every:
         try:
@@ -209,7 +210,7 @@ def hudi_containers() -> Decoder:
 
 
 def hudi_json_commit() -> Decoder:
-    from tidegate.hudi import CommitMetadata  # noqa: PLC0415
+    from tidegate.hudi.commit import CommitMetadata  # noqa: PLC0415
 
     stat = {
         "path": "p=1/f1-0_0-1-2_20260301100100000.parquet",
@@ -227,7 +228,7 @@ def hudi_json_commit() -> Decoder:
 
 
 def hoodie_properties() -> Decoder:
-    from tidegate.hudi import TableProperties  # noqa: PLC0415
+    from tidegate.hudi.properties import TableProperties  # noqa: PLC0415
 
     text = (
         b"#Updated at 2026-03-01\nhoodie.table.name=orders\nhoodie.table.type=COPY_ON_WRITE\n"
@@ -238,14 +239,14 @@ def hoodie_properties() -> Decoder:
 
 
 def acid_names() -> Decoder:
-    from tidegate.hive import parse_name  # noqa: PLC0415
+    from tidegate.hive.names import parse_name  # noqa: PLC0415
 
     seeds = ["base_0000005", "delta_0000001_0000003_0002", "delete_delta_1_3_v12", "base_5_v7"]
     return Decoder(damaged_text(seeds), parse_name)
 
 
 def valid_write_ids() -> Decoder:
-    from tidegate.hive import ValidWriteIds  # noqa: PLC0415
+    from tidegate.hive.write_ids import ValidWriteIds  # noqa: PLC0415
 
     def decode(text: str) -> object:
         ids = ValidWriteIds.parse(text)

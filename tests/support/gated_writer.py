@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from support.merge_on_read import loaded
 from support.real_hudi import RealTable, Row
-from tidegate.hudi import InstantState
+from tidegate.hudi.instant import InstantState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,8 @@ from typing import IO
 import pyspark
 
 from tidegate.compute.java import find_jdk
-from tidegate.hive import AcidState, ValidTxns, ValidWriteIds
+from tidegate.hive.obsolete import AcidState
+from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.local.embedded.jars import resolve
 
 HERE = Path(__file__).parents[1] / "reference/hive"

@@ -17,7 +17,8 @@ from typing import Any
 import fastavro
 
 from tidegate.events import RestoreRequested, SavepointRequested, derived_id
-from tidegate.hudi import Action, Instant, InstantState, Layout, containers
+from tidegate.hudi import containers
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

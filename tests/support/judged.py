@@ -12,11 +12,13 @@ from support.hudi_records import recorded_time
 from support.hudi_tables import warehouse_over
 from support.real_hudi import RealTable
 from tidegate.events import Command, Outcome, RestoreRequested, SavepointRequested
-from tidegate.hudi import Action, InstantState, SavepointMetadata
-from tidegate.hudi_reader import load_table
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.hudi.instant import Action, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi_reader.table import load_table
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
 from tidegate.runtime.protocols import Executor
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import ParallelMap, Storage
 from tidegate.tables.claim import Task
 from tidegate.tables.warehouse import Warehouse

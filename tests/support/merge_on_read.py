@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from support.real_hudi import RealTable, Row, rows
-from tidegate.hudi import Action, Instant
-from tidegate.hudi_reader import HudiTable, load_table
+from tidegate.hudi.instant import Action, Instant
+from tidegate.hudi_reader.table import HudiTable, load_table
 from tidegate.storage import Storage
 
 if TYPE_CHECKING:

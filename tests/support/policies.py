@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from support.samples import commit
 from tidegate.events import Event, SavepointsCheckRequested
-from tidegate.savepoints import PolicyRule, Tier, TierRule
+from tidegate.savepoints.rules import PolicyRule, Tier, TierRule
 
 
 def every_commit(pattern: str, name: str = "default") -> PolicyRule:

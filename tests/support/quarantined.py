@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.acid import NOON, TABLE
 from support.stepwise import Stepwise
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.compute.parallel_map import ThreadMap

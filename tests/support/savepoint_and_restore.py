@@ -15,9 +15,10 @@ from support.hudi_tables import (
     warehouse_over,
 )
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.hudi import SavepointMetadata
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRemovalRequested, derived_id
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.removal import Ended, SavepointRemover
 from tidegate.tables.warehouse import Warehouse
 

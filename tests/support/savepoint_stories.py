@@ -14,10 +14,11 @@ import fastavro
 from support.hudi_tables import HandMade, at, end_of, savepoint_request, ticking, warehouse_over
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.hudi_reader import HudiTable, load_table
-from tidegate.savepoints import SavepointWriter
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi_reader.table import HudiTable, load_table
 from tidegate.savepoints.derivation import InDoubt
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.plan import SavepointPlan
 from tidegate.storage import Storage

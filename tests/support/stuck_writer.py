@@ -15,7 +15,7 @@ from unittest.mock import patch
 from tidegate.cli import main
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 

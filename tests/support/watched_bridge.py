@@ -10,7 +10,7 @@ from pathlib import Path
 from support.acid import build
 from support.bridge_threads import wait_for_threads
 from support.metastore import HiveEngine, product
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import DeliveryError, InvalidEventError

@@ -22,12 +22,13 @@ from support.hudi_tables import (
 )
 from support.quarantined import QUARANTINE, removal_of, undo_of
 from support.savepoint_removals import removal
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, Command
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.executor import Restorer
 from tidegate.runtime.protocols import Executor
-from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.tables import task_numbers
 from tidegate.tables.claim import AlreadyDone, Task

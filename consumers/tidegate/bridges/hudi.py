@@ -24,7 +24,7 @@ from tidegate.events.topics import COMMITS, partition_of
 from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import PublishedCommits, WatchedTable, find_tables
-from tidegate.hudi_reader import NoSuchTable
+from tidegate.hudi_reader.table import NoSuchTable
 from tidegate.runtime.bus import Bus, Offsets, Partition
 from tidegate.storage import Storage, normalise
 

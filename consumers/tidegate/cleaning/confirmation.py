@@ -16,7 +16,7 @@ from tidegate.cleaning.products import AcidEntry
 from tidegate.errors import TidegateError
 from tidegate.events import AbortedCleaningReleased, CleaningReleased
 from tidegate.events.reasons import Reason
-from tidegate.hive import IdRanges, ValidWriteIds
+from tidegate.hive.write_ids import IdRanges, ValidWriteIds
 from tidegate.hive_metastore.values import HeldTables, QueueEntry, Transactions
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.errors import FormatError
-from tidegate.hive import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT, MARKER_SUFFIX, is_acid_name
+from tidegate.hive.names import MARKER_SUFFIX, is_acid_name
+from tidegate.hive.obsolete import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT
 from tidegate.storage import FileInfo, ListedFile, NotFound, ParallelMap, Storage, join, normalise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidegate.hive import MARKER_SUFFIX
+from tidegate.hive.names import MARKER_SUFFIX
 from tidegate.storage.file_info import ListedFile
 
 

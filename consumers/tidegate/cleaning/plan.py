@@ -23,20 +23,11 @@ from tidegate.cleaning.products import (
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import AbortedCleaningReleased, CleaningReleased, VacuumKind
 from tidegate.events.reasons import Reason
-from tidegate.hive import (
-    AcidDirectory,
-    Base,
-    Compaction,
-    Delta,
-    InconsistentCompaction,
-    NotEnoughHistory,
-    RangeResponse,
-    ValidWriteIds,
-    aborted_rows,
-    content_hash,
-    covers,
-    shortened,
-)
+from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
+from tidegate.hive.content import content_hash
+from tidegate.hive.names import AcidDirectory, Base, Delta
+from tidegate.hive.obsolete import NotEnoughHistory, aborted_rows
+from tidegate.hive.write_ids import RangeResponse, ValidWriteIds, shortened
 from tidegate.tables.refusal import Refused
 
 Cleaning = CleaningReleased | AbortedCleaningReleased

@@ -11,21 +11,17 @@ from typing import Final, NamedTuple, Self
 
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.events.reasons import Reason
-from tidegate.hive import (
+from tidegate.hive.compaction import Compaction, covers
+from tidegate.hive.names import AcidDirectory, Base, Delta
+from tidegate.hive.obsolete import (
     DATA_FORMAT_FILE,
-    AcidDirectory,
-    Base,
-    Compaction,
-    Delta,
     FoundDirectory,
     NotEnoughHistory,
-    RangeResponse,
-    ValidWriteIds,
     acid_state,
-    covers,
+    is_compacted,
     is_of_compaction,
 )
-from tidegate.hive.obsolete import is_compacted
+from tidegate.hive.write_ids import RangeResponse, ValidWriteIds
 from tidegate.storage.file_info import ListedFile
 from tidegate.tables.refusal import Refused
 

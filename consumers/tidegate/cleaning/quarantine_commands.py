@@ -40,7 +40,7 @@ from tidegate.events import (
 )
 from tidegate.events.cleanings import split_by_names
 from tidegate.events.reasons import Reason
-from tidegate.hive import FoundDirectory, hides
+from tidegate.hive.obsolete import FoundDirectory, hides
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidegate.events import Event, LockReleased
 from tidegate.events.base import Answer
-from tidegate.hive import shortened
+from tidegate.hive.write_ids import shortened
 from tidegate.ops.event_log import LoggedEvent
 
 _STEP: Final = 1024

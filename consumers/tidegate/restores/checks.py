@@ -14,20 +14,13 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from tidegate.events.reasons import Reason
-from tidegate.hudi import (
-    Action,
-    BaseFile,
-    CommitMetadata,
-    Instant,
-    InstantState,
-    Layout,
-    LogFile,
-    SavepointMetadata,
-    Timeline,
-    is_instant,
-    parse_data_file,
-)
-from tidegate.hudi_reader import HudiTable, PartitionFiles
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.file_slice import BaseFile, LogFile, parse_data_file
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout, is_instant
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi.timeline import Timeline
+from tidegate.hudi_reader.partitions import PartitionFiles
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.plan import Step
 from tidegate.tables.refusal import Refused
 

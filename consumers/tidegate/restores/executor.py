@@ -26,8 +26,9 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.events.restores import OfApproval
-from tidegate.hudi import Instant, InstantInfo, RestoreMetadata, RollbackMetadata
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import Instant
+from tidegate.hudi.rollback import InstantInfo, RestoreMetadata, RollbackMetadata
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.approval import ApprovalRule, ApprovalRules, check_approval, check_plan
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import LivenessSettings, RestoreContext

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import FormatError, TransientError
-from tidegate.hudi import Action, InstantState, RestoreMetadata
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import Action, InstantState
+from tidegate.hudi.rollback import RestoreMetadata
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.metadata_table import drops_before_hudi, named_partitions
 from tidegate.tables.scope import covers_name, covers_place
 

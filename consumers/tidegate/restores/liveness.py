@@ -29,8 +29,10 @@ from typing import Final
 from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, InstantState, Layout, LogFile, parse_data_file
-from tidegate.hudi_reader import HudiTable, NoSuchTable, list_partitions, load_table
+from tidegate.hudi.file_slice import LogFile, parse_data_file
+from tidegate.hudi.instant import Action, InstantState, Layout
+from tidegate.hudi_reader.partitions import list_partitions
+from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 from tidegate.restores.context import STORAGE_LOCKS, LivenessSettings, RestoreContext
 from tidegate.restores.plan import MARKERS
 from tidegate.storage import FileInfo, NotFound, Storage, join

@@ -16,19 +16,12 @@ from typing import NamedTuple, Self
 
 from tidegate.errors import FormatError
 from tidegate.events.reasons import Reason
-from tidegate.hudi import (
-    Action,
-    CommitMetadata,
-    Instant,
-    InstantState,
-    LogFile,
-    RollbackBlock,
-    WriteStat,
-    parse_data_file,
-)
-from tidegate.hudi.commit import planned_updates
-from tidegate.hudi.rollback_block import MAX_SIZE
-from tidegate.hudi_reader import HudiTable, PartitionFiles
+from tidegate.hudi.commit import CommitMetadata, WriteStat, planned_updates
+from tidegate.hudi.file_slice import LogFile, parse_data_file
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback_block import MAX_SIZE, RollbackBlock
+from tidegate.hudi_reader.partitions import PartitionFiles
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.plan import PlannedBlock, Step, path_of
 from tidegate.storage import ParallelMap, join
 from tidegate.tables.refusal import Refused

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidegate.hudi import Layout, TableProperties
-from tidegate.hudi.properties import METADATA_PARTITIONS, without
+from tidegate.hudi.instant import Layout
+from tidegate.hudi.properties import METADATA_PARTITIONS, TableProperties, without
 from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.restores.plan import METADATA_TABLE, PlannedRestore
 from tidegate.storage import NotFound, join

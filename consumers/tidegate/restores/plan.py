@@ -14,19 +14,11 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field, TypeAdapter
 
 from tidegate.bounded_json import parse_json
-from tidegate.hudi import (
-    COMPLETED_AS,
-    Action,
-    CommitMetadata,
-    Instant,
-    InstantInfo,
-    InstantState,
-    Layout,
-    RestorePlanFile,
-    WriteStat,
-    instant_of_data_file,
-)
-from tidegate.hudi_reader import PartitionFiles
+from tidegate.hudi.commit import CommitMetadata, WriteStat
+from tidegate.hudi.file_slice import instant_of_data_file
+from tidegate.hudi.instant import COMPLETED_AS, Action, Instant, InstantState, Layout
+from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
+from tidegate.hudi_reader.partitions import PartitionFiles
 
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"

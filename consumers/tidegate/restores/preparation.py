@@ -12,8 +12,11 @@ from typing import Final
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, Instant, InstantState, Layout, RestorePlanFile, SavepointMetadata
-from tidegate.hudi_reader import HudiTable, list_partitions
+from tidegate.hudi.instant import Action, Instant, InstantState, Layout
+from tidegate.hudi.rollback import RestorePlanFile
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi_reader.partitions import list_partitions
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.checks import (
     check_committed,
     check_files,

@@ -19,16 +19,9 @@ from tidegate.bounded_json import MAX_SMALL
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import RestoreRequested, derived_id
 from tidegate.events.reasons import Reason
-from tidegate.hudi import (
-    Action,
-    Instant,
-    InstantState,
-    RestoreMetadata,
-    RestorePlanFile,
-    is_instant,
-    rollback_target,
-)
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import Action, Instant, InstantState, is_instant
+from tidegate.hudi.rollback import RestoreMetadata, RestorePlanFile, rollback_target
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.metadata_table import MetadataTableRemoval

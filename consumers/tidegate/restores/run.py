@@ -13,20 +13,11 @@ from functools import cached_property
 from typing import Final, Self
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
-from tidegate.hudi import (
-    WRITES,
-    Action,
-    Instant,
-    InstantState,
-    RestoreMetadata,
-    RestorePlanFile,
-    RollbackBlock,
-    RollbackMetadata,
-    Timeline,
-    instant_of,
-)
-from tidegate.hudi.rollback_block import MAX_SIZE
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import WRITES, Action, Instant, InstantState, instant_of
+from tidegate.hudi.rollback import RestoreMetadata, RestorePlanFile, RollbackMetadata
+from tidegate.hudi.rollback_block import MAX_SIZE, RollbackBlock
+from tidegate.hudi.timeline import Timeline
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.metadata_table import MetadataTableRemoval

@@ -41,17 +41,10 @@ from typing import Final, Self
 
 from tidegate.bounded_json import count_of, parse_json
 from tidegate.errors import FormatError, TidegateError
-from tidegate.hudi import (
-    WRITES,
-    Action,
-    Instant,
-    InstantState,
-    Layout,
-    SliceRules,
-    TableProperties,
-    Timeline,
-    parse_data_file,
-)
+from tidegate.hudi.file_slice import SliceRules, parse_data_file
+from tidegate.hudi.instant import WRITES, Action, Instant, InstantState, Layout
+from tidegate.hudi.properties import TableProperties
+from tidegate.hudi.timeline import Timeline
 
 MOST_DERIVED: Final = 24
 """Maximum of savepoints derived in a row. The next one lists everything, which detects files that

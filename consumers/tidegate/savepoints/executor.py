@@ -24,8 +24,10 @@ from tidegate.events import (
     SavepointsCheckRequested,
 )
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi.timeline import Timeline
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.runtime.protocols import Published
 from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
 from tidegate.savepoints.further_requests import is_wish, record_further_request

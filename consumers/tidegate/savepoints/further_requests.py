@@ -16,8 +16,8 @@ from pydantic import AwareDatetime
 from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import SavepointMark, SavepointRequested, Value, derived_id
-from tidegate.hudi import SavepointMetadata
 from tidegate.hudi.instant import CLOCK_TOLERANCE
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.retention import end_of
 from tidegate.storage import NotFound, Storage, join
 from tidegate.tables.claim import HUDI

@@ -10,25 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi import (
-    Action,
-    CommitMetadata,
-    Instant,
-    InstantState,
-    SavepointMetadata,
-    SliceRules,
-    compacted_groups,
-    parse_data_file,
-)
-from tidegate.hudi.table_services import cleaned_partitions
-from tidegate.hudi_reader import (
-    HudiTable,
-    PartitionFiles,
-    list_partitions,
-    read_partitions,
-    slice_rules,
-    with_merged,
-)
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.file_slice import SliceRules, parse_data_file
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi.table_services import cleaned_partitions, compacted_groups
+from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions, read_partitions
+from tidegate.hudi_reader.slices import slice_rules, with_merged
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.savepoints.derivation import MOST_DERIVED, Changes, InDoubt, View, changes_since
 from tidegate.savepoints.lookup import read_commits, undone_to
 from tidegate.savepoints.plan import SavepointPlan, commits_to_read, plan_savepoint

@@ -10,7 +10,8 @@ from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
-from tidegate.hudi import Action, InstantState, SavepointMetadata
+from tidegate.hudi.instant import Action, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.lookup import made_at, pinned_by, superseded_files
 from tidegate.savepoints.retention import Savepoint, kept_until
 from tidegate.savepoints.rules import PolicyRule

@@ -7,17 +7,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi import (
-    Action,
-    CommitMetadata,
-    Instant,
-    InstantState,
-    SavepointMetadata,
-    latest_slices,
-    replaced_groups,
-)
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.file_slice import latest_slices, replaced_groups
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.table_services import earliest_retained, earliest_to_retain
-from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_merged
+from tidegate.hudi_reader.partitions import list_partitions
+from tidegate.hudi_reader.slices import slice_rules, with_merged
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.storage import NotFound, ParallelMap
 
 _HELD: Final = 20_000

@@ -8,22 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.events.reasons import Reason
-from tidegate.hudi import (
-    Action,
+from tidegate.hudi.commit import CommitMetadata, WriteStat
+from tidegate.hudi.file_slice import (
     BaseFile,
-    CommitMetadata,
     FileSlice,
-    Instant,
-    Layout,
     LogFile,
     SliceRules,
-    Timeline,
-    WriteStat,
     instant_of_data_file,
     latest_slices,
     parse_data_file,
     replaced_groups,
 )
+from tidegate.hudi.instant import Action, Instant, Layout
+from tidegate.hudi.timeline import Timeline
 from tidegate.hudi_reader.partitions import PartitionFiles
 from tidegate.savepoints.derivation import View, overlaps
 from tidegate.tables.refusal import Refused

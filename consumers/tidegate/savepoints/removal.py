@@ -26,8 +26,10 @@ from tidegate.events import (
     derived_id,
 )
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi.timeline import Timeline
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.savepoints.further_requests import forget_further_requests, holder_of
 from tidegate.savepoints.lookup import made_at, pinned_by, read_savepoints, superseded_files
 from tidegate.storage import NotFound, ParallelMap, Storage, join

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.events import SavepointMark
-from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
-from tidegate.hudi.instant import CLOCK_TOLERANCE, moment_of
-from tidegate.hudi_reader import HudiTable
+from tidegate.hudi.instant import CLOCK_TOLERANCE, Action, Instant, InstantState, moment_of
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.savepoints.further_requests import all_further_requests
 from tidegate.savepoints.lookup import clean_bound, made_at
 from tidegate.savepoints.removal import removed_by_people

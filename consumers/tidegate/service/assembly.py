@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from pydantic import TypeAdapter
 
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine, SecondSource
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
@@ -33,15 +33,16 @@ from tidegate.monitoring.observed import (
 )
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
-from tidegate.restores import Restorer
+from tidegate.restores.executor import Restorer
 from tidegate.runtime.authorization import Authorization, TrustedKey
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
-from tidegate.savepoints import PolicyRule, SavepointPolicy, SavepointWriter, Tier, TierRule
 from tidegate.savepoints.derivation import MOST_DERIVED
+from tidegate.savepoints.executor import SavepointWriter
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.restore_rules import (
     approval_rules,

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
-from tidegate.restores import ApprovalRule, ApprovalRules, EngineRule, HudiEngine, LivenessSettings
-from tidegate.restores.hudi_engine import EXTENSION, restored_by
-from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
+from tidegate.restores.approval import ApprovalRule, ApprovalRules
+from tidegate.restores.context import LivenessSettings
+from tidegate.restores.hudi_engine import EXTENSION, EngineRule, HudiEngine, restored_by
+from tidegate.savepoints.rules import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
 from tidegate.storage import normalise
 from tidegate.tables.warehouse.roots import every_spelling, spellings_of

@@ -10,8 +10,9 @@ from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Instant, InstantState, TableProperties, next_instant
-from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
+from tidegate.hudi.instant import Instant, InstantState, next_instant
+from tidegate.hudi.properties import TableProperties
+from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 from tidegate.storage import NotFound, join
 from tidegate.tables.claim import HUDI, Claim, Task
 from tidegate.tables.refusal import Refused, refusal_of

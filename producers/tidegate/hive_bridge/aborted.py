@@ -28,15 +28,10 @@ from tidegate.errors import (
 )
 from tidegate.errors.validation import validation_message
 from tidegate.events import WritesAborted
-from tidegate.hive import (
-    FoundDirectory,
-    RangeResponse,
-    ValidTxns,
-    ValidWriteIds,
-    aborted_rows,
-    content_hash,
-    is_acid_name,
-)
+from tidegate.hive.content import content_hash
+from tidegate.hive.names import is_acid_name
+from tidegate.hive.obsolete import FoundDirectory, aborted_rows
+from tidegate.hive.write_ids import RangeResponse, ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.describing import acid_directories, has_no_cleanup
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import is_of_failed_compaction

@@ -10,15 +10,12 @@ from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
 from tidegate.events import VacuumKind
-from tidegate.hive import (
+from tidegate.hive.names import MARKER_SUFFIX, AcidDirectory, Base, is_acid_name
+from tidegate.hive.obsolete import (
     DATA_FORMAT_FILE,
     DATA_FORMAT_LIMIT,
-    MARKER_SUFFIX,
-    AcidDirectory,
-    Base,
     FoundDirectory,
     NotEnoughHistory,
-    is_acid_name,
     is_of_compaction,
 )
 from tidegate.hive_bridge.products import (

@@ -23,15 +23,9 @@ from tidegate.errors import (
     MissingInMetastoreError,
     TransientError,
 )
-from tidegate.hive import (
-    FoundDirectory,
-    InconsistentCompaction,
-    NotEnoughHistory,
-    RangeResponse,
-    ValidTxns,
-    ValidWriteIds,
-    aborted_rows,
-)
+from tidegate.hive.compaction import InconsistentCompaction
+from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, aborted_rows
+from tidegate.hive.write_ids import RangeResponse, ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.compactions import Key, key_of, named
 from tidegate.hive_bridge.describing import NotDescribed, NotYet, acid_directories, directory_of
 from tidegate.hive_bridge.products import VacuumFields, is_of_failed_compaction

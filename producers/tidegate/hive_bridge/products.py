@@ -8,21 +8,10 @@ from typing import Self
 
 from tidegate.errors import FormatError
 from tidegate.events import VacuumFinished, VacuumKind
-from tidegate.hive import (
-    AcidDirectory,
-    Base,
-    CleanerWriteIds,
-    Compaction,
-    Delta,
-    FoundDirectory,
-    ValidTxns,
-    ValidWriteIds,
-    covers,
-    is_acid_name,
-    parse_name,
-    settled_state,
-)
-from tidegate.hive.obsolete import is_compacted
+from tidegate.hive.compaction import Compaction, covers
+from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
+from tidegate.hive.obsolete import FoundDirectory, is_compacted, settled_state
+from tidegate.hive.write_ids import CleanerWriteIds, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.values import QueueEntry
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
-from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.connection import Connection, interface
 from tidegate.hive_metastore.values import (
     ABORT_CLEAN_UP,

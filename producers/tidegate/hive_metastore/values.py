@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from tidegate.events import LockHold, LockType, VacuumKind
-from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
 ABORT_CLEAN_UP = 4
 """The type of a queue entry for aborted writes to clean, not for a compaction (since Hive 4.0)."""

@@ -11,9 +11,10 @@ from typing import Final
 
 from tidegate.errors import InvalidEventError
 from tidegate.events import CommitCompleted, table_identity
-from tidegate.hudi import Instant, Layout
+from tidegate.hudi.instant import Instant, Layout
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
-from tidegate.hudi_reader import HudiTable, commit_of, completion_of, load_table
+from tidegate.hudi_reader.commits import commit_of, completion_of
+from tidegate.hudi_reader.table import HudiTable, load_table
 from tidegate.storage import NotFound, Storage, join, normalise
 
 

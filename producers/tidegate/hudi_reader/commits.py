@@ -13,7 +13,8 @@ from tidegate.errors import InvalidEventError
 from tidegate.errors.validation import validation_message
 from tidegate.events import CommitCompleted, TableType
 from tidegate.events.fields import MAX_METADATA
-from tidegate.hudi import CommitMetadata, Instant
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.instant import Instant
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.storage import NotFound
 

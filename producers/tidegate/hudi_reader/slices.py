@@ -8,16 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tidegate.errors import FormatError
-from tidegate.hudi import (
-    Action,
-    Instant,
-    InstantState,
-    SliceRules,
-    compacted_groups,
-    compactions_to_read,
-    merged_files,
-    repeated_writes,
-)
+from tidegate.hudi.file_slice import SliceRules, compactions_to_read, repeated_writes
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.table_services import compacted_groups, merged_files
 from tidegate.hudi_reader.partitions import PartitionFiles
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.storage import NotFound

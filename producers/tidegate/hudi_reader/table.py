@@ -9,15 +9,10 @@ from functools import lru_cache
 from typing import Final
 
 from tidegate.errors import FormatError, TidegateError
-from tidegate.hudi import (
-    CommitMetadata,
-    Instant,
-    InstantState,
-    Layout,
-    TableProperties,
-    Timeline,
-    instant_of_ms,
-)
+from tidegate.hudi.commit import CommitMetadata
+from tidegate.hudi.instant import Instant, InstantState, Layout, instant_of_ms
+from tidegate.hudi.properties import TableProperties
+from tidegate.hudi.timeline import Timeline
 from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
 
 PROPERTIES: Final = ".hoodie/hoodie.properties"

@@ -12,8 +12,9 @@ from typing import Final
 
 from tidegate.errors import FormatError, InvalidEventError
 from tidegate.events import CommitCompleted, Event, VacuumFinished, VacuumKind
-from tidegate.hive import Compaction, InconsistentCompaction, ValidWriteIds
-from tidegate.hudi import Action
+from tidegate.hive.compaction import Compaction, InconsistentCompaction
+from tidegate.hive.write_ids import ValidWriteIds
+from tidegate.hudi.instant import Action
 
 _STRAY: Final = frozenset({"", ".", ".."})
 _WRITES: Final = (

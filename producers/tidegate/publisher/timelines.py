@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from tidegate.errors import FormatError, InvalidEventError
 from tidegate.events import CommitCompleted, table_identity
-from tidegate.hudi_reader import NoSuchTable, commit_of, completion_of, load_table
+from tidegate.hudi_reader.commits import commit_of, completion_of
+from tidegate.hudi_reader.table import NoSuchTable, load_table
 from tidegate.storage import Storage, normalise
 
 

@@ -27,7 +27,7 @@ from tidegate.events import Event
 from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.savepoints import SavepointPolicy
+from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.assembly import SERVICES
 
 pytestmark = pytest.mark.kafka

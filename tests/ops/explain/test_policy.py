@@ -8,7 +8,7 @@ import pytest
 
 from support.samples import commit
 from tidegate.ops.explain import described_rule
-from tidegate.savepoints import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 
 TABLE = commit(1).table
 DELETES = TierRule(tier=Tier.BEFORE, operations=("delete*",), lifetime=timedelta(days=14))

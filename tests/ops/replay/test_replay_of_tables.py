@@ -19,7 +19,7 @@ from tidegate.ops.replay.cluster import (
     with_applied,
 )
 from tidegate.runtime.bus import Partition
-from tidegate.savepoints import SavepointPolicy
+from tidegate.savepoints.rules import SavepointPolicy
 
 COMMITS = Partition("tidegate.commits", 0)
 GROUP = "tidegate.coordinator"

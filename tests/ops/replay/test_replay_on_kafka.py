@@ -19,7 +19,7 @@ from tidegate.events import (
     SavepointsCheckRequested,
     VacuumKind,
 )
-from tidegate.hive import ValidWriteIds
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.ops.replay.events import REPLAYED_FROM
 from tidegate.service.assembly import SERVICES

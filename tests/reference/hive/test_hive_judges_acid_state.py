@@ -8,18 +8,16 @@ import pytest
 
 from support.acid import FIVE_LISTINGS, Case, build, cleaner, found, reader
 from support.acid_history import random_history
-from tidegate.hive import (
+from tidegate.hive.compaction import Compaction
+from tidegate.hive.names import Base
+from tidegate.hive.obsolete import (
     AcidState,
-    Base,
-    CleanerWriteIds,
-    Compaction,
     FoundDirectory,
     NotEnoughHistory,
-    ValidTxns,
-    ValidWriteIds,
     acid_state,
     settled_state,
 )
+from tidegate.hive.write_ids import CleanerWriteIds, ValidTxns, ValidWriteIds
 
 pytestmark = [pytest.mark.judge]
 

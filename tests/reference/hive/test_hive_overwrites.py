@@ -12,7 +12,7 @@ from support.hive_session import HiveSession, hive_session
 from support.metastore import HiveEngine, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import Queued
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import MetastoreSource, Quarantine
 from tidegate.compute.java import find_jdk
 from tidegate.compute.parallel_map import ThreadMap

@@ -9,10 +9,10 @@ from typing import Protocol
 import pytest
 
 from support.acid import names_in, release
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningRefused, CleaningReleased, DirectoriesCleaned
-from tidegate.hive import IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import IdRanges, ValidTxns, ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 

@@ -24,12 +24,14 @@ from support.metastore import VERSIONS, HiveEngine, own_metastore
 from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import MetastoreSource, Quarantine
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TidegateError
 from tidegate.events import Command, Event
-from tidegate.hive import AcidState, ValidTxns, ValidWriteIds, parse_name
+from tidegate.hive.names import parse_name
+from tidegate.hive.obsolete import AcidState
+from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import write_ids_of_compaction

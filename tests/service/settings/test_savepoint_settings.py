@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.savepoints import PolicyRule, Tier, TierRule
+from tidegate.savepoints.rules import PolicyRule, Tier, TierRule
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import InvalidSettingsError, Settings
 

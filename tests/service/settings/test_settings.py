@@ -13,7 +13,7 @@ import tidegate.service.settings
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import FORMS
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.restores import LivenessSettings
+from tidegate.restores.context import LivenessSettings
 from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings
 

@@ -19,7 +19,7 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.hive import Delta, parse_name
+from tidegate.hive.names import Delta, parse_name
 from tidegate.hive_bridge.compactions import Key, key_of, published_key
 from tidegate.hive_bridge.waiting import WaitingHolds
 from tidegate.hive_metastore.values import (

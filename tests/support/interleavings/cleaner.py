@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 from support.interleavings.explore import Step
 from support.interleavings.scenario import LOCATION
 from support.interleavings.world import Directories, Directory, Removing, World, sorted_directories
-from tidegate.cleaning import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased
+from tidegate.storage import ListedFile
 from tidegate.tables.refusal import Refused
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from support.interleavings.world import (
     chosen,
     sorted_directories,
 )
-from tidegate.hive import Base, Delta, parse_name
+from tidegate.hive.names import Base, Delta, parse_name
 from tidegate.hive_metastore.values import write_ids_of_compaction
 
 IDS = 10

@@ -21,10 +21,12 @@ from support.interleavings.metastore import (
 )
 from support.interleavings.scenario import Scenario
 from support.interleavings.world import Directories, World, chosen, reads
-from tidegate.cleaning import CleaningPlan, ListedDirectory, plan_cleaning
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
 from tidegate.events import CleaningReleased, Event
 from tidegate.events.codec import encode
-from tidegate.hive import Base, ValidWriteIds, parse_name
+from tidegate.hive.names import Base, parse_name
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_metastore.values import Holds, holds_of, write_ids_of_compaction
 
 

@@ -7,15 +7,8 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from support.interleavings.scenario import DATABASE, TABLE
-from tidegate.hive import (
-    NOTHING_OPEN,
-    FoundDirectory,
-    IdRanges,
-    ValidTxns,
-    ValidWriteIds,
-    acid_state,
-)
-from tidegate.hive.obsolete import AcidState, NotEnoughHistory
+from tidegate.hive.obsolete import AcidState, FoundDirectory, NotEnoughHistory, acid_state
+from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
 Row = tuple[Literal["i"], int] | tuple[Literal["d"], int, int]
 """A row that a write id inserted, named by it; or a write id's deletion of such a row."""

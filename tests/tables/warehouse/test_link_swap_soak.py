@@ -25,12 +25,12 @@ from support.hudi_tables import (
     warehouse_over,
 )
 from support.link_swaps import swapping
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TidegateError
 from tidegate.events import DirectoriesCleaned, Outcome, RestoreCompleted
-from tidegate.restores import Restorer
-from tidegate.savepoints import SavepointWriter
+from tidegate.restores.executor import Restorer
+from tidegate.savepoints.executor import SavepointWriter
 
 EXCHANGES = 500_000
 AFTER_MINOR = {MINOR_3: 20, INSERT_1: 10, INSERT_2: 10, INSERT_3: 10}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from tidegate.cleaning import Cleaner
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cli.deployment import located
 from tidegate.cli.options import (
     AsJson,
@@ -28,10 +28,11 @@ from tidegate.errors.commands import command_line
 from tidegate.events import CommitCompleted, VacuumFinished
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import COMMITS
-from tidegate.hudi import InstantState
+from tidegate.hudi.instant import InstantState
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
-from tidegate.restores import PlannedRestore, plan_restore
+from tidegate.restores.plan import PlannedRestore
+from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
 from tidegate.savepoints.timeline_view import TimelineViews

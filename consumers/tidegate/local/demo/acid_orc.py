@@ -14,17 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import pyorc
 
-from tidegate.hive import (
-    DATA_FORMAT_FILE,
-    AcidDirectory,
-    Base,
-    Delta,
-    FoundDirectory,
-    ValidWriteIds,
-    acid_state,
-    is_acid_name,
-    parse_name,
-)
+from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
+from tidegate.hive.obsolete import DATA_FORMAT_FILE, FoundDirectory, acid_state
+from tidegate.hive.write_ids import ValidWriteIds
 
 Row = tuple[Any, ...]
 _INSERT: Final = 0

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from tidegate.errors import FormatError, TidegateError
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.events.wire import event_of
-from tidegate.hive import ValidWriteIds
+from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.local.demo.environment import DemoEnvironment

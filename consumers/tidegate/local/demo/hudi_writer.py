@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.hudi_reader import load_table
+from tidegate.hudi_reader.table import load_table
 from tidegate.local.embedded import resolve
 from tidegate.storage import Storage
 
