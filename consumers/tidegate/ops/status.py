@@ -22,6 +22,7 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
     SavepointRemoved,
+    SavepointsChecked,
     TaskEnded,
     TaskOverdue,
     UnknownTableReleased,
@@ -66,6 +67,8 @@ class Recent:
     """Tables and hashed ids of the requests among them whose approval the coordinator has."""
     unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the last outcome of a restore that began and did not complete."""
+    unowned: dict[str, int] = field(default_factory=dict[str, int])
+    """By table, how many savepoints of policies no rule owns, as of its last check."""
     refused: int = 0
     failed: int = 0
     day_ago: datetime | None = None
@@ -94,6 +97,10 @@ class Recent:
             self.unfinished[event.table] = logged
         elif isinstance(event, RestoreCompleted):
             self.unfinished.pop(event.table, None)
+        elif isinstance(event, SavepointsChecked):
+            self.unowned.pop(event.table, None)
+            if event.unowned:
+                self.unowned[event.table] = len(event.unowned)
         self.savepoints_made += isinstance(event, SavepointCreated) and not event.already_there
         self.savepoints_removed += isinstance(event, SavepointRemoved)
 
@@ -229,6 +236,11 @@ class Snapshot:
         if self.unknown_dead_letters:
             unknown = counted(self.unknown_dead_letters, "open dead letter")
             found.append(f"{unknown} of no known service: {command_line('dead-letters list')}")
+        found += [
+            f"no rule owns {counted(count, 'savepoint')} of {table}, so they stay:"
+            f" {command_line('savepoints list', table)}"
+            for table, count in sorted(self.recent.unowned.items())
+        ]
         if today:
             listed = command_line("outcomes", failed=True, since="1d")
             found.append(

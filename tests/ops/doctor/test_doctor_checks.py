@@ -13,11 +13,12 @@ from confluent_kafka import KafkaError, KafkaException
 from support.s3 import S3Server
 from tidegate.coordinator.store import Position, Store
 from tidegate.errors import FormatError, StopService, TransientError
+from tidegate.events import SavepointsChecked
 from tidegate.events.topics import partition_of
 from tidegate.ops.acls import Acl
 from tidegate.ops.doctor import Finding, Status, examine, offsets
 from tidegate.ops.doctor.broker import compare_rights
-from tidegate.ops.doctor.events import compare_clocks, compare_placement
+from tidegate.ops.doctor.events import compare_clocks, compare_owners, compare_placement
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.local import (
     PROBE,
@@ -395,6 +396,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         *(f"placement {name}" for name in PLACED),
         *(f"access {name}" for name in SERVICES),
         "clock",
+        "savepoints",
     ]
     made = [finding.check for finding in found if finding.state is Status.OK]
     assert made == ["client settings", "versions", "registry", "spark", f"root {tmp_path}"]
@@ -431,6 +433,24 @@ def test_an_event_of_a_writer_with_another_partitioner_fails() -> None:
         "1 of the newest 2 events are on another partition: lake.a.b belongs on partition"
         f" {home}, but is at {elsewhere}/5"
     )
+
+
+def checked(table: str, *unowned: str) -> SavepointsChecked:
+    fields = {"table": table, "location": "/lake/t", "source": "w", "caused_by": "c"}
+    fields |= {"occurred_at": NOON, "savepoints": 3, "duration_ms": 1, "unowned": unowned}
+    return SavepointsChecked.model_validate(fields)
+
+
+def test_savepoints_that_no_rule_owns_are_a_warning_by_the_last_check_of_each_table() -> None:
+    before = [checked("lake.sales.orders", "1", "2", "3"), checked("lake.sales.customers", "1")]
+    after = [checked("lake.sales.orders", "2", "3"), checked("lake.sales.customers")]
+
+    found = compare_owners([*before, *after])
+
+    assert found.state is Status.WARN
+    assert found.seen == "no rule owns savepoints, so they stay: 2 of lake.sales.orders"
+    assert "adopts" in found.advice
+    assert compare_owners(after[1:]).state is Status.OK
 
 
 def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> None:

@@ -22,6 +22,7 @@ from tidegate.events import (
     RestoreFailed,
     SavepointCreated,
     SavepointRemoved,
+    SavepointsChecked,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -132,6 +133,25 @@ def gone(created: SavepointCreated) -> SavepointRemoved:
         savepoints_left=0,
         duration_ms=0,
     )
+
+
+def test_savepoints_that_no_rule_owns_need_a_person_until_a_check_finds_none() -> None:
+    def checked(table: str, *unowned: str) -> SavepointsChecked:
+        request = restore_request("check", table)
+        fields = {"savepoints": 3, "unowned": unowned, "duration_ms": 1}
+        return SavepointsChecked.about(
+            request, source="savepoint-writer", occurred_at=NOON, **fields
+        )
+
+    orders = checked("lake.sales.orders", "20261121041551845", "20261121051551845")
+    seen = after(checked("lake.sales.customers"), orders)
+
+    (line,) = Snapshot(NOON, NOON, (), 0, None, seen, 0).needs()
+    assert line == (
+        "no rule owns 2 savepoints of lake.sales.orders, so they stay:"
+        " tidegate savepoints list lake.sales.orders"
+    )
+    assert after(orders, checked("lake.sales.orders")).unowned == {}
 
 
 def test_what_is_not_an_outcome_or_unreadable_changes_nothing() -> None:

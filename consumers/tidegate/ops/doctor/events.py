@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tidegate.events import table_identity
+from tidegate.events import Event, SavepointsChecked, table_identity
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, Topic, partition_of
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.service.settings import Settings
 
 _LAST: Final = 1000
 """Records that are checked at the end of each partition."""
@@ -90,3 +92,31 @@ def compare_clocks(written: datetime, appended: datetime) -> Finding:
         return Finding(Status.OK, seen)
     advice = "synchronise the clocks (NTP): no decision depends on them, but people read the times"
     return Finding(Status.WARN, seen, advice)
+
+
+_CHECKS_SINCE: Final = timedelta(days=7)
+_NAMED: Final = 10
+"""How many tables a finding names."""
+
+
+def check_owners(broker: Broker, settings: Settings) -> Finding:
+    """Whether a rule owns every savepoint that a policy made, by the last checks."""
+    if not broker.spans([OUTCOME_TOPIC.name(broker.topics.prefix)]):
+        return Finding(Status.SKIPPED, "unknown: there is no topic of outcomes")
+    wanted = EventFilter(kinds=frozenset({SavepointsChecked.__name__}))
+    read = EventLog.of(settings).read(wanted=wanted, since=datetime.now(UTC) - _CHECKS_SINCE)
+    return compare_owners(logged.event for logged in read if logged is not None)
+
+
+def compare_owners(checks: Iterable[Event | None]) -> Finding:
+    """Find the tables whose last check found savepoints without an owner. Pure."""
+    last = {event.table: event for event in checks if isinstance(event, SavepointsChecked)}
+    unowned = [f"{len(last[it].unowned)} of {it}" for it in sorted(last) if last[it].unowned]
+    if not unowned:
+        return Finding(Status.OK, f"{len(last)} tables were checked; a rule owns every savepoint")
+    named = ", ".join(unowned[:_NAMED]) + (", ..." if len(unowned) > _NAMED else "")
+    return Finding(
+        Status.WARN,
+        f"no rule owns savepoints, so they stay: {named}",
+        "name their policy in `adopts` of the table's rule, or: tidegate savepoints remove",
+    )

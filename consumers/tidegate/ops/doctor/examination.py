@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.ops.doctor.broker import Broker, check_access
-from tidegate.ops.doctor.events import INPUT_TOPICS, check_clock, check_placement
+from tidegate.ops.doctor.events import INPUT_TOPICS, check_clock, check_owners, check_placement
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.local import (
     PROBE,
@@ -50,7 +50,7 @@ def examine(
         reached = Finding(Status.FAIL, str(error), advice, "broker")
     yield reached
     running = broker if reached.state is Status.OK else None
-    for name, function, arguments in _on_broker(services):
+    for name, function, arguments in _on_broker(settings, services):
         if running is None:
             yield Finding(Status.SKIPPED, "no broker", check=name)
         else:
@@ -63,7 +63,7 @@ def examine(
 
 
 def _on_broker(
-    services: Sequence[str],
+    settings: Settings, services: Sequence[str]
 ) -> Iterator[tuple[str, Callable[..., Finding], tuple[object, ...]]]:
     """The checks that need a broker: name, function, and arguments besides the broker."""
     yield "topics", Broker.check_topics_as_declared, ()
@@ -81,6 +81,7 @@ def _on_broker(
         yield f"access {service}", check_access, (service,)
     if set(services).intersection(OUTCOME_TOPIC.read_by):
         yield "clock", check_clock, ()
+        yield "savepoints", check_owners, (settings,)
 
 
 def _elsewhere(settings: Settings, *, write: bool, spark: bool) -> Iterator[Check]:
