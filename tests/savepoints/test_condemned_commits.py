@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from tidegate.events import (
     Event,
     RestoreApproved,
     RestoreAwaitingApproval,
+    RestoreFailed,
     RestorePlanned,
     RestoreRejected,
     RestoreRequested,
@@ -109,6 +111,11 @@ def rejected(request: Event) -> RestoreRejected:
     return RestoreRejected.about(request, source="restorer", occurred_at=AT, **fields)
 
 
+def failed(request: Event) -> RestoreFailed:
+    fields = {"savepoint": FIRST, "restore_instant": LATER, "message": "disk full"}
+    return RestoreFailed.about(request, source="restorer", occurred_at=AT, **fields)
+
+
 def test_every_check_names_the_published_commits_until_one_has_looked_them_up() -> None:
     made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
 
@@ -176,12 +183,15 @@ def test_a_savepoint_after_the_bad_commit_is_named_and_what_to_do(there: str) ->
     assert isinstance(made.condemn(FIRST)[0], RestoreRequested)
 
 
-def test_a_commit_is_answered_once_and_again_when_the_restore_was_refused() -> None:
+@pytest.mark.parametrize("ended", [rejected, failed], ids=["refused", "failed"])
+def test_a_commit_is_answered_once_and_again_when_the_restore_came_to_nothing(
+    ended: Callable[[Event], Event],
+) -> None:
     made = Coordinator(CondemnedAction.RESTORE)
     (request,) = made.condemn(FIRST)
     assert made.take(condemned(reason="other words", source="bridge")) == []
 
-    made.take(rejected(request))
+    made.take(ended(request))
     (again,) = made.condemn(FIRST)
 
     assert isinstance(again, RestoreRequested)

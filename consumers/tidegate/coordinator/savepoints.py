@@ -182,7 +182,8 @@ class SavepointSubject:
         self, event: RestorePlanned | RestoreRejected | RestoreFailed, table: _Table, at: datetime
     ) -> tuple[_Table, Effects]:
         # the requester of a plan or of a restore that did not run may soon need the savepoint
-        if isinstance(event, RestoreRejected):  # condemned again, the commit is answered again
+        # condemned again, the commit is answered again
+        if isinstance(event, RestoreRejected | RestoreFailed):
             left = {bad: by for bad, by in table.answered.items() if by != event.caused_by}
             table = table if left == table.answered else table.with_(answered=left)
         return _wanted(table, event.savepoint, at + _WANTED_FOR, at), Effects()
