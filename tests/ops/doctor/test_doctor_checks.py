@@ -436,7 +436,12 @@ def test_an_event_of_a_writer_with_another_partitioner_fails() -> None:
 
 
 def checked(table: str, *unowned: str) -> SavepointsChecked:
-    fields = {"table": table, "location": "/lake/t", "source": "w", "caused_by": "c"}
+    fields: dict[str, object] = {
+        "table": table,
+        "location": "/lake/t",
+        "source": "w",
+        "caused_by": "c",
+    }
     fields |= {"occurred_at": NOON, "savepoints": 3, "duration_ms": 1, "unowned": unowned}
     return SavepointsChecked.model_validate(fields)
 
