@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from support.watching import Prometheus, found_in, get, needs_prometheus, port_o
 pytestmark = [pytest.mark.kafka]
 
 SETTINGS = "[monitoring]\nport = 0"
+_SECOND_PORT = r"(?s)/readyz on http://.*/readyz on http://[\d.]+:(\d+)"
 
 
 def page_with(url: str, line: str) -> str | None:
@@ -46,6 +49,31 @@ def test_a_gate_is_ready_measured_and_logs_json(deployment: Deployment) -> None:
     assert any(line["event"].startswith("tidegate ") for line in lines)
     assert {"timestamp", "level", "logger", "instance"} <= set(lines[0])
     assert any(line.get("service") == "coordinator" for line in lines)
+
+
+def test_a_hangup_lets_a_gate_go_on_with_the_settings_as_they_are_then(
+    deployment: Deployment,
+) -> None:
+    gate = deployment.run("coordinator")
+    ready, first = "ok\n", f"http://127.0.0.1:{port_of(gate)}"
+    wait_for("ready", lambda: get(f"{first}/readyz") == ready)
+    file = deployment.folder / "coordinator.toml"
+    valid = file.read_text()
+    file.write_text(f"{valid}\n[[alarms]]\noverdue_after = 'soon'")
+    os.kill(gate.pid, signal.SIGHUP)
+    wait_for("the fault", lambda: "nothing is changed: " in gate.log.read_text())
+    assert get(f"{first}/readyz") == ready
+
+    file.write_text(f"{valid}\n[[alarms]]\noverdue_after = '6h'")
+    os.kill(gate.pid, signal.SIGHUP)
+
+    again = f"http://127.0.0.1:{found_in(gate, _SECOND_PORT)}"
+    wait_for("ready again", lambda: get(f"{again}/readyz") == ready)
+    assert '"overdue_after": "6h"' in str(get(f"{again}/settings"))
+    released(deployment)
+    wait_for("the task", lambda: len(deployment.events("tasks")) == 1)
+    end(gate)
+    assert exit_code(gate) == 0
 
 
 @needs_prometheus

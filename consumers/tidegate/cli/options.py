@@ -7,10 +7,12 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
@@ -89,6 +91,14 @@ class Logged:
         level = logging.DEBUG if self.verbose else logging.INFO
         configure_logging(level, styles[self.log_format])
         return Settings.load(self.config)
+
+    def run(self, services: Sequence[str]) -> None:
+        """Run services and bridges until they are stopped. Raises as `run_services`."""
+        settings = self.settings()
+        from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
+
+        read_settings = partial(type(settings).load, self.config)
+        run_services(services, settings, threading.Event(), read_settings)
 
 
 def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import version
@@ -20,7 +20,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
-from tidegate.errors import StopService, TransientError
+from tidegate.errors import StopService, TidegateError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events.topics import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
@@ -35,30 +35,83 @@ from tidegate.service.topics import require_declared_topics
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-@contextmanager
-def stop_on_signals(stop: threading.Event) -> Generator[None]:
-    """Set `stop` on SIGTERM and SIGINT while the block runs; restore the handlers afterwards.
-
-    Python allows this in the main thread only.
-    """
-
-    def on_signal(_number: int, _frame: object) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in _ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 log = logging.getLogger(__name__)
 _CHECK_SECONDS: Final = 0.5
 
 
-def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
+@contextmanager
+def stop_on_signals(
+    stop: threading.Event, read_settings: Callable[[], object] | None = None
+) -> Generator[None]:
+    """Set `stop` on SIGTERM and SIGINT while the block runs; restore the handlers afterwards.
+
+    With `read_settings`, SIGHUP reads the settings. If they are valid, `stop` is set, and at the
+    end of the block this process starts again in place; otherwise the fault is logged. On a
+    terminal SIGHUP still ends the process, because it means that the terminal is gone.
+
+    Python allows this in the main thread only.
+    """
+    asked, again = threading.Event(), threading.Event()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        again.clear()
+        stop.set()
+
+    handlers: dict[signal.Signals, Callable[[int, object], None]] = dict.fromkeys(
+        _ENDING, on_signal
+    )
+    if read_settings is not None and not (sys.stdin and sys.stdin.isatty()):
+        handlers[signal.SIGHUP] = lambda _number, _frame: asked.set()
+        watched = (read_settings, asked, again, stop)
+        # reading takes a moment and logs: not for a signal handler
+        threading.Thread(target=_read_when_asked, args=watched, daemon=True).start()
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    except StopService as error:
+        if not again.is_set():
+            raise
+        log.warning("%s", error)
+    finally:
+        if again.is_set():  # another SIGHUP until the new handler is in place would be the end
+            before[signal.SIGHUP] = signal.SIG_IGN
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if again.is_set():
+        logging.shutdown()
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - itself
+
+
+def _read_when_asked(
+    read_settings: Callable[[], object],
+    asked: threading.Event,
+    again: threading.Event,
+    stop: threading.Event,
+) -> None:
+    while not stop.is_set():
+        if not asked.wait(_CHECK_SECONDS):
+            continue
+        asked.clear()
+        try:
+            read_settings()
+        except TidegateError as error:
+            log.error("SIGHUP: the settings are invalid, nothing is changed: %s", error)  # noqa: TRY400
+            continue
+        if not stop.is_set():
+            log.info("SIGHUP: the settings are valid; this process starts again with them")
+            again.set()
+            stop.set()
+
+
+def run_services(
+    names: Sequence[str],
+    settings: Settings,
+    stop: threading.Event,
+    read_settings: Callable[[], object] | None = None,
+) -> None:
     """Run services and bridges, each on its thread, until `stop` is set or a signal arrives.
+
+    With `read_settings`, SIGHUP reads the settings and starts the process again in place.
 
     The settings' `stop_seconds` after that, the process has ended, whatever its services do: those
     that wait for a broker that is away are left where they are. Where a task in Spark or a thread
@@ -72,7 +125,7 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
             start all of them again. Also: a service was not done when the time was over.
     """
     ended = threading.Event()
-    with stop_on_signals(stop):
+    with stop_on_signals(stop, read_settings):
         watched = (stop, ended, settings.services.stop_seconds)
         watch = threading.Thread(target=_end_in_time, args=watched, name="stop", daemon=True)
         watch.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,9 +37,7 @@ def metastore(logged: Logged) -> None:
     Examples:
         tidegate bridge metastore --config tidegate.toml
     """
-    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
-
-    run_services(["metastore-bridge"], logged.settings(), threading.Event())
+    logged.run(["metastore-bridge"])
 
 
 @bridge.command()
@@ -54,9 +51,7 @@ def hudi(logged: Logged) -> None:
     Examples:
         tidegate bridge hudi --config tidegate.toml
     """
-    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
-
-    run_services(["hudi-bridge"], logged.settings(), threading.Event())
+    logged.run(["hudi-bridge"])
 
 
 @bridge.command()

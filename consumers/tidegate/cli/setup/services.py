@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Logged, option_group
+from tidegate.cli.options import Logged, option_group
 from tidegate.cli.output import is_terminal, write, write_json
 from tidegate.errors.commands import command_line
 from tidegate.service.runner import stop_on_signals
@@ -26,14 +26,15 @@ def run(
 ) -> None:
     """Run services until SIGTERM or SIGINT.
 
+    SIGHUP: with the settings as they are then.
+
     Examples:
         tidegate run --config tidegate.toml
         tidegate run restorer cleaner
     """
     from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
-    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    run_services(services or list(SERVICES), logged.settings(), threading.Event())
+    logged.run(services or list(SERVICES))
 
 
 def broker(
@@ -77,8 +78,9 @@ def demo(
     raise typer.Exit(run_demo(folder or Path("demo-runs") / run))
 
 
+@option_group(Logged)
 def monitor(
-    config: ConfigFile = None,
+    logged: Logged,
     host: Annotated[str | None, typer.Option(help="Default: [monitoring] host.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where /metrics is.")] = METRICS_PORT,
     interval: Annotated[
@@ -90,20 +92,21 @@ def monitor(
 ) -> None:
     """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT.
 
+    SIGHUP: with the settings as they are then.
+
     Examples:
         tidegate monitor --config tidegate.toml
     """
     from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
     from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
-    from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy
     from tidegate.monitoring.metrics import Metrics  # noqa: PLC0415 - heavy
     from tidegate.ops.monitor import DeploymentMonitor  # noqa: PLC0415 - heavy
 
-    configure_logging()
-    settings, stop = Settings.load(config), threading.Event()
-    metrics = Metrics(DEPLOYMENT_METRICS)
+    settings, stop, metrics = logged.settings(), threading.Event(), Metrics(DEPLOYMENT_METRICS)
     deployment = DeploymentMonitor(settings, metrics)
     health = deployment.not_live, partial(deployment.not_ready, interval)
     address = host or settings.monitoring.host
-    with stop_on_signals(stop), serve(address, port, metrics.registry, health):
+    read_settings = partial(Settings.load, logged.config)
+    serving = serve(address, port, metrics.registry, health, settings.shown())
+    with stop_on_signals(stop, read_settings), serving:
         deployment.run(stop, interval, waiting_interval)
