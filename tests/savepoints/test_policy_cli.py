@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,8 +22,13 @@ from support.hudi_tables import (
 from tidegate.cli import app
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfigError
+from tidegate.events import CommitCompleted
+from tidegate.events.topics import COMMITS, Topic
+from tidegate.ops.event_log import LoggedEvent
 from tidegate.publisher import Receipt
+from tidegate.runtime.bus import Partition, Record
 from tidegate.savepoints.executor import SavepointWriter
+from tidegate.service.settings import Settings
 from tidegate.tables.refusal import Refused
 
 POLICY = """
@@ -138,6 +144,41 @@ def test_changed_settings_are_planned_before_they_are_deployed(tmp_path: Path) -
     }
     assert rows[at(1)]["why"] == "no rule of the table owns policy sales"
     assert sorted(path.name for path in table.timeline.iterdir()) == before
+
+
+def test_without_a_table_changed_settings_are_planned_for_all_tables_whose_commits_are_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_with_savepoints(tmp_path)
+    published = {"lake.sales.gone": str(tmp_path / "gone"), "lake.sales.orders": table.location}
+    moved = [("lake.sales.orders", "/before/it/was/moved"), *published.items()]
+
+    class Commits:
+        """The log of a deployment with a commit of each table."""
+
+        @classmethod
+        def of(cls, _: Settings) -> Self:
+            return cls()
+
+        def read(self, topic: Topic) -> Iterator[LoggedEvent]:
+            assert topic is COMMITS
+            for name, location in moved:
+                fields = {"table": name, "location": location, "instant": at(1)}
+                fields |= {"action": "commit", "source": "ingest"}
+                event = CommitCompleted.model_validate({**fields, "occurred_at": NOW})
+                yield LoggedEvent(Record(Partition("t", 0), 0, b"", b"", (), 0), event)
+
+    monkeypatch.setattr("tidegate.cli.restore.plan.EventLog", Commits)
+    changed = POLICY.replace('policy = "sales"', 'policy = "orders"')
+
+    text = call(tmp_path, "plan", "retention", "--json", policy=changed)
+
+    gone, *orders = map(json.loads, text.splitlines())
+    assert (gone["table"], gone["would"]) == ("lake.sales.gone", "be refused")
+    assert {row["table"] for row in orders} == {"lake.sales.orders"}
+    assert at(1) in {row["savepoint"] for row in orders if row["would"] == "stay"}
+    with pytest.raises(ConfigError, match="give --table too"):
+        call(tmp_path, "plan", "retention", "-l", table.location)
 
 
 def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(

@@ -25,7 +25,7 @@ _Key = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _TimelineView:
+class TimelineView:
     """The savepoints and the commits of a table at one moment."""
 
     savepoints: tuple[Savepoint, ...]
@@ -64,7 +64,7 @@ class TimelineViews:
         table: HudiTable,
         rule: PolicyRule | None,
         held: Mapping[str, datetime | None] | None = None,
-    ) -> _TimelineView:
+    ) -> TimelineView:
         """The view of a table.
 
         Raises:
@@ -94,7 +94,7 @@ class TimelineViews:
             for mark in (self._mark(table, instant) for instant in completed)
             if mark is not None
         )
-        return _TimelineView(tuple(savepoints), self._commits(table, rule), claimed)
+        return TimelineView(tuple(savepoints), self._commits(table, rule), claimed)
 
     def _mark(self, table: HudiTable, instant: Instant) -> Savepoint | None:
         """A savepoint by its file; None: it was removed meanwhile."""

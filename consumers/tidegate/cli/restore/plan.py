@@ -17,13 +17,13 @@ from tidegate.cli.options import (
     ConfigFile,
     Location,
     OptionalTableName,
-    TableName,
     read_event,
     table_of,
 )
 from tidegate.cli.output import write, write_json, write_rows
 from tidegate.cli.restore.plan_file import PlanFile
 from tidegate.coordinator.readers import command_for
+from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
 from tidegate.events import CommitCompleted, VacuumFinished
 from tidegate.events.reasons import Reason
@@ -35,11 +35,12 @@ from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
-from tidegate.savepoints.timeline_view import TimelineViews
+from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.restore_rules import restore_settings, restored_by_hudi
 from tidegate.service.settings import Settings
-from tidegate.tables.hudi import open_table
+from tidegate.tables.hudi import open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 
@@ -237,38 +238,65 @@ def savepoint_removal(
 
 @plan.command()
 def retention(
-    table: TableName,
+    table: OptionalTableName = None,
     location: Location = None,
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
     """Show what these settings' savepoint policy would make and remove, now.
 
-    Before changed settings are deployed: the services apply them at the table's next check.
+    Before changed settings are deployed: the services apply them at the table's next check. Without
+    a table, of all tables whose commits were published.
 
     Examples:
-        tidegate plan retention -t lake.sales.orders -c changed.toml
+        tidegate plan retention -c changed.toml
         tidegate plan retention -t lake.sales.orders --json | jq -r .savepoint
     """
     settings = Settings.load(config)
-    where = located(settings, table, location)
+    name = table_of(table)
+    if name is None and location is not None:
+        raise ConfigError("give --table too: rules go by the names of tables")
+    where = {name: located(settings, name, location)} if name else _published(settings)
     warehouse, _ = table_work(settings)
-    rule = savepoint_policy(settings).rule_of(table_of(table) or table)
-    now = datetime.now(UTC)
-    view = TimelineViews(warehouse, lambda: now).of(open_table(warehouse, where), rule)
+    policy, now = savepoint_policy(settings), datetime.now(UTC)
+    views = TimelineViews(warehouse, lambda: now)
+    rows = list[dict[str, object]]()
+    for named, at in where.items():
+        rule = policy.rule_of(named)
+        try:
+            with refusing_unreadable():
+                view = views.of(open_table(warehouse, at), rule)
+        except Refused as refused:
+            if name:
+                raise
+            rows.append({"table": named, "would": "be refused", "why": refused.message})
+        else:
+            rows += [{"table": named} | row for row in _of_retention(view, rule, now)]
+    write_rows(rows, "nothing would be made or removed", as_json=as_json)
+
+
+def _published(settings: Settings) -> dict[str, str]:
+    """Where the tables are whose commits were published, by the newest commit of each."""
+    found = dict[str, str]()
+    for logged in EventLog.of(settings).read(COMMITS):
+        if logged is not None and logged.event is not None:
+            found[logged.event.table] = logged.event.location
+    return dict(sorted(found.items()))
+
+
+def _of_retention(
+    view: TimelineView, rule: PolicyRule | None, now: datetime
+) -> Iterator[dict[str, object]]:
     found = view.check(rule, now)
     policy = {saved.instant: saved.policy for saved in view.savepoints}
     unowned = "no rule of the table owns policy "
-    rows = [
-        {"savepoint": instant, "would": would, "why": why}
-        for instant, would, why in (
-            *((due.instant, "be made", ", ".join(due.tiers)) for due in found.due),
-            *((due.instant, "be withheld", "max_count") for due in found.withheld),
-            *((gone.instant, "be removed", gone.why) for gone in found.removable),
-            *((at, "stay", f"{unowned}{policy[at]}") for at in found.unowned),
-        )
-    ]
-    write_rows(rows, "nothing would be made or removed", as_json=as_json)
+    for instant, would, why in (
+        *((due.instant, "be made", ", ".join(due.tiers)) for due in found.due),
+        *((due.instant, "be withheld", "max_count") for due in found.withheld),
+        *((gone.instant, "be removed", gone.why) for gone in found.removable),
+        *((at, "stay", f"{unowned}{policy[at]}") for at in found.unowned),
+    ):
+        yield {"savepoint": instant, "would": would, "why": why}
 
 
 @plan.command()
