@@ -17,7 +17,7 @@ from tidegate.bounded_json import parse_json
 from tidegate.cleaning.quarantine import read_entries
 from tidegate.errors import FormatError
 from tidegate.hudi.commit import CommitMetadata, planned_updates
-from tidegate.restores.context import LivenessSettings
+from tidegate.restores.settings import RestoreSettings
 from tidegate.restores.liveness import check_writers
 from tidegate.restores.plan import _read_summaries
 from tidegate.savepoints.further_requests import further_requests_on
@@ -37,7 +37,7 @@ def commit():
 calls = {
     "quarantine": lambda: read_entries(warehouse, table),
     "outcome": lambda: Claim.take(warehouse, table, HUDI, Task(7, "task", "table", "cluster")),
-    "locks": lambda: check_writers(warehouse, table, datetime.now(UTC), LivenessSettings()),
+    "locks": lambda: check_writers(warehouse, table, datetime.now(UTC), RestoreSettings()),
     "claim": lambda: further_requests_on(warehouse, table, "20260301100000001"),
     "commit": commit,
     "inflight": lambda: planned_updates(Path(table, "file").read_bytes()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import RestoreCompleted, RestoreStarted
 from tidegate.publisher import Message, Publisher, Receipt
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints.executor import SavepointWriter
 
@@ -83,7 +82,7 @@ def test_a_request_stored_despite_its_delivery_error_and_sent_again_is_one_resto
 ) -> None:
     table, bus = savepointed(tmp_path), memory_bus()
     restorer = Restorer(
-        warehouse_over(tmp_path), ThreadMap(), ticking(), LivenessSettings(watch=timedelta(0))
+        warehouse_over(tmp_path), ThreadMap(), ticking(), RestoreSettings(watch_seconds=0)
     )
     coordinator, worker = CoordinatorLoop(ReaderGate(), bus), ExecutorLoop(restorer, bus)
     request: dict[str, Any] = {"table": "lake.sales.orders", "location": table.location, **RESTORE}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -27,17 +26,17 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Action
 from tidegate.hudi_reader.table import HudiTable, load_table
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
-from tidegate.restores.hudi_engine import EngineRule, HudiEngine, failure_of
+from tidegate.restores.hudi_engine import HudiEngine, failure_of
 from tidegate.restores.preparation import plan_restore
 from tidegate.restores.run import RestoreRun
+from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 from tidegate.tables.refusal import Refused
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
-ALL = (EngineRule("*", by_hudi=True),)
+BY_HUDI = RestoreSettings(watch_seconds=0, rules=(RestoreRule(tables="*", engine="hudi"),))
 
 
 def saved(table: RealTable) -> str:
@@ -51,11 +50,13 @@ def saved(table: RealTable) -> str:
 
 
 def carried_out(
-    table: RealTable, command: RestoreRequested, engine: HudiEngine | None
+    table: RealTable,
+    command: RestoreRequested,
+    engine: HudiEngine | None,
+    settings: RestoreSettings = BY_HUDI,
 ) -> Sequence[Outcome]:
-    unwatched = LivenessSettings(watch=timedelta(0))
     warehouse = warehouse_over(table.path.parent)
-    return list(Restorer(warehouse, ThreadMap(), NOW, unwatched, hudi=engine).execute(command))
+    return list(Restorer(warehouse, ThreadMap(), NOW, settings, engine).execute(command))
 
 
 def never() -> SparkSession:
@@ -65,7 +66,7 @@ def never() -> SparkSession:
 def check_restored_by_hudi(table: RealTable) -> None:
     kept = table.read()
     command = request(table, saved(table))
-    engine = HudiEngine(table.hudi.session, ALL)
+    engine = HudiEngine(table.hudi.session)
 
     started, completed = carried_out(table, command, engine)
 
@@ -81,7 +82,7 @@ def check_restored_by_hudi(table: RealTable) -> None:
     version = load_table(Storage(), table.location).properties.version
     assert version == table.version, "Hudi upgraded the table"
     table.write(rows(range(3), "a later write", 9))
-    (again,) = carried_out(table, command, HudiEngine(never, ALL))
+    (again,) = carried_out(table, command, HudiEngine(never))
     assert isinstance(again, RestoreCompleted)
     assert again.already_done
     assert table.read() != kept
@@ -123,7 +124,8 @@ def test_a_bootstrapped_table_is_left_to_hudi_alone(live_hudi: RealHudi, tmp_pat
     kept = table.read()
     version = saved_by_hudi(table)
     command = request(table, version)
-    (refused,) = carried_out(table, command, HudiEngine(never, (EngineRule("x.*", by_hudi=True),)))
+    others = RestoreSettings(watch_seconds=0, rules=(RestoreRule(tables="x.*", engine="hudi"),))
+    (refused,) = carried_out(table, command, HudiEngine(never), others)
     assert isinstance(refused, RestoreRejected)
     assert refused.reason == Reason.UNSUPPORTED_TABLE
     with pytest.raises(Refused, match="bootstrapped"):
@@ -131,7 +133,7 @@ def test_a_bootstrapped_table_is_left_to_hudi_alone(live_hudi: RealHudi, tmp_pat
     planned = plan_restore(warehouse_over(table.path.parent), table.location, version, by_hudi=True)
     assert len(planned.steps) == 2
 
-    started, completed = carried_out(table, command, HudiEngine(live_hudi.session, ALL))
+    started, completed = carried_out(table, command, HudiEngine(live_hudi.session))
 
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted), completed
@@ -159,7 +161,7 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
         raise Killed
 
     with pytest.raises(Killed):
-        carried_out(table, command, HudiEngine(dies, ALL))
+        carried_out(table, command, HudiEngine(dies))
     (pending,) = load_table(Storage(), table.location).timeline.pending_restores
     assert pending.action is Action.RESTORE
 
@@ -172,11 +174,11 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
     with monkeypatch.context() as patched:
         patched.setattr(RestoreRun, "roll_back_by_hudi", dies_after)
         with pytest.raises(Killed):
-            carried_out(table, command, HudiEngine(live_hudi.session, ALL))
+            carried_out(table, command, HudiEngine(live_hudi.session))
     assert table.read() == kept
 
     table.write(rows(range(3), "written before anybody looked", 9))
-    (completed,) = carried_out(table, command, HudiEngine(never, ALL))
+    (completed,) = carried_out(table, command, HudiEngine(never))
 
     assert isinstance(completed, RestoreCompleted)
     assert completed.restore_instant == pending.timestamp
@@ -203,18 +205,14 @@ def test_a_write_that_began_while_hudi_restored_is_reported_and_rolled_back_by_t
     call = HudiEngine._call
     with monkeypatch.context() as patched:
         patched.setattr(HudiEngine, "_call", begins_during)
-        started, failed = carried_out(
-            table, request(table, instant), HudiEngine(live_hudi.session, ALL)
-        )
+        started, failed = carried_out(table, request(table, instant), HudiEngine(live_hudi.session))
 
     assert isinstance(started, RestoreStarted)
     assert isinstance(failed, RestoreFailed)
     assert f"the write {int(started.restore_instant) + 1} began during it" in failed.message
     assert table.read() == kept
 
-    started, completed = carried_out(
-        table, request(table, instant), HudiEngine(live_hudi.session, ALL)
-    )
+    started, completed = carried_out(table, request(table, instant), HudiEngine(live_hudi.session))
 
     assert isinstance(started, RestoreStarted)
     assert [instant.action for instant in started.instants] == ["commit"]
@@ -239,7 +237,7 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     monkeypatch.setattr(RestoreRun, "drop_metadata_table", comes_between)
     shown = table.read()
 
-    _, failed = carried_out(table, command, HudiEngine(never, ALL))
+    _, failed = carried_out(table, command, HudiEngine(never))
 
     assert isinstance(failed, RestoreFailed)
     assert f"a savepoint of {last}, which is rolled back" in failed.message
@@ -253,7 +251,7 @@ def test_hudi_s_own_error_is_reported(live_hudi: RealHudi, tmp_path: Path) -> No
     loaded = load_table(Storage(), table.location)
 
     with pytest.raises(FormatError, match="no completed savepoint"):
-        HudiEngine(live_hudi.session, ALL).run(loaded, "20200101000000000", "20200101000000001")
+        HudiEngine(live_hudi.session).run(loaded, "20200101000000000", "20200101000000001")
 
 
 @pytest.mark.parametrize(
@@ -277,12 +275,12 @@ def test_a_restore_that_hudi_failed_to_do_stays_pending_and_is_resumed(tmp_path:
     warehouse = warehouse_over(tmp_path)
     list(SavepointWriter(warehouse, ThreadMap(), NOW).execute(savepoint_request(table, at(2))))
     command = restore_request(table, at(2))
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
 
     def fails() -> SparkSession:
         raise FormatError("Hudi could not restore it: because")
 
-    failing = Restorer(warehouse, ThreadMap(), NOW, unwatched, hudi=HudiEngine(fails, ALL))
+    failing = Restorer(warehouse, ThreadMap(), NOW, BY_HUDI, HudiEngine(fails))
     started, failed = failing.execute(command)
     assert isinstance(started, RestoreStarted)
     assert isinstance(failed, RestoreFailed)
@@ -302,7 +300,7 @@ def test_the_guards_are_the_same_and_hudi_is_not_called(tmp_path: Path) -> None:
         list(
             SavepointWriter(warehouse, ThreadMap(), NOW).execute(savepoint_request(table, instant))
         )
-    restorer = Restorer(warehouse, ThreadMap(), NOW, hudi=HudiEngine(never, ALL))
+    restorer = Restorer(warehouse, ThreadMap(), NOW, BY_HUDI, HudiEngine(never))
 
     def refusal(**fields: object) -> str:
         (outcome,) = restorer.execute(restore_request(table, **fields))  # type: ignore[arg-type]
@@ -322,13 +320,16 @@ def test_a_location_that_would_end_the_quotes_is_refused(tmp_path: Path) -> None
     table = four_commits(tmp_path / "it's/orders", 9)
     loaded = load_table(Storage(), table.location)
     with pytest.raises(FormatError, match="can't be named in a CALL"):
-        HudiEngine(never, ALL).run(loaded, at(2), at(9))
+        HudiEngine(never).run(loaded, at(2), at(9))
 
 
 def test_the_first_rule_that_matches_decides_who_restores() -> None:
-    rules = (EngineRule("lake.a.*", by_hudi=False), EngineRule("lake.*", by_hudi=True))
-    engine = HudiEngine(never, rules)
-    assert not engine.restores("lake.a.x", "/a/x")
-    assert engine.restores("lake.b.x", "/b/x")
-    assert not engine.restores("other.b.x", "/b/x")
-    assert not engine.restores(None, "/b/x")
+    rules = (
+        RestoreRule(tables="lake.a.*", engine="tidegate"),
+        RestoreRule(tables="lake.*", engine="hudi"),
+    )
+    settings = RestoreSettings(rules=rules)
+    assert not settings.are_by_hudi("lake.a.x", "/a/x")
+    assert settings.are_by_hudi("lake.b.x", "/b/x")
+    assert not settings.are_by_hudi("other.b.x", "/b/x")
+    assert not settings.are_by_hudi("", "/b/x")

@@ -30,8 +30,8 @@ from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated, SavepointRejected
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi_reader.table import load_table
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse
@@ -48,7 +48,7 @@ Work = Callable[[HandMade, Warehouse, int], Sequence[Outcome]]
 
 def restore(table: HandMade, warehouse: Warehouse, hour: int) -> list[Outcome]:
     clock = ticking(NOW + timedelta(hours=hour))
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
     restorer = Restorer(warehouse, ThreadMap(threads=1), clock, unwatched)
     return list(restorer.execute(restore_request(table, at(3))))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from support.hudi_tables import (
@@ -18,8 +17,8 @@ from support.hudi_tables import (
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestorePlanned, RestoreStarted
 from tidegate.hudi.instant import Action, Instant, InstantState
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 
 INDEXED = {"hoodie__table__metadata__partitions": "record_index,files"}
@@ -29,7 +28,7 @@ def restore(table: HandMade, instant: str, **fields: object) -> Sequence[Outcome
     warehouse = warehouse_over(table.path.parent)
     writer = SavepointWriter(warehouse, ThreadMap(), ticking())
     list(writer.execute(savepoint_request(table, instant)))
-    settings = LivenessSettings(watch=timedelta(0))
+    settings = RestoreSettings(watch_seconds=0)
     restorer = Restorer(warehouse, ThreadMap(threads=1), ticking(), settings)
     return list(restorer.execute(restore_request(table, instant, **fields)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,10 +39,9 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.publisher import Message
-from tidegate.restores.approval import ApprovalRule, ApprovalRules
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
 from tidegate.restores.run import RestoreRun
+from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.assembly import authorization
@@ -56,8 +54,7 @@ BEN = new_key()
 MINUTE = 60_000
 START = round(NOW.timestamp() * 1000)
 AGO = datetime.now(UTC) - NOW
-RULE = ApprovalRule((), is_needed=True, approved_by=("be*", "ada", "ana"))
-UNWATCHED = LivenessSettings(watch=timedelta(0))
+RULE = RestoreRule(tables="*", approval=True, approved_by=("be*", "ada", "ana"))
 
 
 class Place:
@@ -71,7 +68,7 @@ class Place:
         self.table = four_commits(root / "orders", 9)
         writer = SavepointWriter(warehouse_over(root), ThreadMap(), ticking())
         list(writer.execute(savepoint_request(self.table, at(2))))
-        self.rules = ApprovalRules((RULE,))
+        self.rules: tuple[RestoreRule, ...] = (RULE,)
         self.settings = Settings()
 
     def run(self, *sent: Event | Message, warehouse: Warehouse | None = None) -> None:
@@ -80,7 +77,8 @@ class Place:
         trusting = authorization(self.settings, "memory")
         ours = warehouse or warehouse_over(self.root)
         clock = ticking(NOW + timedelta(minutes=1))
-        restorer = Restorer(ours, ThreadMap(threads=1), clock, UNWATCHED, approvals=self.rules)
+        settings = RestoreSettings(watch_seconds=0, rules=self.rules)
+        restorer = Restorer(ours, ThreadMap(threads=1), clock, settings)
         coordinator = CoordinatorLoop(
             ReaderGate(), self.bus, authorization=trusting, sign=self.sign
         )
@@ -314,7 +312,7 @@ def test_what_the_requester_had_not_seen_is_refused_for_both(place: Place) -> No
 def test_a_table_that_needs_no_approval_any_more_is_not_restored_by_one(place: Place) -> None:
     request = place.request()
     place.run(request)
-    place.rules = ApprovalRules()
+    place.rules = ()
     before = tables_own(place.root)
 
     place.run(place.approval(request), request)
@@ -325,7 +323,7 @@ def test_a_table_that_needs_no_approval_any_more_is_not_restored_by_one(place: P
 
 
 def test_without_a_rule_a_restore_needs_no_approval(place: Place) -> None:
-    place.rules = ApprovalRules((ApprovalRule(("/lake/hr",), is_needed=True),))
+    place.rules = (RestoreRule(locations=("/lake/hr",), approval=True),)
     place.run(place.request())
 
     _, completed = place.outcomes
@@ -339,7 +337,7 @@ def test_no_name_of_a_table_and_no_spelling_of_its_place_takes_the_approval_away
 ) -> None:
     link = tmp_path_factory.mktemp("links") / "lake"
     link.symlink_to(place.root)
-    place.rules = ApprovalRules((replace(RULE, locations=every_spelling([f"{link}/ord*"])),))
+    place.rules = (RULE.model_copy(update={"locations": every_spelling([f"{link}/ord*"])}),)
     before = tables_own(place.root)
     warehouse = warehouse_over(place.root, link)
 
@@ -540,8 +538,8 @@ def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: P
 
 def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place) -> None:
     other = str(place.root / "test")
-    lax = ApprovalRule((other,), is_needed=True, approved_by=("eve",))
-    place.rules = ApprovalRules((lax, RULE))
+    lax = RestoreRule(locations=(other,), approval=True, approved_by=("eve",))
+    place.rules = (lax, RULE)
     request = place.request()
     place.run(request)
     approval = place.approval(request, approved_by="eve")

@@ -30,8 +30,8 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, RestoreStarted
 from tidegate.hudi.rollback import RestoreMetadata
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
 
@@ -79,7 +79,7 @@ def prepare(root: Path, kind: Kind = (copy_on_write, 9)) -> HandMade:
 
 def restore(table: HandMade, warehouse: Warehouse, hour: int) -> list[Outcome]:
     clock = ticking(NOW + timedelta(hours=hour))
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
     restorer = Restorer(warehouse, ThreadMap(threads=1), clock, unwatched)
     return list(restorer.execute(restore_request(table, at(2))))
 

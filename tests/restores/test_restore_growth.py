@@ -24,8 +24,8 @@ from support.hudi_tables import (
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted
 from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.store import MAX_READ
@@ -71,7 +71,7 @@ def savepoint(table: HandMade, counting: Warehouse) -> None:
 
 def restore(table: HandMade, counting: Warehouse, parallel_map: ParallelMap | None = None) -> None:
     savepoint(table, warehouse_over(table.path.parent))
-    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), RestoreSettings(watch_seconds=0)
     restorer = Restorer(counting, parallel_map or ThreadMap(), clock, unwatched)
     command = restore_request(table, at(1), seen_up_to=end_of(at(59)))
     assert isinstance(list(restorer.execute(command))[-1], RestoreCompleted)

@@ -20,9 +20,9 @@ from support.hudi_tables import (
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestoreProgressed, RestoreStarted
 from tidegate.hudi.rollback import InstantInfo
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Progress, Restorer
 from tidegate.restores.plan import PlannedFile, Step, plan_of
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.progress import PAUSE
 
@@ -37,7 +37,7 @@ def restored(folder: Path, clock: Callable[[], datetime]) -> list[Outcome]:
     table = four_commits(folder / "orders", 9)
     writer = SavepointWriter(warehouse_over(folder), ThreadMap(), ticking())
     assert list(writer.execute(savepoint_request(table, at(1))))
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
     restorer = Restorer(warehouse_over(folder), ThreadMap(threads=1), clock, unwatched)
     return list(restorer.execute(restore_request(table, at(1))))
 

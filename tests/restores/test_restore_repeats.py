@@ -34,9 +34,9 @@ from tidegate.events import (
 )
 from tidegate.hudi.rollback import RestoreMetadata
 from tidegate.hudi_reader.table import HudiTable
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
-from tidegate.restores.hudi_engine import EngineRule, HudiEngine
+from tidegate.restores.hudi_engine import HudiEngine
+from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import Warehouse
@@ -57,7 +57,7 @@ def answers_of(
     table: HandMade, command: RestoreRequested, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
     ours = warehouse or warehouse_over(table.path.parent)
-    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), RestoreSettings(watch_seconds=0)
     restorer = Restorer(ours, ThreadMap(threads=1), clock, unwatched)
     return list(restorer.execute(command))
 
@@ -226,9 +226,10 @@ def test_a_restore_by_hudi_during_which_a_write_completed_is_not_said_to_be_done
         writer.complete(pending, RestoreMetadata(pending.timestamp, 1, ()).encode())
 
     monkeypatch.setattr(HudiEngine, "_call", leaves_one)
-    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
-    engine = HudiEngine(lambda: cast("Any", None), (EngineRule("*", by_hudi=True),))
-    restorer = Restorer(warehouse, ThreadMap(threads=1), clock, unwatched, hudi=engine)
+    clock, rule = ticking(NOW + timedelta(minutes=1)), RestoreRule(tables="*", engine="hudi")
+    settings = RestoreSettings(watch_seconds=0, rules=(rule,))
+    engine = HudiEngine(lambda: cast("Any", None))
+    restorer = Restorer(warehouse, ThreadMap(threads=1), clock, settings, engine)
     _, failed = restorer.execute(command)
     assert isinstance(failed, RestoreFailed)
 

@@ -36,10 +36,10 @@ from tidegate.events import (
 )
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage.file_info import Version
 from tidegate.tables.refusal import Refused
@@ -64,7 +64,7 @@ def run(
     table: HandMade, command: RestoreRequested, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
     ours = warehouse or warehouse_over(table.path.parent)
-    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), RestoreSettings(watch_seconds=0)
     return list(Restorer(ours, ThreadMap(threads=1), clock, unwatched).execute(command))
 
 

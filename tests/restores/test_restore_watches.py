@@ -27,8 +27,8 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 
 PENDING = at(7)
@@ -65,7 +65,7 @@ def writing(root: Path, version: int = 9) -> HandMade:
 
 
 def restore(
-    table: HandMade, wait: Meanwhile, settings: LivenessSettings | None = None
+    table: HandMade, wait: Meanwhile, settings: RestoreSettings | None = None
 ) -> tuple[type[object], str]:
     clock = ticking(NOW + timedelta(minutes=1))
     restorer = Restorer(warehouse_over(table.path.parent), ThreadMap(), clock, settings)
@@ -146,7 +146,7 @@ def test_a_restore_is_refused_while_log_files_appear(tmp_path: Path, version: in
 def test_a_dead_write_is_rolled_back_after_it_was_watched(tmp_path: Path) -> None:
     wait = Meanwhile()
 
-    kind, _ = restore(writing(tmp_path), wait, LivenessSettings(watch=timedelta(seconds=3)))
+    kind, _ = restore(writing(tmp_path), wait, RestoreSettings(watch_seconds=3))
 
     assert kind is RestoreCompleted
     assert wait.waited == [3.0]
@@ -165,7 +165,7 @@ def test_without_a_watch_nothing_is_watched(tmp_path: Path) -> None:
     table = writing(tmp_path)
     wait = Meanwhile(lambda: another_marker(table))
 
-    kind, _ = restore(table, wait, LivenessSettings(watch=timedelta(0)))
+    kind, _ = restore(table, wait, RestoreSettings(watch_seconds=0))
 
     assert kind is RestoreCompleted
     assert wait.waited == []

@@ -37,9 +37,9 @@ from tidegate.hudi import containers
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.rollback import InstantInfo, RestoreMetadata, RestorePlanFile
 from tidegate.hudi.savepoint import SavepointMetadata
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
 from tidegate.restores.preparation import plan_restore
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.refusal import Refused
 
@@ -59,7 +59,7 @@ def keep(table: HandMade, instant: str) -> None:
 
 
 def run(
-    table: HandMade, command: RestoreRequested, settings: LivenessSettings | None = None
+    table: HandMade, command: RestoreRequested, settings: RestoreSettings | None = None
 ) -> Sequence[Outcome]:
     clock = ticking(NOW + timedelta(minutes=1))
     restorer = Restorer(warehouse_over(table.path.parent), ThreadMap(), clock, settings)

@@ -30,14 +30,14 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.restores import liveness
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
 from tidegate.restores.run import RestoreRun
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 
 NOW = partial(datetime.now, UTC)
-HELD = LivenessSettings(watch=timedelta(0), hold_lock=True)
+HELD = RestoreSettings(watch_seconds=0, hold_lock=True)
 HUDI_S = json.dumps({"lockCreateTime": "2026-11-23 10:00:00.000", "lockThreadName": "main"})
 
 
@@ -50,12 +50,12 @@ def table(tmp_path: Path) -> HandMade:
     return table
 
 
-def restorer_of(table: HandMade, settings: LivenessSettings) -> Restorer:
+def restorer_of(table: HandMade, settings: RestoreSettings) -> Restorer:
     return Restorer(warehouse_over(table.path.parent), ThreadMap(), NOW, settings)
 
 
 def restore(
-    table: HandMade, settings: LivenessSettings = HELD, command: RestoreRequested | None = None
+    table: HandMade, settings: RestoreSettings = HELD, command: RestoreRequested | None = None
 ) -> Sequence[Outcome]:
     return list(restorer_of(table, settings).execute(command or restore_request(table, at(2))))
 
@@ -78,7 +78,7 @@ def test_it_is_there_while_the_restore_runs_and_gone_afterwards(table: HandMade)
 
 
 def test_by_default_none_is_made(table: HandMade) -> None:
-    outcomes = restorer_of(table, LivenessSettings(watch=timedelta(0))).execute(
+    outcomes = restorer_of(table, RestoreSettings(watch_seconds=0)).execute(
         restore_request(table, at(2))
     )
 
@@ -127,7 +127,7 @@ def test_that_of_a_restorer_that_was_killed_is_taken_over(table: HandMade) -> No
 def test_one_that_is_older_than_its_expiry_was_left_behind(table: HandMade) -> None:
     lock(table)
     hour = timedelta(hours=1)
-    settings = LivenessSettings(watch=timedelta(0), hold_lock=True, lock_expiry=hour)
+    settings = RestoreSettings(watch_seconds=0, hold_lock=True, lock_expiry=3600)
     (refused,) = restore(table, settings)
     assert isinstance(refused, RestoreRejected)
 
@@ -170,7 +170,7 @@ def test_one_that_the_next_restore_has_taken_over_is_left_to_it(table: HandMade)
 
 def test_the_first_of_the_configured_files_is_held(table: HandMade) -> None:
     files = ("locks/orders/lock", ".hoodie/lock")
-    settings = LivenessSettings(watch=timedelta(0), hold_lock=True, lock_files=files)
+    settings = RestoreSettings(watch_seconds=0, hold_lock=True, lock_files=files)
     outcomes = restorer_of(table, settings).execute(restore_request(table, at(2)))
 
     next(outcomes)
@@ -213,7 +213,7 @@ def test_what_a_killed_restorer_left_goes_whatever_becomes_of_the_next_request(
 def test_it_goes_with_the_next_restore_too_where_none_is_held_any_more(table: HandMade) -> None:
     lock_of(table).write_text(json.dumps({"lockThreadName": "tidegate restore another"}))
 
-    *_, last = restore(table, LivenessSettings(watch=timedelta(0)))
+    *_, last = restore(table, RestoreSettings(watch_seconds=0))
 
     assert isinstance(last, RestoreCompleted)
     assert not lock_of(table).exists()

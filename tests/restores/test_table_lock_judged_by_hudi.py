@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +14,10 @@ from support.judged import NOW, request, savepoint
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
-from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.executor import Restorer
 from tidegate.restores.liveness import holding_lock
+from tidegate.restores.settings import RestoreSettings
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
@@ -33,7 +33,7 @@ LOCKING: Final = {
     "hoodie.write.lock.wait_time_ms_between_retry": "100",
     "hoodie.write.lock.client.wait_time_ms_between_retry": "100",
 }
-SETTINGS: Final = LivenessSettings(watch=timedelta(0), hold_lock=True)
+SETTINGS: Final = RestoreSettings(watch_seconds=0, hold_lock=True)
 
 
 @pytest.mark.parametrize("version", [9, pytest.param(6, marks=pytest.mark.full)])

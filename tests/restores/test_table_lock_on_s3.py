@@ -7,8 +7,9 @@ import pytest
 from support.judged import NOW
 from support.s3 import BUCKET, Request, S3Server, s3_server
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.liveness import holding_lock
+from tidegate.restores.settings import RestoreSettings
 from tidegate.tables.refusal import Refused
 
 TABLE = f"s3://{BUCKET}/wh/t"
@@ -16,7 +17,7 @@ LOCK = "wh/t/.hoodie/lock"
 
 
 def context_of(server: S3Server) -> RestoreContext:
-    settings = LivenessSettings(hold_lock=True, lock_files=(".hoodie/lock",))
+    settings = RestoreSettings(hold_lock=True, lock_files=(".hoodie/lock",))
     return RestoreContext(server.warehouse(), ThreadMap(), NOW, settings)
 
 

@@ -51,8 +51,8 @@ from tidegate.events import (
 from tidegate.events.wire import Wire, original_of
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.publisher import Message
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -490,7 +490,7 @@ def test_savepoints_and_restores_neither_count_nor_remove_the_hidden_folder(
     plain = four_commits(tmp_path / "plain/orders", 9)
     claimed = four_commits(tmp_path / "claimed/orders", 9)
     writer = SavepointWriter(workers.warehouse, ThreadMap(1), ticking())
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
     later = ticking(NOW + timedelta(minutes=1))
     restorer = Restorer(workers.warehouse, ThreadMap(1), later, unwatched)
     (without,) = writer.execute(savepoint_request(plain, at(2)))

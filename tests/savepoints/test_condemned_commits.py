@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import ValidationError
@@ -36,13 +36,9 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
+from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import (
-    CondemnedAction,
-    CondemnedRule,
-    CondemnedRules,
-    SavepointPolicy,
-)
+from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.assembly import assemble
 from tidegate.service.settings import Settings
 
@@ -55,14 +51,14 @@ FIRST, BAD, LATER = "20260301100000000", "20260301100200000", "20260301100300000
 class Coordinator:
     """The subject with its rows."""
 
-    action: CondemnedAction
+    action: Literal["nothing", "plan", "restore"]
     policy: SavepointPolicy = field(default_factory=SavepointPolicy)
     rows: Store = field(default_factory=lambda: Store(SavepointSubject.kinds))
 
     @property
     def subject(self) -> SavepointSubject:
-        rules = CondemnedRules(rules=(CondemnedRule(tables="lake.SALES.*", action=self.action),))
-        return SavepointSubject(self.policy, rules)
+        rule = RestoreRule.model_construct(tables="lake.SALES.*", condemned=self.action)
+        return SavepointSubject(self.policy, RestoreSettings.model_construct(rules=(rule,)))
 
     def take(self, event: Event, at: datetime = AT) -> list[Event]:
         effects = self.subject.handle(event, self.rows, at)
@@ -117,7 +113,7 @@ def failed(request: Event) -> RestoreFailed:
 
 
 def test_every_check_names_the_published_commits_until_one_has_looked_them_up() -> None:
-    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
 
     (first,) = made.take(committed(FIRST))
     (second,) = made.take(committed(LATER))
@@ -132,7 +128,7 @@ def test_every_check_names_the_published_commits_until_one_has_looked_them_up() 
 
 
 def test_a_plan_is_requested_to_the_newest_savepoint_before_it() -> None:
-    made = Coordinator(CondemnedAction.PLAN)
+    made = Coordinator("plan")
 
     (request,) = made.condemn("20260301090000000", FIRST)
 
@@ -144,7 +140,7 @@ def test_a_plan_is_requested_to_the_newest_savepoint_before_it() -> None:
 
 
 def test_a_restore_is_requested_that_needs_an_approval_and_covers_what_was_published() -> None:
-    made = Coordinator(CondemnedAction.RESTORE)
+    made = Coordinator("restore")
     for instant in (FIRST, BAD, LATER):
         made.take(committed(instant))
 
@@ -156,14 +152,14 @@ def test_a_restore_is_requested_that_needs_an_approval_and_covers_what_was_publi
 
 
 def test_nothing_follows_by_default() -> None:
-    made = Coordinator(CondemnedAction.NOTHING)
+    made = Coordinator("nothing")
 
     assert made.take(condemned()) == []
     assert SavepointSubject(SavepointPolicy()).handle(condemned(), made.rows, AT).commands == []
 
 
 def test_without_a_savepoint_before_it_an_outcome_says_so() -> None:
-    (flagged,) = Coordinator(CondemnedAction.RESTORE).condemn(BAD)
+    (flagged,) = Coordinator("restore").condemn(BAD)
 
     assert isinstance(flagged, CommitFlagged)
     assert (flagged.flag, flagged.instant) == ("no-savepoint-before", BAD)
@@ -171,7 +167,7 @@ def test_without_a_savepoint_before_it_an_outcome_says_so() -> None:
 
 @pytest.mark.parametrize("there", [BAD, LATER], ids=["its own", "of a later commit"])
 def test_a_savepoint_after_the_bad_commit_is_named_and_what_to_do(there: str) -> None:
-    made = Coordinator(CondemnedAction.RESTORE)
+    made = Coordinator("restore")
 
     (flagged,) = made.condemn(FIRST, there)
 
@@ -187,7 +183,7 @@ def test_a_savepoint_after_the_bad_commit_is_named_and_what_to_do(there: str) ->
 def test_a_commit_is_answered_once_and_again_when_the_restore_came_to_nothing(
     ended: Callable[[Event], Event],
 ) -> None:
-    made = Coordinator(CondemnedAction.RESTORE)
+    made = Coordinator("restore")
     (request,) = made.condemn(FIRST)
     assert made.take(condemned(reason="other words", source="bridge")) == []
 
@@ -199,7 +195,7 @@ def test_a_commit_is_answered_once_and_again_when_the_restore_came_to_nothing(
 
 
 def test_an_instant_of_the_future_is_refused_and_widens_nothing() -> None:
-    made = Coordinator(CondemnedAction.RESTORE)
+    made = Coordinator("restore")
     made.take(committed(LATER))
     made.take(committed("20991231000000000"))
 
@@ -233,7 +229,7 @@ def wanted_at(made: Coordinator, at: datetime) -> tuple[str, ...]:
 def test_a_savepoint_stays_while_a_restore_to_it_waits_for_its_approval(
     until: timedelta, last: timedelta
 ) -> None:
-    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
     made.take(committed(FIRST))
 
     made.take(waiting(AT + until))
@@ -244,7 +240,7 @@ def test_a_savepoint_stays_while_a_restore_to_it_waits_for_its_approval(
 
 
 def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day() -> None:
-    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
     (check,) = made.take(committed(FIRST))
 
     made.take(rejected(check))
@@ -254,7 +250,7 @@ def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day() -> N
 
 
 def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_named() -> None:
-    made = Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
     (first,) = made.take(committed(FIRST))
     assert isinstance(first, SavepointsCheckRequested)
     assert (first.measure, made.subject.next_due(made.rows)) == (True, None)
@@ -284,18 +280,18 @@ def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_n
 def test_other_events_lead_to_no_check(event: Event) -> None:
     rule = every_commit("lake.sales.*")
 
-    assert Coordinator(CondemnedAction.NOTHING, SavepointPolicy(rules=(rule,))).take(event) == []
+    assert Coordinator("nothing", SavepointPolicy(rules=(rule,))).take(event) == []
 
 
 def test_a_lifetime_given_by_a_person_counts_where_no_policy_applies() -> None:
-    (check,) = Coordinator(CondemnedAction.NOTHING).take(created())
+    (check,) = Coordinator("nothing").take(created())
 
     assert isinstance(check, SavepointsCheckRequested)
 
 
 def test_an_outcome_whose_location_no_check_can_name_is_at_fault() -> None:
     with pytest.raises(FormatError, match="location"):
-        Coordinator(CondemnedAction.NOTHING).take(created(location="a/b"))
+        Coordinator("nothing").take(created(location="a/b"))
 
 
 def test_a_restore_without_approval_is_not_an_answer_to_a_condemned_commit() -> None:

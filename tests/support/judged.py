@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from uuid import NAMESPACE_OID, uuid4, uuid5
@@ -15,8 +15,8 @@ from tidegate.events import Command, Outcome, RestoreRequested, SavepointRequest
 from tidegate.hudi.instant import Action, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi_reader.table import load_table
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.protocols import Executor
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import ParallelMap, Storage
@@ -90,7 +90,7 @@ def restore(
     table: RealTable, instant: str, parallel_map: ParallelMap, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
     command = request(table, instant)
-    brief = LivenessSettings(watch=timedelta(seconds=0.2))
+    brief = RestoreSettings(watch_seconds=0.2)
     with recorded_time(table.hudi, table.path) as clock:
         restorer = Restorer(
             warehouse or warehouse_over(table.path.parent), parallel_map, clock, brief

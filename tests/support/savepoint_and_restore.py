@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from support.hudi_tables import (
@@ -16,8 +15,8 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.hudi.savepoint import SavepointMetadata
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def savepoint_files(table: HandMade, instant: str) -> dict[str, tuple[str, ...]]
 
 def restore(table: HandMade, instant: str = at(2), **fields: object) -> Outcome:
     """The last outcome of a restore that does not watch for writers first."""
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
     warehouse = warehouse_over(table.path.parent)
     restorer = Restorer(warehouse, ThreadMap(threads=1), ticking(), unwatched)
     *_, last = restorer.execute(restore_request(table, instant, **fields))

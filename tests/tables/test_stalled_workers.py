@@ -25,8 +25,8 @@ from support.savepoint_removals import removal
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, Command
-from tidegate.restores.context import LivenessSettings
 from tidegate.restores.executor import Restorer
+from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.protocols import Executor
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import FileInfo, ParallelMap
@@ -130,7 +130,7 @@ def savepoint_writer(warehouse: Warehouse) -> SavepointWriter:
 
 
 def restorer(warehouse: Warehouse) -> Restorer:
-    unwatched = LivenessSettings(watch=timedelta(0))
+    unwatched = RestoreSettings(watch_seconds=0)
     return Restorer(warehouse, ThreadMap(1), ticking(NOW + timedelta(minutes=1)), unwatched)
 
 

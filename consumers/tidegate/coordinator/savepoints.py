@@ -7,7 +7,7 @@ soon need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import singledispatchmethod
 from typing import Final, TypeVar
@@ -36,7 +36,8 @@ from tidegate.events import (
 )
 from tidegate.events.fields import Location
 from tidegate.hudi.instant import is_in_the_future, is_instant
-from tidegate.savepoints.rules import CondemnedAction, CondemnedRules, SavepointPolicy
+from tidegate.restores.settings import RestoreSettings
+from tidegate.savepoints.rules import SavepointPolicy
 
 POLICY: Final = Kind(
     "policy",
@@ -100,9 +101,18 @@ class SavepointSubject:
     )
     kinds: Sequence[Kind] = (POLICY,)
 
-    def __init__(self, policy: SavepointPolicy, condemned: CondemnedRules | None = None) -> None:
-        """Take the policy and the rules for condemned commits (by default no reaction)."""
-        self._policy, self._condemned = policy, condemned or CondemnedRules()
+    def __init__(
+        self,
+        policy: SavepointPolicy,
+        restores: RestoreSettings | None = None,
+        normalise: Callable[[str], str] = str,
+    ) -> None:
+        """Take the policy, and the rules for condemned commits (by default no reaction).
+
+        `normalise` returns a location in the spelling of the rules, or raises FormatError.
+        """
+        self._policy, self._restores = policy, restores or RestoreSettings()
+        self._normalise = normalise
 
     def restored(self, rows: Store) -> None:
         """Derive when each table is due."""
@@ -151,7 +161,7 @@ class SavepointSubject:
 
     @_apply.register
     def _(self, event: CommitCompleted, table: _Table, at: datetime) -> tuple[_Table, Effects]:
-        if self._answers(event) and not is_in_the_future(event.instant, at):
+        if self._action(event) != "nothing" and not is_in_the_future(event.instant, at):
             table = table.with_(newest=max(table.newest, event.instant))
         if self._policy.rule_of(event.table) is None or event.action not in SAVEPOINTABLE:
             return table, Effects()
@@ -197,7 +207,7 @@ class SavepointSubject:
 
     @_apply.register
     def _(self, event: CommitCondemned, table: _Table, at: datetime) -> tuple[_Table, Effects]:
-        if not self._answers(event) or event.instant in table.answered:
+        if self._action(event) == "nothing" or event.instant in table.answered:
             return table, Effects()
         if is_in_the_future(event.instant, at):
             raise FormatError(
@@ -209,9 +219,18 @@ class SavepointSubject:
         table = _seen(table, event).with_(condemned=waiting, newest=newest)
         return _check(event.table, table, at, event.instant)
 
-    def _answers(self, event: CommitCompleted | CommitCondemned) -> bool:
-        action = self._condemned.action_of(event.table, event.location)
-        return action is not CondemnedAction.NOTHING
+    def _action(self, event: CommitCompleted | CommitCondemned) -> str:
+        """The reaction to a condemned commit of the event's table.
+
+        Any writer may condemn a commit, so that event alone never changes a table: the plan only
+        shows what a restore would do, and the restore waits for a person's approval.
+        """
+        try:
+            location = self._normalise(event.location)
+        except FormatError:
+            location = ""  # in none of the directories
+        rule = self._restores.rule_of(event.table, location)
+        return rule.condemned if rule else "nothing"
 
     def _answer(
         self, bad: CommitCondemned, check: SavepointsChecked, table: _Table, at: datetime
@@ -223,7 +242,7 @@ class SavepointSubject:
         """
         waiting = {i: event for i, event in table.condemned.items() if i != bad.instant}
         table = table.with_(condemned=waiting)
-        action = self._condemned.action_of(bad.table, bad.location)
+        action = self._action(bad)
         flag = _flag(bad, check)
         if flag is not None:
             kind, message = flag
@@ -244,8 +263,8 @@ class SavepointSubject:
             savepoint=check.newest_before,
             requested_by=bad.source,
             reason=why[:_MAX_REASON],
-            plan_only=action is CondemnedAction.PLAN,
-            needs_approval=action is CondemnedAction.RESTORE,
+            plan_only=action == "plan",
+            needs_approval=action == "restore",
             seen_up_to=table.newest,
         )
         answered = _last({**table.answered, bad.instant: request.event_id})

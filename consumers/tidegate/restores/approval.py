@@ -1,53 +1,22 @@
-"""Approval of restores by a second person: for which tables, by whom, and whether it counts. Pure.
+"""Approval of restores by a second person: whether it counts. Pure.
 
 The request and its approval are messages that the restore's task carries, as they were published.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
 from fnmatch import fnmatchcase
 
 from tidegate.events import RestoreApproved
 from tidegate.events.reasons import Reason
 from tidegate.restores.plan import PlannedRestore
+from tidegate.restores.settings import RestoreRule
 from tidegate.runtime.protocols import Published
 from tidegate.tables.refusal import Refused
-from tidegate.tables.scope import covers_place
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRule:
-    """Whether restores of the tables in some directories need an approval, by whom, and how soon.
-
-    A rule never depends on the table's name, because the requester chooses the name in a request.
-    """
-
-    locations: tuple[str, ...]
-    """Normalised directories, see `covers_place`; empty: all tables."""
-    is_needed: bool
-    approved_by: tuple[str, ...] = ("*",)
-    """Shell patterns of the approvers' names."""
-    within: timedelta = timedelta(hours=24)
-    """Maximum time between the two commands, by the broker's times."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRules:
-    """Rules in order: the first that covers a table decides; by default, no approval is needed."""
-
-    rules: tuple[ApprovalRule, ...] = ()
-
-    def rule_of(self, *spellings: str) -> ApprovalRule | None:
-        """The rule of the table at a location; None: its restores need no approval."""
-        matching = (rule for rule in self.rules if covers_place(rule.locations, *spellings))
-        found = next(matching, None)
-        return found if found is not None and found.is_needed else None
 
 
 def check_approval(
-    rule: ApprovalRule | None, approval: Published, request: Published
+    rule: RestoreRule | None, approval: Published, request: Published
 ) -> RestoreApproved:
     """Return the approval, which counts if the plan is the approved one.
 
@@ -84,15 +53,12 @@ def check_plan(approval: RestoreApproved, plan: PlannedRestore) -> None:
         )
 
 
-def _shown(rule: ApprovalRule) -> str:
-    return ", ".join(rule.locations) or "all tables"
-
-
-def _check_approver(rule: ApprovalRule, approval: Published, request: Published) -> None:
+def _check_approver(rule: RestoreRule, approval: Published, request: Published) -> None:
     if not any(fnmatchcase(approval.who, pattern) for pattern in rule.approved_by):
         raise Refused(
             Reason.NOT_AN_APPROVER,
-            f"{approval.who} is not listed in approved_by of the rule for {_shown(rule)}",
+            f"{approval.who} is not listed in approved_by of the rule for"
+            f" {', '.join(rule.locations) or 'all tables'}",
         )
     if approval.names & request.names:
         raise Refused(
@@ -106,7 +72,7 @@ def _check_approver(rule: ApprovalRule, approval: Published, request: Published)
         )
 
 
-def _check_time(rule: ApprovalRule, approval: Published, request: Published) -> None:
+def _check_time(rule: RestoreRule, approval: Published, request: Published) -> None:
     expires = request.at + rule.within
     if approval.at > expires:
         raise Refused(

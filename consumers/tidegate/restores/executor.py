@@ -29,15 +29,16 @@ from tidegate.events.restores import OfApproval
 from tidegate.hudi.instant import Instant
 from tidegate.hudi.rollback import InstantInfo, RestoreMetadata, RollbackMetadata
 from tidegate.hudi_reader.table import HudiTable
-from tidegate.restores.approval import ApprovalRule, ApprovalRules, check_approval, check_plan
+from tidegate.restores.approval import check_approval, check_plan
 from tidegate.restores.checks import check_seen
-from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import check_writers, holding_lock, removing_left_locks
 from tidegate.restores.plan import PlannedRestore, Step
 from tidegate.restores.preparation import prepare
 from tidegate.restores.repeats import RestoreClaim, previous_restore
 from tidegate.restores.run import RestoreRun
+from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.runtime.protocols import Published
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
@@ -53,7 +54,7 @@ from tidegate.tables.warehouse.roots import spellings_of
 class _Needs:
     """Whether a request needs an approval, and the one that it has."""
 
-    rule: ApprovalRule | None
+    rule: RestoreRule | None
     request: Published
     approval: RestoreApproved | None = None
 
@@ -78,24 +79,21 @@ class Restorer:
     name: ClassVar[str] = "restorer"
     consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(
         self,
         warehouse: Warehouse,
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
-        settings: LivenessSettings | None = None,
-        *,
-        approvals: ApprovalRules | None = None,
+        settings: RestoreSettings | None = None,
         hudi: HudiEngine | None = None,
     ) -> None:
         """Take the warehouse, the parallel map, a clock (aware times), and the settings.
 
-        Without `approvals`, no restore needs an approval. Without `hudi`, Hudi's own procedure is
-        never used.
+        Their rules have every spelling of the directories (`every_spelling`). Without `hudi`,
+        Hudi's own procedure is never used.
         """
-        self._approvals = approvals or ApprovalRules()
         self.context = RestoreContext(
-            warehouse, parallel_map, clock, settings or LivenessSettings(), hudi=hudi
+            warehouse, parallel_map, clock, settings or RestoreSettings(), hudi=hudi
         )
 
     def claim(self, command: Command, task: Task) -> Claim:
@@ -115,14 +113,14 @@ class Restorer:
         if not isinstance(command, RestoreRequested):
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
         request, *approvals = grounds or [Published(command, command.occurred_at)]
-        rule = self._approvals.rule_of(*spellings_of(command.location))
-        needs = _Needs(rule, request)
+        rule = self.context.settings.rule_of(None, *spellings_of(command.location))
+        needs = _Needs(rule if rule and rule.approval else None, request)
         if not approvals:
             yield from self._answers(command, claim, needs)
             return
         by, of = approvals[0].who, approvals[0].command
         try:
-            needs.approval = check_approval(rule, approvals[0], request)
+            needs.approval = check_approval(needs.rule, approvals[0], request)
         except Refused as refused:
             yield self._approval_rejected(of, command, refused)
             return
@@ -151,8 +149,9 @@ class Restorer:
     def _restore(
         self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
     ) -> Iterator[Outcome]:
-        hudi = self.context.hudi
-        by_hudi = hudi is not None and hudi.restores(command.table, *spellings_of(command.location))
+        spellings = spellings_of(command.location)
+        by_hudi = self.context.settings.are_by_hudi(command.table, *spellings)
+        by_hudi = by_hudi and self.context.hudi is not None
         table = open_table(
             self.context.warehouse, command.location, command.table, any_kind=by_hudi
         )

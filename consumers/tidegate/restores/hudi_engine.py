@@ -10,7 +10,7 @@ Tidegate's own engine.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,6 @@ from tidegate.hudi.instant import Action, InstantState
 from tidegate.hudi.rollback import RestoreMetadata
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.metadata_table import drops_before_hudi, named_partitions
-from tidegate.tables.scope import covers_name, covers_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,39 +30,14 @@ _DEEPEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class EngineRule:
-    """The engine for tables whose name matches a shell pattern, in some directories."""
-
-    tables: str
-    by_hudi: bool
-    locations: tuple[str, ...] = ()
-
-
-def restored_by(rules: Iterable[EngineRule], table: str | None, *spellings: str) -> bool:
-    """Whether Hudi itself restores a table: the first rule that covers it decides, else False."""
-    matching = (
-        rule
-        for rule in rules
-        if covers_name(rule.tables, table or "") and covers_place(rule.locations, *spellings)
-    )
-    return next((rule.by_hudi for rule in matching), False)
-
-
-@dataclass(frozen=True, slots=True)
 class HudiEngine:
     """Runs Hudi's procedure in a Spark session that has Hudi's bundle on its class path.
 
     Attributes:
         session: Returns the session; called when a restore needs it.
-        rules: The first rule that covers a table decides; without one, Hudi does not restore it.
     """
 
     session: Callable[[], SparkSession]
-    rules: tuple[EngineRule, ...]
-
-    def restores(self, table: str | None, *spellings: str) -> bool:
-        """Whether Hudi itself restores the table with this name and these location spellings."""
-        return restored_by(self.rules, table, *spellings)
 
     def run(self, table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
         """Have Hudi finish a pending restore, and check the result.

@@ -33,19 +33,23 @@ from tidegate.hudi.file_slice import LogFile, parse_data_file
 from tidegate.hudi.instant import Action, InstantState, Layout
 from tidegate.hudi_reader.partitions import list_partitions
 from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
-from tidegate.restores.context import STORAGE_LOCKS, LivenessSettings, RestoreContext
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.plan import MARKERS
+from tidegate.restores.settings import STORAGE_LOCKS, RestoreSettings
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import AlreadyExists
 
 _HEARTBEATS: Final = ".hoodie/.heartbeat"
+_HEARTBEAT_EXPIRY: Final = timedelta(minutes=5)
+"""A heartbeat file that was not touched for longer belongs to a dead writer. Hudi's writers touch
+theirs every minute and stop writing after three minutes without."""
 _OURS: Final = frozenset({Action.SAVEPOINT, Action.RESTORE, Action.ROLLBACK})
 """Actions that Tidegate's own processes may carry out at the same time."""
 
 
 def check_writers(
-    storage: Storage, location: str, now: datetime, settings: LivenessSettings
+    storage: Storage, location: str, now: datetime, settings: RestoreSettings
 ) -> None:
     """Check that no heartbeat is fresh and no lock is held.
 
@@ -56,7 +60,7 @@ def check_writers(
         Refused: a writer is alive.
     """
     for beat in _files(storage, join(location, _HEARTBEATS)):
-        if _age(beat, now) < settings.heartbeat_expiry:
+        if _age(beat, now) < _HEARTBEAT_EXPIRY:
             raise Refused(
                 Reason.WRITER_ALIVE, f"the heartbeat of write {beat.name} is fresh: stop its writer"
             )
@@ -83,8 +87,8 @@ def _age(entry: FileInfo, now: datetime) -> timedelta:
     return timedelta(milliseconds=int(now.timestamp() * 1000) - entry.modified_ms)
 
 
-def _is_held(lock: FileInfo, now: datetime, expiry: timedelta | None) -> bool:
-    return expiry is None or _age(lock, now) < expiry
+def _is_held(lock: FileInfo, now: datetime, expiry: int | None) -> bool:
+    return expiry is None or _age(lock, now) < timedelta(seconds=expiry)
 
 
 def _is_released(storage: Storage, lock: FileInfo, now: datetime) -> bool:
@@ -105,10 +109,10 @@ def watch_writers(table: HudiTable, context: RestoreContext) -> None:
         Refused: a file of a pending write appeared or grew in between.
     """
     pending = _pending(table)
-    if not context.settings.watch or not pending:
+    seconds = context.settings.watch_seconds
+    if not seconds or not pending:
         return
     before = frozenset(_files_of(table, pending, context))
-    seconds = context.settings.watch.total_seconds()
     context.wait(seconds)
     moved = frozenset(_files_of(table.reloaded(), pending, context)) - before
     if not moved:

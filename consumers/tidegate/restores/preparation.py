@@ -27,7 +27,7 @@ from tidegate.restores.checks import (
     find_savepoint,
     overlapping_commits,
 )
-from tidegate.restores.context import LivenessSettings, RestoreContext
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.liveness import check_writers, watch_writers
 from tidegate.restores.log_blocks import with_blocks
 from tidegate.restores.metadata_table import with_metadata_table
@@ -41,6 +41,7 @@ from tidegate.restores.plan import (
     plan_step,
     resume,
 )
+from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.storage.parallel import batches_of
@@ -59,7 +60,7 @@ def plan_restore(
     warehouse: Warehouse,
     location: str,
     savepoint: str,
-    settings: LivenessSettings | None = None,
+    settings: RestoreSettings | None = None,
     *,
     by_hudi: bool = False,
 ) -> PlannedRestore:
@@ -69,7 +70,7 @@ def plan_restore(
         warehouse: The files that may be read.
         location: The table's base path.
         savepoint: The instant of the savepoint.
-        settings: How to distinguish live writers from dead ones; None: the default settings.
+        settings: Which locks are checked, how long writes are watched; None: the defaults.
         by_hudi: Whether Hudi's own procedure would carry it out.
 
     Raises:
@@ -79,7 +80,7 @@ def plan_restore(
     try:
         table = open_table(warehouse, location, any_kind=by_hudi)
         clock = partial(datetime.now, UTC)
-        context = RestoreContext(warehouse, ThreadMap(), clock, settings or LivenessSettings())
+        context = RestoreContext(warehouse, ThreadMap(), clock, settings or RestoreSettings())
         return prepare(table, savepoint, context, by_hudi=by_hudi)
     except FormatError as error:
         raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pydantic import TypeAdapter
 
@@ -34,6 +34,8 @@ from tidegate.monitoring.observed import (
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
 from tidegate.restores.executor import Restorer
+from tidegate.restores.hudi_engine import EXTENSION, HudiEngine
+from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.authorization import Authorization, TrustedKey
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -44,12 +46,6 @@ from tidegate.savepoints.derivation import MOST_DERIVED
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR
-from tidegate.service.restore_rules import (
-    approval_rules,
-    condemned_rules,
-    hudi_engine,
-    restore_settings,
-)
 from tidegate.service.settings import Settings
 from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.stores import (
@@ -60,7 +56,12 @@ from tidegate.service.stores import (
 )
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.tokens import Sign, unsigned
+from tidegate.storage import normalise
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+from tidegate.tables.warehouse.roots import every_spelling
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Loop(Protocol):
@@ -113,6 +114,34 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
         max_count=rule.max_count,
         adopts=rule.adopts,
     )
+
+
+def restore_settings(settings: Settings) -> RestoreSettings:
+    """The settings of restores; their rules have every spelling of the directories."""
+    rules = (
+        rule.model_copy(
+            update={"locations": every_spelling(rule.locations, settings.warehouse.roots)}
+        )
+        for rule in settings.restores.rules
+    )
+    return settings.restores.model_copy(update={"rules": tuple(rules)})
+
+
+def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> HudiEngine | None:
+    """Hudi's own procedure in a Spark session; None if no rule selects it.
+
+    Raises:
+        ConfigError: Spark would not understand the call of it.
+    """
+    if not any(rule.engine == "hudi" for rule in settings.restores.rules):
+        return None
+    if EXTENSION not in settings.spark.conf.get("spark.sql.extensions", ""):
+        raise ConfigError(
+            'engine = "hudi" in [[restores.rules]] needs Hudi in the Spark session: set'
+            f' "spark.sql.extensions" = "{EXTENSION}" and "spark.driver.extraClassPath" (the jar of'
+            " Hudi's Spark bundle) in [spark.conf]"
+        )
+    return HudiEngine(session)
 
 
 def cleaning_rules(settings: Settings) -> CleaningRules:
@@ -253,14 +282,8 @@ def _cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cl
 
 
 def _restorer(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Restorer:
-    return Restorer(
-        warehouse,
-        files,
-        _now,
-        restore_settings(settings),
-        approvals=approval_rules(settings),
-        hudi=hudi_engine(settings, files.spark.session),
-    )
+    engine = hudi_engine(settings, files.spark.session)
+    return Restorer(warehouse, files, _now, restore_settings(settings), engine)
 
 
 def authorization(settings: Settings, cluster: str) -> Authorization:
@@ -287,7 +310,7 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
 
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
-    savepoints = SavepointSubject(savepoint_policy(settings), condemned_rules(settings))
+    savepoints = SavepointSubject(savepoint_policy(settings), restore_settings(settings), normalise)
     return Subjects(ReaderGate(alarms=alarms(settings)), savepoints)
 
 

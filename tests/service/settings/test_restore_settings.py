@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from support.signing import ANA, entry
+from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError
+from tidegate.events import CommitCondemned
 from tidegate.restores.hudi_engine import EXTENSION
-from tidegate.service.restore_rules import (
-    approval_rules,
-    condemned_rules,
-    hudi_engine,
-    restored_by_hudi,
-)
+from tidegate.service.assembly import hudi_engine, restore_settings, subjects
 from tidegate.service.settings import Settings
 from tidegate.tables.warehouse.roots import spellings_of
 
@@ -25,12 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+AT = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
+
+
 def settings(*rules: dict[str, Any], **more: Any) -> Settings:  # noqa: ANN401
     return Settings.model_validate({"restores": {"rules": list(rules)}} | more)
 
 
 def test_the_first_rule_that_covers_a_place_decides() -> None:
-    rules = approval_rules(
+    rules = restore_settings(
         settings(
             {"locations": ["/lake/*/scratch"], "approval": False},
             {
@@ -42,19 +42,21 @@ def test_the_first_rule_that_covers_a_place_decides() -> None:
         )
     )
 
-    assert rules.rule_of("/lake/sales/scratch/t1") is None
+    scratch = rules.rule_of(None, "/lake/sales/scratch/t1")
+    assert scratch is not None
+    assert not scratch.approval
     for place in ("/lake/sales/orders", "/lake/sales", "s3://lake/x/y/z"):
-        found = rules.rule_of(place)
+        found = rules.rule_of(None, place)
         assert found is not None
         assert (found.within, found.approved_by) == (timedelta(hours=2), ("*",))
     for place in ("/lake/salesmen/staff", "/lake/hr", "/lake/a/b/scratch", "nowhere"):
-        found = rules.rule_of(place)
+        found = rules.rule_of(None, place)
         assert found is not None
         assert found.within == timedelta(days=1)
 
 
 def test_without_rules_no_approval_is_needed() -> None:
-    assert approval_rules(Settings()).rule_of("/lake/sales/orders") is None
+    assert restore_settings(Settings()).rule_of(None, "/lake/sales/orders") is None
 
 
 @pytest.mark.parametrize(
@@ -127,18 +129,17 @@ def test_hudi_restores_the_tables_that_a_rule_leaves_to_it() -> None:
     )
     engine = hudi_engine(left, never)
     assert engine is not None
-    assert engine.restores("lake.old.orders", "/x")
-    assert restored_by_hudi(left, "lake.old.orders", "/x")
-    assert not restored_by_hudi(left, "lake.new.orders", "/x")
-    assert not restored_by_hudi(left, None, "/x")
+    assert restore_settings(left).are_by_hudi("lake.old.orders", "/x")
+    assert not restore_settings(left).are_by_hudi("lake.new.orders", "/x")
+    assert not restore_settings(left).are_by_hudi("", "/x")
     assert hudi_engine(Settings(), never) is None
 
 
 def test_rules_match_names_in_any_case_for_the_engine_too() -> None:
     rules = {"rules": [{"tables": "Lake.Old.*", "engine": "hudi"}]}
     left = Settings.model_validate({"restores": rules})
-    assert restored_by_hudi(left, "lake.old.orders", "/x")
-    assert restored_by_hudi(left, "lake.OLD.orders", "/x")
+    assert left.restores.are_by_hudi("lake.old.orders", "/x")
+    assert left.restores.are_by_hudi("lake.OLD.orders", "/x")
 
 
 def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() -> None:
@@ -175,13 +176,13 @@ def test_a_root_by_its_other_name_is_covered_too(tmp_path: Path, pattern: str) -
     roots = [f"file:{tmp_path}/data/lake/", f"{tmp_path}/disk[1]"]
     rule = {"locations": [pattern.format(at=tmp_path)], "approval": True}
 
-    rules = approval_rules(settings(rule, warehouse={"roots": roots}))
+    rules = restore_settings(settings(rule, warehouse={"roots": roots}))
 
-    assert rules.rule_of(*spellings_of(f"{tmp_path}/disk[1]/sales/orders")) is not None
-    assert rules.rule_of(*spellings_of(f"file:{tmp_path}/data/lake/sales/orders")) is not None
-    covers_hr = rules.rule_of(*spellings_of(f"{tmp_path}/disk[1]/hr/staff")) is not None
+    assert rules.rule_of(None, *spellings_of(f"{tmp_path}/disk[1]/sales/orders")) is not None
+    assert rules.rule_of(None, *spellings_of(f"file:{tmp_path}/data/lake/sales/orders")) is not None
+    covers_hr = rules.rule_of(None, *spellings_of(f"{tmp_path}/disk[1]/hr/staff")) is not None
     assert covers_hr == pattern.endswith("/data")
-    assert rules.rule_of(*spellings_of(f"{tmp_path}/disk1/sales/orders")) is None
+    assert rules.rule_of(None, *spellings_of(f"{tmp_path}/disk1/sales/orders")) is None
 
 
 @pytest.mark.parametrize("place", ["/lake/**/sales", "s3://lake/**"])
@@ -201,8 +202,19 @@ def test_two_stars_which_would_stand_for_one_name_alone_are_refused(place: str) 
     ],
 )
 def test_what_follows_from_a_condemned_commit_goes_by_no_spelling(rule: str, location: str) -> None:
-    rules = condemned_rules(settings({"locations": [rule], "condemned": "plan"}))
+    coordinator = subjects(settings({"locations": [rule], "condemned": "plan"}))
 
-    assert rules.action_of("lake.sales.orders", location) == "plan"
+    def reacts(location: str) -> bool:
+        bad = CommitCondemned(
+            table="lake.sales.orders",
+            location=location,
+            occurred_at=AT,
+            source="ingest",
+            instant="20260301100200000",
+            reason="doubled",
+        )
+        return bool(coordinator.handle(bad, Store(coordinator.kinds), AT).commands)
+
+    assert reacts(location)
     for other in ("/lake/hr/orders", "s3://lake/salesx", "/lake/sales/../hr"):
-        assert rules.action_of("lake.sales.orders", other) == "nothing"
+        assert not reacts(other)

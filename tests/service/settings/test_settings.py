@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ import tidegate.service.settings
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import FORMS
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.restores.context import LivenessSettings
-from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings
 
 SECRET = "s3cr3t-pa55word"  # noqa: S105 - a value to look for
@@ -57,17 +54,16 @@ def test_without_a_file_the_defaults_hold() -> None:
 def test_how_long_a_pending_write_is_watched_can_be_set(file: Path) -> None:
     file.write_text("[restores]\nwatch_seconds = 0.5")
 
-    assert restore_settings(Settings.load(file)).watch == timedelta(seconds=0.5)
-    assert restore_settings(Settings()).watch == timedelta(seconds=5)
+    assert Settings.load(file).restores.watch_seconds == 0.5
+    assert Settings().restores.watch_seconds == 5
 
 
 def test_where_writers_keep_their_locks_can_be_set(file: Path) -> None:
     file.write_text('[restores]\nlock_files = [".hoodie/a/lock", "locks/b"]\nlock_expiry = "2h"')
-    found = restore_settings(Settings.load(file))
+    found = Settings.load(file).restores
 
     assert found.lock_files == (".hoodie/a/lock", "locks/b")
-    assert found.lock_expiry == timedelta(hours=2)
-    assert restore_settings(Settings()) == LivenessSettings()
+    assert found.lock_expiry == 7200
 
 
 def test_the_file_may_be_named_by_the_environment(

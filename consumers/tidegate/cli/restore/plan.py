@@ -37,12 +37,12 @@ from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
 from tidegate.savepoints.rules import PolicyRule
 from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
-from tidegate.service.assembly import savepoint_policy, table_work
-from tidegate.service.restore_rules import restore_settings, restored_by_hudi
+from tidegate.service.assembly import restore_settings, savepoint_policy, table_work
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi import open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse.roots import spellings_of
 
 plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_help=True)
 _SHOWN: Final = 20
@@ -71,11 +71,11 @@ def restore(
     settings, name = Settings.load(config), table_of(table)
     where = located(settings, name, location)
     warehouse, _ = table_work(settings)
-    by_hudi = restored_by_hudi(settings, table, where)
+    restores = restore_settings(settings)
+    by_hudi = restores.are_by_hudi(table or "", *spellings_of(where))
     chosen = chosen_savepoint(warehouse, where, savepoint)
-    liveness = restore_settings(settings)
     try:
-        planned = plan_restore(warehouse, where, chosen, liveness, by_hudi=by_hudi)
+        planned = plan_restore(warehouse, where, chosen, restores, by_hudi=by_hudi)
     except Refused as refused:
         if refused.reason is Reason.GREATER_SAVEPOINT:
             for removal in _removals(warehouse, where, name, chosen):
@@ -103,7 +103,7 @@ def restore(
             write(f"To do it: {_request(plan, out.name if out else None)}")
         return
     fields = plan.model_dump(include={"savepoint", "plan_id", "instants", "files", "bytes"})
-    fields |= {"resumes": plan.resumes, "locks_looked_at": liveness.checked_locks}
+    fields |= {"resumes": plan.resumes, "locks_looked_at": restores.checked_locks}
     if by_hudi:
         fields["carried_out_by"] = "Hudi's rollback_to_savepoint"
     paths = [file.path for step in planned.steps for file in step.files]

@@ -138,19 +138,19 @@ from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.registry import RegistrySettings
+from tidegate.restores.settings import RestoreSettings
 from tidegate.service.settings.problems import problems
-from tidegate.service.settings.restores import RestoreSettings
 from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.settings.sections import (
     AlarmSettings,
     CleaningSettings,
-    Section,
     SecuritySettings,
     ServiceSettings,
 )
 from tidegate.service.settings.sources import from_environment, from_file, merged
 from tidegate.signatures.keys import require_private
 from tidegate.storage import normalise
+from tidegate.tables.settings import Section
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tidegate.events.fields import Name, parse_duration
 from tidegate.events.savepoints import PolicyName
-from tidegate.service.settings.sections import Duration, Section
+from tidegate.tables.settings import Duration, Section
 
 FOREVER: Final = "forever"
 _EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'

@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
 from tidegate.errors import validation
-from tidegate.events.fields import Name, parse_duration, span
+from tidegate.events.fields import Name
 from tidegate.events.signature import KeyRole
 from tidegate.events.topics import SERVICES, Role
 from tidegate.service.settings.sources import merged
 from tidegate.storage import normalise
-
-
-def _duration(value: object) -> object:
-    """A duration from text; anything else as it is."""
-    return parse_duration(value) if isinstance(value, str) else value
-
-
-def _seconds(value: object) -> object:
-    return parse_duration(value) // timedelta(seconds=1) if isinstance(value, str) else value
-
-
-Seconds = Annotated[
-    int,
-    BeforeValidator(_seconds),
-    PlainSerializer(lambda value: span(timedelta(seconds=value)), str, when_used="json"),
-]
-"""Seconds, or text such as 90s, 10m, 12h, 30d or 4w; shown as text."""
-Duration = Annotated[
-    timedelta, BeforeValidator(_duration), PlainSerializer(span, str, when_used="json")
-]
-"""Text such as 90s, 10m, 12h, 30d or 4w."""
-
-
-class Section(
-    BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True
-):
-    """A section of the settings. Unknown names are errors, and no error quotes a value."""
+from tidegate.tables.settings import Seconds, Section
 
 
 class AlarmSettings(Section, frozen=True):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tidegate.events.fields import Name
-from tidegate.service.settings.sections import Seconds, Section
+from tidegate.tables.settings import Seconds, Section, covers_name, covers_place
 
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+STORAGE_LOCKS: Final = ".hoodie/.locks"
 _DAY: Final = 86_400
 _LONGEST: Final = 21 * _DAY
 """Less than the 31 days for which the coordinator remembers a request: an approval needs it."""
 
 
-class _RestoreRuleSettings(Section, frozen=True):
+class RestoreRule(Section, frozen=True):
     """What a restore of some tables needs in addition to its request, and who executes it.
 
     The first rule that covers a table applies. A rule with `tables` and `locations` needs both.
@@ -56,6 +58,11 @@ class _RestoreRuleSettings(Section, frozen=True):
             if "**" in location:
                 raise ValueError(f"* stands for one name, and so would **: {location!r}")
         return locations
+
+    @property
+    def within(self) -> timedelta:
+        """How long after the request an approval counts."""
+        return timedelta(seconds=self.approve_within)
 
     @property
     def about(self) -> str:
@@ -101,9 +108,35 @@ class RestoreSettings(Section, frozen=True):
     """Whether to hold the first of `lock_files` while a restore runs: writers with Hudi's
     FileSystemBasedLockProvider wait for its end. After a SIGKILL the next restore of the table
     takes it over; where none comes, remove the file."""
-    rules: tuple[_RestoreRuleSettings, ...] = ()
+    rules: tuple[RestoreRule, ...] = ()
     """Rules for some tables; the first that covers a table applies. Without a rule no approval is
     needed, and Tidegate executes restores itself."""
+
+    def rule_of(self, table: str | None, *spellings: str) -> RestoreRule | None:
+        """The first rule that covers a table, or None.
+
+        Args:
+            table: Its name; None: the locations alone decide, as for approvals, because the
+                requester chooses the name in a request.
+            spellings: Its location, normalised; it is enough if one matches.
+        """
+        matching = (
+            rule
+            for rule in self.rules
+            if (table is None or covers_name(rule.tables, table))
+            and covers_place(rule.locations, *spellings)
+        )
+        return next(matching, None)
+
+    def are_by_hudi(self, table: str, *spellings: str) -> bool:
+        """Whether Hudi's own procedure restores the table with this name and location."""
+        rule = self.rule_of(table, *spellings)
+        return rule is not None and rule.engine == "hudi"
+
+    @property
+    def checked_locks(self) -> list[str]:
+        """The locks that are checked, relative to the table; other locks go unnoticed."""
+        return [*self.lock_files, f"{STORAGE_LOCKS}/*.json"]
 
     @field_validator("lock_files")
     @classmethod
