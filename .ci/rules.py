@@ -116,7 +116,7 @@ RULES: Final = (
     ),
     Rule(
         "an expired hold quarantines instead of deleting",
-        "consumers/tidegate/cleaning/rules.py",
+        "consumers/tidegate/cleaning/settings.py",
         "if mode is CleaningMode.DELETE and command.after_expiry:",
         "if False:",
         "tests/cleaning/test_quarantine.py::test_the_mode_follows_the_first_rule_that_matches_and_expiry_quarantines",

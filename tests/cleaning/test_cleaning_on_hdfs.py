@@ -12,7 +12,7 @@ from support.quarantined import clean, quarantining, removal_of, undo, undo_of
 from tables.test_claim import done, take, task
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.quarantine import FOLDER
-from tidegate.cleaning.rules import CleaningRules
+from tidegate.cleaning.settings import CleaningSettings
 from tidegate.events import CleaningUndone, QuarantineRemoved
 from tidegate.tables.claim import HIVE, AlreadyDone
 from tidegate.tables.refusal import Refused
@@ -71,7 +71,7 @@ def test_a_cleaning_removes_what_it_removes_on_a_local_disk(
     table = built(cluster, case, tmp_path)
     local = tmp_path / "t"
     for location, root in ((table, cluster.warehouse()), (str(local), None)):
-        cleaner = quarantining(tmp_path, CleaningRules(), root)
+        cleaner = quarantining(tmp_path, CleaningSettings(), root)
         assert clean(cleaner, release_of(case, location)).directories == tuple(
             sorted(case.obsolete)
         )

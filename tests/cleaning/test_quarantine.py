@@ -40,7 +40,7 @@ from support.quarantined import (
 )
 from support.stepwise import Killed, killed_at
 from tidegate.cleaning.quarantine import FOLDER, LEAVING, RECORD, UNDONE
-from tidegate.cleaning.rules import CleaningRule, CleaningRules
+from tidegate.cleaning.settings import CleaningSettings
 from tidegate.errors import ConfinementError, TransientError
 from tidegate.events import (
     CleaningMode,
@@ -111,24 +111,25 @@ def test_a_plan_of_an_undo_changes_nothing(root: Path) -> None:
 
 def test_the_mode_follows_the_first_rule_that_matches_and_expiry_quarantines(root: Path) -> None:
     delete, keep = CleaningMode.DELETE, CleaningMode.QUARANTINE
-    rules = CleaningRules((CleaningRule("hive.raw.*", delete), CleaningRule("hive.*", keep)))
+    found = [{"tables": "hive.raw.*", "mode": delete}, {"tables": "hive.*", "mode": keep}]
+    rules = CleaningSettings.model_validate({"rules": found})
     table = build(root / "t", AFTER_MINOR)
     raw, expired = {"table": "hive.raw.t"}, {"after_expiry": True}
     command = release(str(table))
     assert rules.handling(command).mode is keep
     assert rules.handling(release(str(table), **raw)).mode is delete
     assert rules.handling(release(str(table), **raw, **expired)).mode is keep
-    assert CleaningRules().handling(command).mode is delete
-    assert CleaningRules().handling(release(str(table), **expired)).mode is keep
-    trusting = CleaningRules(after_expiry=delete)
+    assert CleaningSettings().handling(command).mode is delete
+    assert CleaningSettings().handling(release(str(table), **expired)).mode is keep
+    trusting = CleaningSettings(after_expiry=delete)
     assert trusting.handling(release(str(table), **expired)).mode is delete
     assert not trusting.may_quarantine
-    assert CleaningRules().may_quarantine
+    assert CleaningSettings().may_quarantine
 
 
 def test_a_cleaning_that_deletes_can_not_be_undone(root: Path) -> None:
     table = build(root / "t", AFTER_MINOR)
-    command, cleaner = release(str(table)), quarantining(root, CleaningRules())
+    command, cleaner = release(str(table)), quarantining(root, CleaningSettings())
     cleaned = clean(cleaner, command)
     assert (cleaned.mode, cleaned.keep_ms) == ("delete", None)
     assert names_in(table) == [MINOR_3]

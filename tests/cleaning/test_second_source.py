@@ -27,8 +27,8 @@ from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, content_of
 from tidegate.cleaning.quarantine import FOLDER
-from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
+from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import (
@@ -314,7 +314,7 @@ def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
     )
     warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
     second = Answering(Proof.CONFIRMED, Proof.CONFIRMED, NO)
-    rules, often = CleaningRules(mode=mode), timedelta(0)
+    rules, often = CleaningSettings(mode=mode), timedelta(0)
     long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, rules, second=second, confirm_every=often)
 
     *_, outcome = long.execute(command)

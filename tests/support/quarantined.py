@@ -11,7 +11,7 @@ from support.acid import NOON, TABLE
 from support.stepwise import Stepwise
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.quarantine import FOLDER
-from tidegate.cleaning.rules import CleaningRules
+from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import (
     CleaningMode,
@@ -26,11 +26,11 @@ from tidegate.events import (
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
 from tidegate.tables.warehouse.local_directories import LocalMoves
 
-QUARANTINE = CleaningRules(mode=CleaningMode.QUARANTINE)
+QUARANTINE = CleaningSettings(mode=CleaningMode.QUARANTINE)
 
 
 def quarantining(
-    root: Path, rules: CleaningRules = QUARANTINE, warehouse: Warehouse | None = None
+    root: Path, rules: CleaningSettings = QUARANTINE, warehouse: Warehouse | None = None
 ) -> Cleaner:
     files = warehouse or Warehouse(WarehouseRoots.of(str(root)))
     return Cleaner(files, ThreadMap(2), lambda: NOON, rules)

@@ -21,8 +21,8 @@ from tidegate.cleaning.plan import (
 from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
 from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
 from tidegate.cleaning.removal import NotRemoved, remove_directories
-from tidegate.cleaning.rules import CleaningRules, Handling
 from tidegate.cleaning.second_source import NoSource, SecondSource, check_files
+from tidegate.cleaning.settings import CleaningSettings, Handling
 from tidegate.errors import (
     ConfinementError,
     FormatError,
@@ -57,7 +57,7 @@ from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
-_RULES: Final = CleaningRules()
+_SETTINGS: Final = CleaningSettings()
 _NO_SOURCE: Final = NoSource()
 _NAMED: Final = 5
 """The most directories that an error names."""
@@ -75,7 +75,7 @@ class Cleaner:
     warehouse: Warehouse
     parallel_map: ParallelMap
     clock: Callable[[], datetime]
-    rules: CleaningRules = _RULES
+    settings: CleaningSettings = _SETTINGS
     second: SecondSource = _NO_SOURCE
     """Confirms a removal, besides the events."""
     confirm_every: timedelta = timedelta(minutes=1)
@@ -250,7 +250,7 @@ class Cleaner:
             check_complete(plan, command)
         if isinstance(command, AbortedCleaningReleased):
             return Handling(CleaningMode.DELETE, timedelta(0), "")
-        handling = self.rules.handling(command)
+        handling = self.settings.handling(command)
         can_rename = self.warehouse.can(command.location).renames
         if proof is Proof.UNPROVEN and can_rename and handling.mode is CleaningMode.DELETE:
             why = "no second source can prove that the compaction committed"

@@ -10,11 +10,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pydantic import TypeAdapter
-
 from tidegate.cleaning.executor import Cleaner
-from tidegate.cleaning.rules import CleaningRules
 from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine, SecondSource
+from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.coordinator.alarms import AlarmRule, Alarms
@@ -144,17 +142,15 @@ def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> Hudi
     return HudiEngine(session)
 
 
-def cleaning_rules(settings: Settings) -> CleaningRules:
+def cleaning_settings(settings: Settings) -> CleaningSettings:
     """Whether cleanings delete or quarantine.
 
     Raises:
         ConfigError: something would be quarantined, and a root is on an object store.
     """
-    values = settings.cleaning.model_dump(exclude={"confirm_with"})
-    found = TypeAdapter(CleaningRules).validate_python(values)
-    if found.may_quarantine:
+    if settings.cleaning.may_quarantine:
         require_renames(settings.warehouse.roots)
-    return found
+    return settings.cleaning
 
 
 def second_source(settings: Settings) -> SecondSource:
@@ -278,7 +274,7 @@ def _savepoint_writer(
 
 def _cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
     # the roots were checked first: a store's fault is reported before its missing abilities
-    return Cleaner(warehouse, files, _now, cleaning_rules(settings), second_source(settings))
+    return Cleaner(warehouse, files, _now, cleaning_settings(settings), second_source(settings))
 
 
 def _restorer(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Restorer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
@@ -29,46 +29,6 @@ class AlarmSettings(Section, frozen=True):
     published; in seconds or as text with a unit. 0: no alarm. The default is the time for which
     releases are remembered, because an engine may publish releases of tables that it seldom
     compacts."""
-
-
-Mode = Literal["delete", "quarantine"]
-
-
-class _CleaningRuleSettings(Section, frozen=True):
-    """How to clean obsolete directories of the tables whose name matches a shell pattern."""
-
-    tables: Name
-    """A shell pattern; of several rules the first whose pattern matches a table applies."""
-    mode: Mode
-    """delete: at once. quarantine: move them into a hidden directory next to the others, and delete
-    them after `keep`; until then `tidegate undo` puts them back."""
-    keep: Seconds | None = Field(default=None, ge=0)
-    """How long a quarantine is kept, in seconds or as text with a unit: `7d`; by default
-    `cleaning.keep`."""
-
-
-class CleaningSettings(Section, frozen=True):
-    """Whether a cleaning deletes at once. On an object store it must: it can't rename there."""
-
-    mode: Mode = "delete"
-    """For tables that no rule matches."""
-    after_expiry: Mode = "quarantine"
-    """The mode if a rule would delete but a lock or transaction of a reader has expired. The reader
-    may be alive but stalled, by a long pause or by a network outage longer than the Metastore's
-    time-out. It would then read files that are gone. From quarantine they can be put back, so that
-    the reader can run again; a grace time would only delay the same race. On object stores set it
-    to `delete`."""
-    keep: Seconds = Field(default=72 * 3600, ge=0)
-    """How long a quarantine is kept, in seconds or as text with a unit: `72h`. The default
-    of three days covers a weekend: a cleaning of Friday can still be undone on Monday."""
-    confirm_with: Literal["metastore", "quarantine", "nothing"] | None = None
-    """What confirms a removal, in addition to the events, right before it. metastore: the Metastore
-    of `bridge.metastore` is asked; if it contradicts, nothing is removed. quarantine: nothing is
-    asked, and directories are never deleted at once. nothing: the events are believed. The default
-    is the configured Metastore, else quarantine; an object store without a Metastore needs an
-    explicit setting."""
-    rules: tuple[_CleaningRuleSettings, ...] = ()
-    """For some tables; the first that matches applies."""
 
 
 Principal = Annotated[str, StringConstraints(pattern=validation.PRINCIPAL)]
