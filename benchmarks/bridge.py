@@ -31,7 +31,7 @@ from support.metastore import SHARED_READ, HiveEngine, own_metastore
 from support.metastore_model import NOON, vacuum
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import plan_cleaning
-from tidegate.cleaning.second_source import MetastoreSource, Quarantine
+from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for
 from tidegate.events import Event, LockReleased
@@ -251,7 +251,7 @@ def confirmations(engine: HiveEngine) -> Iterator[Line]:
     command = command_for(event, NOON)
     where = str(location / "day=1")
     plan = plan_cleaning(read_acid_directories(Storage(), where, ThreadMap(1)), command)
-    source = MetastoreSource(engine.settings, Quarantine(), readers_lock_at_once=False)
+    source = SecondSource(engine.settings, readers_lock_at_once=False)
     source.confirm(command, plan)
     with Calls() as calls:
         checks = (seconds(lambda: source.confirm(command, plan)) for _ in range(CONFIRMATIONS))

@@ -27,7 +27,7 @@ from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, content_of
 from tidegate.cleaning.quarantine import FOLDER
-from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
+from tidegate.cleaning.second_source import SecondSource
 from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
@@ -47,10 +47,11 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 NO = NotConfirmed(Reason.NOT_CONFIRMED, "the Metastore has 7 as open")
 
 
-class Answering:
+class Answering(SecondSource):
     """A source that gives these answers, one after the other, and then the last one again."""
 
     def __init__(self, *answers: Proof | NotConfirmed, aborted: tuple[int, ...] = ()) -> None:
+        super().__init__()
         self.left = list(answers)
         self._aborted = frozenset(aborted)
 
@@ -121,7 +122,7 @@ def test_a_contradiction_removes_nothing_and_the_vacuum_goes_on_waiting(tmp_path
 
 def test_where_nothing_is_to_be_removed_nothing_is_asked(tmp_path: Path) -> None:
     command = vacuumed(tmp_path, *BOTH)
-    clean(tmp_path, NoSource(), command)
+    clean(tmp_path, SecondSource(believed=True), command)
 
     assert isinstance(clean(tmp_path, Answering(NO), command), DirectoriesCleaned)
 
@@ -144,7 +145,7 @@ def test_what_a_compaction_left_that_aborted_goes_with_the_next_ones_inputs(
 
 
 def test_what_can_not_be_proven_goes_into_quarantine(tmp_path: Path) -> None:
-    outcome = clean(tmp_path, Quarantine(), vacuumed(tmp_path, *BOTH))
+    outcome = clean(tmp_path, SecondSource(), vacuumed(tmp_path, *BOTH))
 
     assert isinstance(outcome, DirectoriesCleaned)
     assert outcome.mode == "quarantine"
@@ -152,7 +153,11 @@ def test_what_can_not_be_proven_goes_into_quarantine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "second", [pytest.param(NoSource(), id="nothing"), pytest.param(Quarantine(), id="quarantine")]
+    "second",
+    [
+        pytest.param(SecondSource(believed=True), id="nothing"),
+        pytest.param(SecondSource(), id="quarantine"),
+    ],
 )
 def test_an_early_vacuum_does_not_take_the_inputs_of_an_unfinished_compaction(
     tmp_path: Path, second: SecondSource
@@ -178,7 +183,7 @@ def test_a_file_of_a_product_that_was_not_written_to_its_end_is_incomplete(
     cut = content[:-end] if end else b"x" * len(content)
     (tmp_path / "t" / MINOR_3 / BOTH[1]).write_bytes(cut)
 
-    outcome = clean(tmp_path, Quarantine(), command)
+    outcome = clean(tmp_path, SecondSource(), command)
 
     assert isinstance(outcome, CleaningRefused)
     assert "bucket_00001 does not end as an ORC file does" in outcome.message
@@ -207,7 +212,7 @@ def test_a_bucket_whose_rows_may_all_be_gone_is_not_missed(
     made = location / MAJOR_3
     made.joinpath("_metadata_acid").write_bytes(b'{"dataFormat":"compacted"}')
 
-    outcome = clean(tmp_path, NoSource(), release(str(location), **fields))
+    outcome = clean(tmp_path, SecondSource(believed=True), release(str(location), **fields))
 
     assert isinstance(outcome, DirectoriesCleaned), outcome
     assert names_in(location) == [MAJOR_3]
@@ -262,7 +267,7 @@ def test_products_with_fewer_rows_than_their_inputs_replace_nothing(
         (location / MAJOR_3 / "_metadata_acid").write_bytes(b'{"dataFormat":"compacted"}')
     fields = {"kind": "major", "directories": (MAJOR_3,)} | more
 
-    outcome = clean(tmp_path, Quarantine(), release(str(location), **fields))
+    outcome = clean(tmp_path, SecondSource(), release(str(location), **fields))
 
     assert isinstance(outcome, DirectoriesCleaned) is is_complete, outcome
     if not is_complete:
@@ -276,7 +281,7 @@ def test_footers_that_can_not_be_read_contradict_nothing(tmp_path: Path) -> None
         other = orc_file(500, pyorc.CompressionKind.SNAPPY)
         (tmp_path / "t" / INSERT_1 / bucket).write_bytes(other)
 
-    assert isinstance(clean(tmp_path, Quarantine(), command), DirectoriesCleaned)
+    assert isinstance(clean(tmp_path, SecondSource(), command), DirectoriesCleaned)
 
 
 def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path) -> None:
@@ -292,7 +297,7 @@ def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path)
     files = Warehouse(WarehouseRoots.of(str(tmp_path)))
     found = read_acid_directories(files, str(location), ThreadMap(1)) or ()
     forged = forged.model_copy(update={"content": content_of(found)})
-    outcome = clean(tmp_path, Quarantine(), aborted_command(forged, NOON))
+    outcome = clean(tmp_path, SecondSource(), aborted_command(forged, NOON))
 
     assert isinstance(outcome, CleaningRefused)
     assert outcome.reason == Reason.NOT_CONFIRMED

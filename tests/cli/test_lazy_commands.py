@@ -45,13 +45,13 @@ def test_the_list_of_commands_imports_no_command_and_no_library(option: str) -> 
     [
         pytest.param(
             command,
-            ("fsspec", "pyspark", "pydantic_settings", "rich", "tidegate.cleaning", *others),
+            ("fsspec", "pyspark", "pydantic_settings", "rich", "tidegate.cleaning.plan", *others),
             id=command,
         )
         for command, others in {
-            "status": ("tidegate.restores", "tidegate.savepoints", "tidegate.cli.repair"),
+            "status": ("tidegate.restores.plan", "tidegate.savepoints.plan", "tidegate.cli.repair"),
             "outcomes": ("tidegate.coordinator", "tidegate.ops.waiting", "tidegate.cli.restore"),
-            "waiting": ("tidegate.restores", "tidegate.ops.replay", "tidegate.cli.setup"),
+            "waiting": ("tidegate.restores.plan", "tidegate.ops.replay", "tidegate.cli.setup"),
         }.items()
     ],
 )

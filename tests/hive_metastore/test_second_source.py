@@ -18,7 +18,7 @@ from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.plan import content_of
-from tidegate.cleaning.second_source import MetastoreSource, Quarantine
+from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import (
@@ -57,7 +57,7 @@ on_both_versions = pytest.mark.parametrize("its_own", VERSIONS, indirect=True)
 
 
 def cleaner(engine: HiveEngine, location: Path, *, at_once: bool = False) -> Cleaner:
-    source = MetastoreSource(engine.settings, Quarantine(), readers_lock_at_once=at_once)
+    source = SecondSource(engine.settings, readers_lock_at_once=at_once)
     warehouse = Warehouse(WarehouseRoots.of(str(location.parents[1])))
     return Cleaner(warehouse, ThreadMap(2), lambda: datetime.now(UTC), second=source)
 
@@ -239,7 +239,7 @@ def hive_3_only() -> pytest.MarkDecorator:
 @hive_3_only()
 def test_hive_3_proves_no_compaction_so_its_files_have_to_be_complete(engine: HiveEngine) -> None:
     _, location, command = compacted(engine)
-    source = MetastoreSource(engine.settings, Quarantine(), readers_lock_at_once=False)
+    source = SecondSource(engine.settings, readers_lock_at_once=False)
 
     assert source.confirm(command, cleaner(engine, location).plan(command)) is Proof.UNPROVEN
     outcome = clean(engine, command)
@@ -251,7 +251,7 @@ def test_hive_3_proves_no_compaction_so_its_files_have_to_be_complete(engine: Hi
 def test_a_metastore_that_is_away_is_waited_for(engine: HiveEngine) -> None:
     _, location, command = compacted(engine)
     away = engine.settings.model_copy(update={"uri": "thrift://127.0.0.1:1", "timeout_ms": 500})
-    source = MetastoreSource(away, Quarantine(), readers_lock_at_once=False)
+    source = SecondSource(away, readers_lock_at_once=False)
     worker = replace(cleaner(engine, location), second=source)
 
     [outcome] = worker.execute(command)
@@ -268,7 +268,7 @@ def test_a_cleaning_costs_six_calls_and_fifty_milliseconds(
 ) -> None:
     _, location, command = compacted(engine, partition="day=1")
     calls: Counter[str] = Counter()
-    source = MetastoreSource(engine.settings, Quarantine(), readers_lock_at_once=False)
+    source = SecondSource(engine.settings, readers_lock_at_once=False)
     plan = cleaner(engine, location).plan(command)
     took: list[float] = []
     for _ in range(30):

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from support.acid import release
 from support.s3 import S3Server
 from support.samples import memory_bus
-from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine
-from tidegate.errors import ConfigError
+from tidegate.cleaning.confirmation import Proof
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import CleaningPlan
+from tidegate.errors import ConfigError, TransientError
 from tidegate.service.assembly import assemble, second_source, table_work
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
@@ -97,9 +100,15 @@ def test_what_confirms_a_removal_is_the_metastore_where_there_is_one_else_quaran
     with_one = Settings.model_validate({"bridge": {"metastore": {"uri": "thrift://hms:9083"}}})
     believed = {"cleaning": {"confirm_with": "nothing"}}
 
-    assert isinstance(second_source(with_one), MetastoreSource)
-    assert isinstance(second_source(settings("/lake")), Quarantine)
-    assert isinstance(second_source(Settings.model_validate(believed)), NoSource)
+    plan = CleaningPlan((ListedDirectory("delta_0000001_0000001", "/lake/t"),))
+
+    def proof(chosen: Settings) -> Proof:
+        return second_source(chosen).confirm(release("/lake/t"), plan)
+
+    assert proof(settings("/lake")) is Proof.UNPROVEN
+    assert proof(Settings.model_validate(believed)) is Proof.BELIEVED
+    with pytest.raises(TransientError, match="hms:9083"):
+        proof(with_one)
     with pytest.raises(ConfigError, match="none is configured: set uri"):
         second_source(settings("/lake", confirm_with="metastore"))
 

@@ -21,7 +21,7 @@ from tidegate.cleaning.plan import (
 from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
 from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
 from tidegate.cleaning.removal import NotRemoved, remove_directories
-from tidegate.cleaning.second_source import NoSource, SecondSource, check_files
+from tidegate.cleaning.second_source import SecondSource, check_files
 from tidegate.cleaning.settings import CleaningSettings, Handling
 from tidegate.errors import (
     ConfinementError,
@@ -58,7 +58,7 @@ from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
 _SETTINGS: Final = CleaningSettings()
-_NO_SOURCE: Final = NoSource()
+_BELIEVED: Final = SecondSource(believed=True)
 _NAMED: Final = 5
 """The most directories that an error names."""
 
@@ -76,7 +76,7 @@ class Cleaner:
     parallel_map: ParallelMap
     clock: Callable[[], datetime]
     settings: CleaningSettings = _SETTINGS
-    second: SecondSource = _NO_SOURCE
+    second: SecondSource = _BELIEVED
     """Confirms a removal, besides the events."""
     confirm_every: timedelta = timedelta(minutes=1)
     """Between two questions to the second source, while directories go."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Protocol
 
 from tidegate.cleaning.confirmation import Answers, Claim, NotConfirmed, Proof, judge
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, snapshot_of
@@ -27,44 +26,48 @@ from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
 from tidegate.tables.refusal import Refused
 
 
-class SecondSource(Protocol):
-    """Says whether what an event claims is so. Thread-safe."""
+class SecondSource:
+    """Says whether what an event claims is so. Thread-safe.
+
+    Asks a Hive Metastore about the tables of its catalog, in six calls at most, on a connection of
+    its own. About other tables, and without a Metastore, nothing is asked. Then what goes has to go
+    into quarantine, where it can be put back, unless the settings say that events are believed.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreSettings | None = None,
+        *,
+        believed: bool = False,
+        readers_lock_at_once: bool = False,
+    ) -> None:
+        """Take the Metastore; nothing is connected yet.
+
+        Args:
+            metastore: Where it is, and its catalog.
+            believed: Whether events are believed where no Metastore is asked.
+            readers_lock_at_once: As the bridge's setting: then a transaction that has locked other
+                tables only does not count as a reader.
+        """
+        self._metastore, self._believed = metastore, believed
+        self._at_once = readers_lock_at_once
+        self._is_checked = not readers_lock_at_once
 
     def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
         """Ask about a plan that removes something.
 
         Raises:
-            NotConfirmed: the source contradicts the event.
+            NotConfirmed: the source contradicts the event; or rows of aborted writes would go,
+                which can't be put back, and nothing can be asked.
             Refused: the command can't be read.
             TransientError: the source did not answer.
         """
-        ...
-
-    def aborted(self, command: Cleaning) -> frozenset[int]:
-        """The transactions that it knows to have aborted: no reader reads their compactions.
-
-        Empty if it does not answer.
-        """
-        ...
-
-
-class NoSource:
-    """The events are believed."""
-
-    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:  # noqa: ARG002 - the protocol's
-        """Believes everything."""
-        return Proof.BELIEVED
-
-    def aborted(self, command: Cleaning) -> frozenset[int]:  # noqa: ARG002 - the protocol's
-        """Knows none."""
-        return frozenset()
-
-
-class Quarantine:
-    """No source is asked: what goes can be put back, so it is never deleted at once."""
-
-    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:  # noqa: ARG002 - the protocol's
-        """Believes that a vacuum ended; rows of aborted writes can't be put back."""
+        if (metastore := self._metastore_of(command)) is not None:
+            claim = Claim.of(command, plan)
+            with MetastoreClient(metastore) as client:
+                return judge(claim, self._answers(claim, client))
+        if self._believed:
+            return Proof.BELIEVED
         if isinstance(command, AbortedCleaningReleased):
             message = (
                 "the event says that these writes aborted; no Metastore is configured that could"
@@ -73,52 +76,23 @@ class Quarantine:
             raise NotConfirmed(Reason.NOT_CONFIRMED, message)
         return Proof.UNPROVEN
 
-    def aborted(self, command: Cleaning) -> frozenset[int]:  # noqa: ARG002 - the protocol's
-        """Knows none."""
-        return frozenset()
-
-
-class MetastoreSource:
-    """Asks a Hive Metastore, in six calls at most, on a connection of its own.
-
-    It knows the tables of its catalog; for others `others` is asked.
-    """
-
-    def __init__(
-        self, settings: MetastoreSettings, others: SecondSource, *, readers_lock_at_once: bool
-    ) -> None:
-        """Take the Metastore; nothing is connected yet.
-
-        Args:
-            settings: Where it is, and its catalog.
-            others: Asked about tables of other catalogs.
-            readers_lock_at_once: As the bridge's setting: then a transaction that has locked other
-                tables only does not count as a reader.
-        """
-        self._settings, self._others = settings, others
-        self._at_once = readers_lock_at_once
-        self._is_checked = not readers_lock_at_once
-
-    def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
-        """See `SecondSource`."""
-        if not self._knows(command):
-            return self._others.confirm(command, plan)
-        claim = Claim.of(command, plan)
-        with MetastoreClient(self._settings) as client:
-            return judge(claim, self._answers(claim, client))
-
     def aborted(self, command: Cleaning) -> frozenset[int]:
-        """See `SecondSource`; one call."""
-        if not self._knows(command):
-            return self._others.aborted(command)
+        """The transactions that it knows to have aborted: no reader reads their compactions.
+
+        One call. Empty if it does not answer: the question before the removal says so.
+        """
+        if (metastore := self._metastore_of(command)) is None:
+            return frozenset()
         try:
-            with MetastoreClient(self._settings) as client:
+            with MetastoreClient(metastore) as client:
                 return client.transaction_states().aborted
-        except TransientError:  # the question before the removal says so
+        except TransientError:
             return frozenset()
 
-    def _knows(self, command: Cleaning) -> bool:
-        return command.table.split(".", 1)[0] == self._settings.catalog.lower()
+    def _metastore_of(self, command: Cleaning) -> MetastoreSettings | None:
+        catalog = command.table.split(".", 1)[0]
+        is_known = self._metastore and catalog == self._metastore.catalog.lower()
+        return self._metastore if is_known else None
 
     def _answers(self, claim: Claim, client: MetastoreClient) -> Answers:
         """Ask for the locks, then the transactions (see `Answers`), then the table.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.cleaning.executor import Cleaner
-from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine, SecondSource
+from tidegate.cleaning.second_source import SecondSource
 from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
@@ -162,7 +162,7 @@ def second_source(settings: Settings) -> SecondSource:
     watched, roots = settings.bridge.metastore, settings.warehouse.roots
     chosen = settings.cleaning.confirm_with
     if chosen == "nothing":
-        return NoSource()
+        return SecondSource(believed=True)
     if chosen == "metastore" or (chosen is None and watched is not None):
         if watched is None:
             raise ConfigError(
@@ -170,9 +170,7 @@ def second_source(settings: Settings) -> SecondSource:
                 " [bridge.metastore]"
             )
         interface()  # a missing library shows now
-        return MetastoreSource(
-            watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
-        )
+        return SecondSource(watched, readers_lock_at_once=watched.readers_lock_at_once)
     if found := on_object_stores(roots):
         raise ConfigError(
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
@@ -180,7 +178,7 @@ def second_source(settings: Settings) -> SecondSource:
             ' [bridge.metastore], or accept the risk with confirm_with = "nothing" in [cleaning]:'
             " every principal that may write to the vacuums topic can then have files deleted"
         )
-    return Quarantine()
+    return SecondSource()
 
 
 def alarms(settings: Settings) -> Alarms:

@@ -13,7 +13,7 @@ from support.metastore import HiveEngine, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import Queued
 from tidegate.cleaning.executor import Cleaner
-from tidegate.cleaning.second_source import MetastoreSource, Quarantine
+from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.java import find_jdk
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for
@@ -41,7 +41,7 @@ def compact(engine: HiveEngine, table: str, kind: int) -> None:
 
 
 def clean(engine: HiveEngine, event: VacuumFinished) -> Outcome:
-    source = MetastoreSource(engine.settings, Quarantine(), readers_lock_at_once=False)
+    source = SecondSource(engine.settings, readers_lock_at_once=False)
     roots = WarehouseRoots.of(str(Path(event.location).parent))
     cleaner = Cleaner(Warehouse(roots), ThreadMap(2), lambda: datetime.now(UTC), second=source)
     *_, outcome = cleaner.execute(command_for(event, datetime.now(UTC)))

@@ -25,7 +25,7 @@ from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched
 from tidegate.cleaning.executor import Cleaner
-from tidegate.cleaning.second_source import MetastoreSource, Quarantine
+from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TidegateError
 from tidegate.events import Command, Event
@@ -112,9 +112,7 @@ class World:
         first = self.bridge(Baseline())
         first.bridge.look()
         self.bridges = [first, self.bridge(first.bridge.baseline)]
-        source = MetastoreSource(
-            self.engine.settings, Quarantine(), readers_lock_at_once=self.at_once
-        )
+        source = SecondSource(self.engine.settings, readers_lock_at_once=self.at_once)
         roots = WarehouseRoots.of(str(self.table.location.parents[1]))
         self.cleaner = Cleaner(Warehouse(roots), ThreadMap(1), lambda: self.now, second=source)
 
