@@ -26,10 +26,10 @@ from support.deployment_events import (
     vacuum,
 )
 from support.deployment_events import released as command
-from support.samples import NOON, message, savepoint_request
+from support.samples import NOON, ended, message, savepoint_request, task_of
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, PermanentError
-from tidegate.events import Outcome, RestoreFailed, RestoreRequested, SavepointRejected
+from tidegate.events import Outcome, RestoreFailed, RestoreRequested, SavepointRejected, TaskEnd
 from tidegate.events.reasons import Reason
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
@@ -197,8 +197,12 @@ def test_what_needs_a_person_is_counted_also_from_before_the_start(
 
     running, waits, fails = (restore_request(f"r{n}", f"lake.sales.t{n}") for n in (1, 2, 3))
     soon = datetime.now(UTC) + timedelta(hours=1)
+    refused = restore_request("r5", "lake.sales.t5")
     outcomes = [started(running), awaiting(waits, soon), started(fails), failed(fails)]
+    outcomes += [started(refused), ended(task_of(refused), end=TaskEnd.DEAD_LETTERED)]
     publish(deployment.servers, deployment.prefix, *outcomes)
+    assert counts() == [1, 1, 2]
+    publish(deployment.servers, deployment.prefix, completed(refused))
     assert counts() == [1, 1, 1]
     again = restore_request("r4", "lake.sales.t4")
     publish(deployment.servers, deployment.prefix, awaiting(again, soon))

@@ -120,8 +120,8 @@ ALERTS: Final = (
         'tidegate_unfinished_restores{state="failed"} > 0',
         "0m",
         "critical",
-        "{{ $value }} restores began and could not finish: their tables take no writes.",
-        f"The same request resumes it. Why: {command_line('outcomes', kind='RestoreFailed')}",
+        "Restores that failed half way: {{ $value }}. Their tables take no writes.",
+        f"Mend the cause, then request or redrive it again. Which: {command_line('status')}",
         "A restore failed half way",
     ),
     Alert(
@@ -129,7 +129,7 @@ ALERTS: Final = (
         "tidegate_pending_approvals > 0",
         "5m",
         "warning",
-        "{{ $value }} restores wait for a second person.",
+        "Restores that wait for a second person: {{ $value }}.",
         f"Read the plan, then approve it or let it expire: {command_line('status')}",
         "A restore waits for approval",
     ),
@@ -174,7 +174,7 @@ ALERTS: Final = (
         "tidegate_overdue_vacuums > 0",
         "0m",
         "warning",
-        "{{ $value }} vacuums of {{ $labels.tables }} wait longer than their limit.",
+        "Vacuums of {{ $labels.tables }} that wait longer than their limit: {{ $value }}.",
         f"The limits are in [[alarms]]. The locks and their owners: {command_line('waiting')}",
         "A vacuum that waits",
     ),
@@ -193,8 +193,7 @@ ALERTS: Final = (
         "0m",
         "warning",
         "Releases come for a table of which no vacuum is known.",
-        "Which table, and who publishes them:"
-        f" {command_line('outcomes', kind='UnknownTableReleased')}",
+        f"Which: {command_line('outcomes', kind='UnknownTableReleased')}",
         "Releases for an unknown table",
     ),
     Alert(

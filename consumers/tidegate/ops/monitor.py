@@ -30,6 +30,7 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
     SavepointsChecked,
+    TaskEnded,
     TaskOverdue,
     UnknownTableReleased,
     VacuumFlagged,
@@ -142,12 +143,14 @@ class _Notifications:
         self._dead_letters.clear()
         if lines and self._apprise is not None:
             title = "Tidegate" if len(lines) == 1 else f"Tidegate: {len(lines)} messages"
-            if not self._apprise.notify(title=title, body="\n".join(lines)):
+            body = "\n".join(lines)
+            if not self._apprise.notify(body, title, notify_type="warning"):
                 log.warning("a notification was not sent: %s", "; ".join(lines))
 
     def _add(self, message: str, command: str) -> None:
         if self._apprise is not None:
-            self._lines.append(f"{visible(message)}. See: {visible(command)}")
+            ending = "" if message.endswith((".", "?")) else "."
+            self._lines.append(f"{visible(message)}{ending} See: {visible(command)}")
 
 
 log = logging.getLogger(__name__)
@@ -164,7 +167,7 @@ _HISTORY: Final = timedelta(days=30)
 """How far back restores and reviews of savepoints are read at the start."""
 _RESTORES: Final = (
     *(RestoreAwaitingApproval, RestoreStarted, RestoreProgressed),
-    *(RestoreCompleted, RestoreFailed, RestoreRejected),
+    *(RestoreCompleted, RestoreFailed, RestoreRejected, TaskEnded),
 )
 _HISTORY_KINDS: Final = frozenset(
     kind.__name__ for kind in (*_RESTORES, SavepointCreated, SavepointRemoved)
@@ -238,6 +241,10 @@ class DeploymentMonitor:
             StopService: the broker refuses access.
             ConfigError: a topic does not exist.
         """
+        log.info(
+            "watches the deployment %s.* every %g s; addresses that are notified: %d",
+            *(self._prefix, interval, len(self._settings.monitoring.notify)),
+        )
         away, waiting_due = False, 0.0
         while not stop.is_set():
             try:
@@ -273,8 +280,7 @@ class DeploymentMonitor:
             self._metrics.set(catalog.HIDDEN, max(0, appended[part] - end), *labels)
         now = datetime.now(UTC)
         self._metrics.set(catalog.PENDING_APPROVALS, len(self._restores.awaiting_at(now)))
-        unfinished = [logged.event for logged in self._restores.unfinished.values()]
-        failed = sum(isinstance(event, RestoreFailed) for event in unfinished)
+        unfinished, failed = self._restores.unfinished, len(self._restores.failed_half_way)
         self._metrics.set(catalog.UNFINISHED_RESTORES, failed, "failed")
         self._metrics.set(catalog.UNFINISHED_RESTORES, len(unfinished) - failed, "running")
         self._metrics.set(catalog.MONITOR_LAST_POLL, now.timestamp())

@@ -23,6 +23,7 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
     SavepointsChecked,
+    TaskEnd,
     TaskEnded,
     TaskOverdue,
     UnknownTableReleased,
@@ -67,6 +68,8 @@ class Recent:
     """Tables and hashed ids of the requests among them whose approval the coordinator has."""
     unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the last outcome of a restore that began and did not complete."""
+    failed_half_way: set[str] = field(default_factory=set[str])
+    """Those of these tables whose restore nobody works on: it failed, or is a dead letter."""
     unowned: dict[str, int] = field(default_factory=dict[str, int])
     """By table, how many savepoints of policies no rule owns, as of its last check."""
     refused: int = 0
@@ -93,16 +96,31 @@ class Recent:
             self.running.pop(event.caused_by, None)
         elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
             self.running[event.caused_by] = logged
-        if isinstance(event, RestoreStarted | RestoreFailed):
-            self.unfinished[event.table] = logged
-        elif isinstance(event, RestoreCompleted):
-            self.unfinished.pop(event.table, None)
-        elif isinstance(event, SavepointsChecked):
+        self._take_unfinished(event, logged)
+        if isinstance(event, SavepointsChecked):
             self.unowned.pop(event.table, None)
             if event.unowned:
                 self.unowned[event.table] = len(event.unowned)
         self.savepoints_made += isinstance(event, SavepointCreated) and not event.already_there
         self.savepoints_removed += isinstance(event, SavepointRemoved)
+
+    def _take_unfinished(self, event: Outcome, logged: LoggedEvent) -> None:
+        match event:
+            case RestoreStarted():
+                self.unfinished[event.table] = logged
+                self.failed_half_way.discard(event.table)
+            case RestoreFailed():
+                self.unfinished[event.table] = logged
+                self.failed_half_way.add(event.table)
+            case RestoreCompleted():
+                self.unfinished.pop(event.table, None)
+                self.failed_half_way.discard(event.table)
+            case TaskEnded(end=TaskEnd.DEAD_LETTERED) if found := self.unfinished.get(event.table):
+                # a table has one task at a time: this was the restore's
+                self.running.pop(getattr(found.event, "caused_by", ""), None)
+                self.failed_half_way.add(event.table)
+            case _:
+                pass
 
     def _take_awaiting(self, request: str, verdict: Verdict, logged: LoggedEvent) -> None:
         if verdict is Verdict.AWAITING:
@@ -221,7 +239,8 @@ class Snapshot:
             f"the restore of {event.table} to {event.savepoint} failed half way, and the table"
             f" takes no writes: {command_line('explain', event.table)}"
             for logged in by_time(self.recent.unfinished)
-            if isinstance(event := logged.event, RestoreFailed)
+            if isinstance(event := logged.event, RestoreStarted | RestoreFailed)
+            and event.table in self.recent.failed_half_way
         ]
         found += [_approval(logged.event) for logged in self.recent.awaiting_at(self.at)]
         found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:]]

@@ -93,11 +93,11 @@ _DEAD_LETTER: Final = (
     "of {service}, from {origin_topic}/{origin_partition}/{origin_offset} ({error})"
 )
 SENTENCES: Final[Mapping[str, str]] = {
-    "CommitCompleted": "{action} {instant}[ {operation}]",
+    "CommitCompleted": "{action} {instant}[ {operation}], by {source}",
     "CommitCondemned": "{instant} by {source}: {reason}",
     "CommitFlagged": "{instant}: {flag}: {message}",
     "VacuumFinished": "{kind} made {directories:names}; holds: {locks:lock},"
-    " {open_transactions:open transaction}",
+    " {open_transactions:open transaction}; by {source}",
     "WritesAborted": "aborted writes of {valid_write_ids:shortened}",
     "SavepointRequested": "on [{instant}][!instant:the newest commit][, for {tiers:list}]",
     "SavepointsCheckRequested": "of the table[, for condemned {condemned}]",
@@ -164,7 +164,7 @@ def content_of(event: Event) -> str:
     if isinstance(event, LockReleased):
         lock = "" if event.lock_id is None else f"lock {event.lock_id}"
         txn = "" if event.transaction_id is None else f"transaction {event.transaction_id}"
-        content = f"{' of '.join(filter(None, (lock, txn)))} {event.reason}"
+        content = f"{' of '.join(filter(None, (lock, txn)))} {event.reason}, by {event.source}"
     elif template is None:
         content = ": ".join(filter(None, (reason_of(event), getattr(event, "message", None))))
     else:

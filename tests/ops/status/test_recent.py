@@ -23,6 +23,7 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
     SavepointsChecked,
+    TaskEnd,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -83,14 +84,22 @@ def test_a_restore_that_failed_half_way_needs_a_person_until_it_is_completed() -
         message="full",
     )
 
-    def needs(recent: Recent) -> list[str]:
+    dead_lettered = ended(task_of(request), end=TaskEnd.DEAD_LETTERED, message="no permission")
+
+    def needs(*outcomes: Event | None) -> list[str]:
+        recent = after(*outcomes)
+        assert len(recent.running) == (outcomes[-1] == started(request))
         return Snapshot(NOON, NOON, (), 0, None, recent, 0).needs()
 
-    assert needs(after(started(request), failed))[0] == (
+    half_way = (
         f"the restore of {request.table} to {request.savepoint} failed half way, and the table"
         f" takes no writes: tidegate explain {request.table}"
     )
-    assert "half way" not in " ".join(needs(after(failed, started(request))))
+    for end in (failed, dead_lettered):
+        assert needs(started(request), end)[0] == half_way
+        assert half_way not in needs(end, started(request))
+        assert half_way not in needs(started(request), end, completed(request))
+    assert half_way not in needs(dead_lettered)
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:
