@@ -69,7 +69,7 @@ class Recent:
     unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the last outcome of a restore that began and did not complete."""
     failed_half_way: set[str] = field(default_factory=set[str])
-    """Those of these tables whose restore nobody works on: it failed, or is a dead letter."""
+    """Those of these tables whose restore is not under way: it failed, or is a dead letter."""
     unowned: dict[str, int] = field(default_factory=dict[str, int])
     """By table, how many savepoints of policies no rule owns, as of its last check."""
     refused: int = 0

@@ -118,5 +118,5 @@ def compare_owners(checks: Iterable[Event | None]) -> Finding:
     return Finding(
         Status.WARN,
         f"no rule owns savepoints, so they stay: {named}",
-        "name their policy in `adopts` of the table's rule, or: tidegate savepoints remove",
+        "name their policy in `adopts` of the table's rule, or `tidegate savepoints remove`",
     )
