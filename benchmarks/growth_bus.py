@@ -39,8 +39,7 @@ from tidegate.events.topics import (
 )
 from tidegate.events.wire import Wire
 from tidegate.local.embedded.broker import SERVERS_VARIABLE
-from tidegate.ops.doctor.broker import Broker
-from tidegate.ops.doctor.offsets import check_state
+from tidegate.ops.doctor.broker import Broker, check_state
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher

@@ -44,7 +44,7 @@ from tidegate.events.reasons import Reason
 from tidegate.events.refusals import not_confirmed, refusal
 from tidegate.events.signature import SIGNATURE_HEADER
 from tidegate.events.wire import Message, Wire
-from tidegate.ops.doctor.finding import Check
+from tidegate.ops.doctor.finding import checked
 from tidegate.ops.doctor.local import check_signatures
 from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Partition, Record
@@ -434,6 +434,6 @@ def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) ->
     file = key_file(tmp_path)
     file.chmod(0o640)
 
-    found = Check("signatures", partial(check_signatures, deployment(tmp_path, key=file))).run()
+    found = checked("signatures", partial(check_signatures, deployment(tmp_path, key=file)))
     assert found.state == "fail"
     assert f"chmod 600 {file}" in found.seen

@@ -16,7 +16,7 @@ import fsspec
 import pytest
 
 from support.spark_cluster import bare_python, cluster, kill
-from tidegate.cli.setup.spark_archive import spark_archive
+from tidegate.cli.setup.services import spark_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 # `spark.pyspark.python` is stronger, as it is for Spark

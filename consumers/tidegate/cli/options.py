@@ -8,16 +8,27 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from pydantic import ValidationError
+from typer.models import OptionInfo
 
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import validation_message
@@ -35,44 +46,81 @@ _YEAR: Final = re.compile(r"[0-9]{4}-")
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time: negative ones have another meaning in Kafka (-1 ms is the end of a topic)."""
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="Settings file (TOML); default: $TIDEGATE_CONFIG."),
-]
-TableName = Annotated[str, typer.Option("--table", "-t", help="catalog.database.table")]
-OptionalTableName = Annotated[
-    str | None, typer.Option("--table", "-t", help="catalog.database.table")
-]
-Location = Annotated[
-    str | None,
-    typer.Option("--location", "-l", help="Path or URI; default: where events name the table."),
-]
-AsJsonLines = Annotated[
-    bool, typer.Option("--json", help="Print a JSON object a line, for scripts.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Carry it out; without it, a dry run.")]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        help="Only from this far back, or from this time: 2d, 1h30m, 2026-11-21T07:00:00Z."
-    ),
-]
-RequestedBy = Annotated[
-    str | None, typer.Option(help="Your name, for the audit trail; default: the login name.")
-]
-Reason = Annotated[str, typer.Option(help="Why, for the audit trail.")]
+_SHARED: Final[Mapping[str, str]] = {
+    "as_json": "Print JSON, for scripts.",
+    "config": "Settings file (TOML); default: $TIDEGATE_CONFIG.",
+    "execute": "Carry it out; without it, a dry run.",
+    "location": "Path or URI; default: where events name the table.",
+    "reason": "Why, for the audit trail.",
+    "request_id": "Id of the request: repeat a failed call with the same id.",
+    "requested_by": "Your name, for the audit trail; default: the login name.",
+    "sign_with": "Your private key, which signs it; default: security.sign_with.",
+    "since": "Only from this far back, or from this time: 2d, 1h30m, 2026-11-21T07:00:00Z.",
+    "source": "Name of the publishing application.",
+    "table": "catalog.database.table",
+}
+"""The help of options that mean the same for every command, unless its docstring says more."""
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "as_json": ("--json",),
+    "config": ("--config", "-c"),
+    "location": ("--location", "-l"),
+    "table": ("--table", "-t"),
+    "verbose": ("--verbose", "-v"),
+}
+_SECTION: Final = re.compile(r"\n\n(Positional|Options|Examples):\n")
+_ITEM: Final = re.compile(r"^    (\w+): ((?:.|\n        )+)", re.MULTILINE)
+
+
+def sections(docstring: str | None) -> dict[str, str]:
+    """The sections of a docstring by their titles; the text before them has no title."""
+    first, *others = _SECTION.split(inspect.cleandoc(docstring or ""))
+    return {"": first, **dict(zip(others[::2], others[1::2], strict=True))}
+
+
+def parameters(command: Callable[..., object]) -> list[inspect.Parameter]:
+    """The parameters of a command, or the fields of a group of options, as typer wants them.
+
+    A parameter is an option, unless its docstring lists it in the section Positional; the section
+    has the help. What else an option needs (a range, a second name) is in its annotation.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    found, help_of = list[inspect.Parameter](), dict(_SHARED)
+    arguments = set[str]()
+    for described in reversed(getattr(command, "__mro__", (command,))):
+        for title, text in sections(described.__doc__).items():
+            if title in {"Positional", "Options"}:
+                items = {name: " ".join(words.split()) for name, words in _ITEM.findall(text)}
+                help_of |= items
+                arguments |= items.keys() if title == "Positional" else set()
+    for parameter in inspect.signature(command).parameters.values():
+        name, hint = parameter.name, hints[parameter.name]
+        is_annotated = get_origin(hint) is Annotated
+        plain, *infos = get_args(hint) if is_annotated else (hint,)
+        new = typer.Argument() if name in arguments else typer.Option()
+        info = copy(infos[0]) if infos else new
+        info.help = info.help or help_of.get(name)
+        # a first name in the annotation is typer's `default`
+        is_unnamed = isinstance(info, OptionInfo) and info.default is ... and not info.param_decls
+        if is_unnamed and parameter.default is not True:
+            info.param_decls = _NAMES.get(name, (f"--{name.replace('_', '-')}",))
+        annotation = Annotated[plain, info]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        found.append(parameter.replace(kind=kind, annotation=annotation))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """Options of a command that runs and logs until it is stopped."""
+    """Options of a command that runs and logs until it is stopped.
 
-    config: ConfigFile = None
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False
-    log_format: Annotated[
-        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
-    ] = "auto"
+    Options:
+        verbose: Log at level DEBUG.
+        log_format: auto (human on a terminal, else json), human or json.
+    """
+
+    config: Path | None = None
+    verbose: bool = False
+    log_format: str = "auto"
 
     def settings(self) -> Settings:
         """Configure the log, and read the settings.
@@ -110,23 +158,13 @@ def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[...
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
         names = [field.name for field in fields(group)]
-        own = list(inspect.signature(command).parameters.values())[1:]
-        parameters = [*(inspect.signature(group).parameters[name] for name in names), *own]
-        types = get_type_hints(command, include_extras=True)
-        types |= get_type_hints(group, include_extras=True)
+        _, *own = parameters(command)
 
         def call(**values: Any) -> None:  # noqa: ANN401 - typer passes what it has parsed
             command(group(**{name: values.pop(name) for name in names}), **values)
 
         call.__name__, call.__doc__ = command.__name__, command.__doc__
-        vars(call)["__signature__"] = inspect.Signature(
-            [
-                parameter.replace(
-                    kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[parameter.name]
-                )
-                for parameter in parameters
-            ]
-        )
+        vars(call)["__signature__"] = inspect.Signature([*parameters(group), *own])
         return call
 
     return expand

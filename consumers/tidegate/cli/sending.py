@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.options import AsJson, RequestedBy, duration, person
+from tidegate.cli.options import duration, person
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.progress import OutcomeBar
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
@@ -47,25 +47,27 @@ OF_VERDICT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Options for signing, and for waiting for the outcome."""
+    """Options for signing, and for waiting for the outcome.
 
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h.")
-    ] = False
-    timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
-    sign_with: SignWith = None
-    new: Annotated[
-        bool, typer.Option("--new", help="Accept a table that no event has named yet.")
-    ] = False
-    as_json: AsJson = False
+    Options:
+        wait: Wait for the outcome, print it, and exit by it: see -h.
+        timeout: How long to wait at most, e.g. 90s or 2h.
+        new: Accept a table that no event has named yet.
+    """
+
+    wait: bool = False
+    timeout: str = "10m"
+    sign_with: Path | None = None
+    new: bool = False
+    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Requesting(Sending):
     """Options of a person's request: also who asks, and the id that a repeated call keeps."""
 
-    requested_by: RequestedBy = None
-    request_id: RequestId = None
+    requested_by: str | None = None
+    request_id: str | None = None
 
 
 def request(

@@ -35,7 +35,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Entry]]] = {
         "explain": _Entry("look.explain", "The history of a table or event, and next steps."),
         "outcomes": _Entry("look.events", "What was done or refused, why, and for whom."),
         "events": _Entry("look.events", "Follow the events of a topic, decoded."),
-        "waiting": _Entry("look.waiting", "Vacuums that wait, and for which readers."),
+        "waiting": _Entry("look.status", "Vacuums that wait, and for which readers."),
         "doctor": _Entry("look.doctor", "Check a deployment, with advice for every fault."),
     },
     "Restore": {
@@ -44,31 +44,29 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Entry]]] = {
         ),
         "plan": _Entry("restore.plan", "What would be done to a table. Changes nothing."),
         "publish": _Entry("restore.publish", "Request a restore or savepoint; report commits."),
-        "simulate": _Entry("restore.simulate", "Savepoints that a policy would have made."),
+        "simulate": _Entry("restore.savepoints", "Savepoints that a policy would have made."),
     },
     "Clean": {
-        "hold": _Entry("clean.hold", "Pause and resume the cleaning of a table."),
-        "undo": _Entry("clean.undo", "Put back what a cleaning moved into quarantine."),
+        "hold": _Entry("clean", "Pause and resume the cleaning of a table."),
+        "undo": _Entry("clean", "Put back what a cleaning moved into quarantine."),
     },
     "Repair": {
         "dead-letters": _Entry("repair.dead_letters", "Failed messages: list, redrive, discard."),
         "replay": _Entry("repair.replay", "Let a service read again, or publish again."),
-        "skip": _Entry("repair.skip", "Move a stopped service past one record."),
+        "skip": _Entry("repair.dead_letters", "Move a stopped service past one record."),
     },
     "Set up": {
         "config": _Entry("setup.config", "Make, check, show and compare settings."),
         "topics": _Entry("setup.topics", "Create, check and describe topics; access rights."),
-        "keys": _Entry("setup.keys", "Make keys that sign events and requests."),
+        "keys": _Entry("setup.topics", "Make keys that sign events and requests."),
         "run": _Entry("setup.services", "Run services until they are stopped."),
-        "bridge": _Entry("setup.bridge", "Publish for writers that cannot do it."),
+        "bridge": _Entry("setup.services", "Publish for writers that cannot do it."),
         "monitor": _Entry("setup.services", "Export the metrics of the deployment."),
         "broker": _Entry("setup.services", "Run a local Kafka broker, without Docker."),
-        "spark-archive": _Entry(
-            "setup.spark_archive", "Pack a store's client for Spark's executors."
-        ),
+        "spark-archive": _Entry("setup.services", "Pack a store's client for Spark's executors."),
         "demo": _Entry("setup.services", "Run the complete story on real parts."),
-        "schemas": _Entry("setup.schemas", "Avro schemas of the events, and examples."),
-        "asyncapi": _Entry("setup.schemas", "Print the AsyncAPI document."),
+        "schemas": _Entry("setup.topics", "Avro schemas of the events, and examples."),
+        "asyncapi": _Entry("setup.topics", "Print the AsyncAPI document."),
     },
 }
 
@@ -103,26 +101,32 @@ def _imported(name: str, entry: _Entry) -> Any:  # noqa: ANN401 - typer's own cl
         root.add_typer(command, name=name, cls=_CommandGroup)
     else:
         root.command(name)(command)
-    _show_examples_last(root)
+    _describe(root)
     add_progress(root)
     return typer.main.get_group(root).commands[name]
 
 
-def _show_examples_last(app: typer.Typer) -> None:
-    """Move the examples in the docstring of every command to the end of its help."""
-    for command in app.registered_commands:
-        text, _, found = (inspect.getdoc(command.callback) or "").partition("\n\nExamples:\n")
-        command.help = text
-        if found:
+def _describe(app: typer.Typer) -> None:
+    """Take options and help of every command from its docstring; examples are shown last."""
+    from tidegate.cli.options import parameters, sections  # noqa: PLC0415 - heavy
+
+    for info in app.registered_commands:
+        if (command := info.callback) is None:
+            continue
+        parts = sections(command.__doc__)
+        info.help = parts[""]
+        if examples := parts.get("Examples"):
             # a line that is indented more goes on with the one before it
-            lines = indent(dedent(found).replace("\n    ", " "), "  ")
-            parts = [f"\b\nExamples:\n{lines}"]  # \b: typer leaves the lines as they are
-            if "--wait" in found.split():  # it exits by the outcome
-                parts.append(table())
-            command.epilog = "\n\n".join(parts)
+            lines = indent(dedent(examples).replace("\n    ", " "), "  ")
+            epilog = [f"\b\nExamples:\n{lines}"]  # \b: typer leaves the lines as they are
+            if "--wait" in examples.split():  # it exits by the outcome
+                epilog.append(table())
+            info.epilog = "\n\n".join(epilog)
+        if not hasattr(command, "__signature__"):
+            vars(command)["__signature__"] = inspect.Signature(parameters(command))
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            _show_examples_last(group.typer_instance)
+            _describe(group.typer_instance)
 
 
 class _CommandGroup(TyperGroup):

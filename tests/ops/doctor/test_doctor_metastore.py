@@ -6,8 +6,8 @@ import pytest
 
 from support.metastore import HiveEngine, on_both_versions, own_metastore
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.ops.doctor import Finding, Status, examine
-from tidegate.ops.doctor.metastore import judge_cleaner, metastore_checks
+from tidegate.ops.doctor import Finding, examine
+from tidegate.ops.doctor.local import check_metastores, judge_cleaner
 from tidegate.service.settings import Settings
 
 CLEANER, INITIATOR = "metastore.compactor.cleaner.on", "metastore.compactor.initiator.on"
@@ -17,41 +17,39 @@ LOCKLESS = "hive.acid.lockless.reads.enabled"
 @pytest.mark.parametrize(
     ("settings", "state", "shown"),
     [
-        ({CLEANER: "false", INITIATOR: "true"}, Status.OK, "Cleaner is off"),
-        ({CLEANER: "TRUE", INITIATOR: "false"}, Status.FAIL, f"{CLEANER} is true"),
+        ({CLEANER: "false", INITIATOR: "true"}, "ok", "Cleaner is off"),
+        ({CLEANER: "TRUE", INITIATOR: "false"}, "fail", f"{CLEANER} is true"),
         # Hive 3 has no setting for it: it comes with the Initiator
-        ({INITIATOR: "true"}, Status.FAIL, f"{INITIATOR} is true"),
-        ({INITIATOR: "false"}, Status.OK, "Cleaner is off"),
-        ({}, Status.WARN, "does not report its settings"),
-        ({CLEANER: "false", LOCKLESS: "true"}, Status.WARN, "readers take no locks"),
+        ({INITIATOR: "true"}, "fail", f"{INITIATOR} is true"),
+        ({INITIATOR: "false"}, "ok", "Cleaner is off"),
+        ({}, "warn", "does not report its settings"),
+        ({CLEANER: "false", LOCKLESS: "true"}, "warn", "readers take no locks"),
     ],
 )
-def test_hives_own_cleaner_is_looked_for(
-    settings: dict[str, str], state: Status, shown: str
-) -> None:
+def test_hives_own_cleaner_is_looked_for(settings: dict[str, str], state: str, shown: str) -> None:
     found = judge_cleaner(settings.get)
     assert (found.state, shown in found.seen) == (state, True), found
-    assert bool(found.advice) == (state is not Status.OK)
+    assert bool(found.advice) == (state != "ok")
 
 
 def findings(uri: str) -> list[Finding]:
     settings = BridgeSettings(uri=uri, timeout_ms=2_000)
-    return [check.run() for check in metastore_checks(settings, None)]
+    return list(check_metastores(settings, None))
 
 
 @pytest.mark.slow
 @on_both_versions
 def test_a_metastore_without_its_cleaner_is_well(engine: HiveEngine) -> None:
     answers, cleaner = findings(engine.settings.uri)
-    assert (answers.state, cleaner.state) == (Status.OK, Status.OK)
+    assert (answers.state, cleaner.state) == ("ok", "ok")
     assert "locks" in answers.seen
 
 
 def test_a_metastore_that_is_not_there_fails_and_is_named() -> None:
     answers, cleaner = findings("thrift://127.0.0.1:1")
-    assert answers.state is Status.FAIL
+    assert answers.state == "fail"
     assert "127.0.0.1:1" in answers.seen
-    assert cleaner.state is Status.SKIPPED
+    assert cleaner.state == "skipped"
 
 
 @pytest.mark.full
@@ -59,7 +57,7 @@ def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPath
     metastore = own_metastore(tmp_path_factory.mktemp("cleans"), {CLEANER: "true"})
     with metastore:
         _, cleaner = findings(metastore.uri)
-    assert cleaner.state is Status.FAIL
+    assert cleaner.state == "fail"
     assert f"set {CLEANER}=false" in cleaner.advice
 
 

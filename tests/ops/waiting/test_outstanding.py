@@ -11,7 +11,7 @@ import pytest
 from support.deployment_events import ORDERS, vacuum
 from support.rows import Rows
 from support.samples import NOON, release
-from tidegate.cli.look.waiting import age_of, headline
+from tidegate.cli.look.status import age_of, headline
 from tidegate.cli.output import plain
 from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished

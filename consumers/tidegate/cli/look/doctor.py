@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import typer
 
-from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write_json, write_styled
 from tidegate.errors import ConfigError
-from tidegate.ops.doctor import Finding, Status, examine
+from tidegate.ops.doctor import Finding, examine
 from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings
 
-_COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "bold red", "skipped": "dim"}
+_COLOURS: Final = {"fail": "bold red", "warn": "yellow", "skipped": "dim", "ok": "green"}
 
 
 def doctor(
-    services: Annotated[
-        list[str] | None, typer.Argument(help="Services to check; default: all.")
-    ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Create and remove a hidden file in each root.")
-    ] = False,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Start a Spark session and run a job.")
-    ] = False,
-    as_json: AsJsonLines = False,
-    config: ConfigFile = None,
+    services: list[str] | None = None,
+    write: bool = False,
+    spark: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Check a deployment; every finding has advice. Exit code 1 if a check fails.
+
+    Positional:
+        services: Services to check; default: all.
+
+    Options:
+        write: Create and remove a hidden file in each root.
+        spark: Start a Spark session and run a job.
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate doctor
@@ -38,38 +40,30 @@ def doctor(
     """
     if unknown := [name for name in services or () if name not in SERVICES]:
         raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
-    settings = Settings.load(config)
-    found = examine(settings, services or list(SERVICES), write=write, spark=spark)
-    if as_json:
-        seen = list(_written(found))
-    else:
-        seen = list(found)
+    found = examine(Settings.load(config), services or list(SERVICES), write=write, spark=spark)
+    seen = list[Finding]()
+    for finding in found:
+        seen.append(finding)
+        if as_json:
+            write_json(finding._asdict())
+    if not as_json:
         _show(seen)
-    raise typer.Exit(1 if any(finding.state is Status.FAIL for finding in seen) else 0)
-
-
-def _written(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Print each finding for scripts as it comes, and pass it on."""
-    for finding in findings:
-        write_json(finding)
-        yield finding
+    raise typer.Exit(any(finding.state == "fail" for finding in seen))
 
 
 def _show(findings: Sequence[Finding]) -> None:
     """Print failures first; of several well checks of a kind, one line."""
-    for state in (Status.FAIL, Status.WARN, Status.SKIPPED, Status.OK):
+    for state, colour in _COLOURS.items():
         groups: dict[str, list[Finding]] = {}
         for finding in findings:
-            if finding.state is state:
-                kind = finding.check.partition(" ")[0] if state is Status.OK else finding.check
+            if finding.state == state:
+                kind = finding.check.partition(" ")[0] if state == "ok" else finding.check
                 groups.setdefault(kind, []).append(finding)
         for kind, group in groups.items():
-            folded = group[1:] and state is Status.OK
-            names = ", ".join(finding.check.removeprefix(f"{kind} ") for finding in group)
-            seen = names if folded else group[0].seen
-            advice = f" -> {group[0].advice}" if group[0].advice else ""
-            write_styled(
-                (f"{state:8}", _COLOURS[state]),
-                (kind if folded else group[0].check, "bold"),
-                (f": {seen}{advice}", None),
-            )
+            first, check = group[0], kind
+            seen = f"{first.seen} -> {first.advice}" if first.advice else first.seen
+            if not group[1:]:
+                check = first.check
+            elif state == "ok":
+                seen = ", ".join(finding.check.removeprefix(f"{kind} ") for finding in group)
+            write_styled((f"{state:8}", colour), (check, "bold"), (f": {seen}", None))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Since, one_of, since_of, table_pattern
+from tidegate.cli.options import one_of, since_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.events.topics import OUTCOMES, TOPICS
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
@@ -37,20 +38,22 @@ def _group() -> None:
 @events.command()
 def tail(
     topic: Annotated[str, typer.Option(help=f"{', '.join(_TOPICS)}.")] = "outcomes",
-    table: Tables = None,
-    since: Since = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="How many of the present ones to print.")
-    ] = 10,
-    follow: Annotated[
-        bool, typer.Option(help="Go on with new events until Ctrl-C; or end after these.")
-    ] = True,
-    as_json: WholeEvents = False,
-    config: ConfigFile = None,
+    table: list[str] | None = None,
+    since: str | None = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0)] = 10,
+    follow: bool = True,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Print the last events of a topic, then new ones as they come, until Ctrl-C.
 
     It joins no group and moves no offset. With --since, all events from then on are printed.
+
+    Options:
+        table: Only of these: a name, or a pattern like 'lake.s.*'.
+        limit: How many of the present ones to print.
+        follow: Go on with new events until Ctrl-C; or end after these.
+        as_json: Print a JSON object a line, with the whole event.
 
     Examples:
         tidegate events tail --topic commits
@@ -70,20 +73,14 @@ def tail(
 
 
 def outcomes(
-    table: Tables = None,
+    table: list[str] | None = None,
     kind: Annotated[
         list[str] | None, typer.Option(help=f"Only of these kinds: {', '.join(_KINDS)}.")
     ] = None,
-    since: Since = None,
-    caused_by: Annotated[
-        str | None, typer.Option(help="Only those of this command; its id may be abbreviated.")
-    ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only of requests that failed or were refused.")
-    ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
-    ] = False,
+    since: str | None = None,
+    caused_by: str | None = None,
+    failed: bool = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f")] = False,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -91,10 +88,17 @@ def outcomes(
             help=f"At most this many, the newest; default: {_USUAL}, with --since or --json all.",
         ),
     ] = None,
-    as_json: WholeEvents = False,
-    config: ConfigFile = None,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Show what was done or refused, oldest first: when, on which table, why, and who asked.
+
+    Options:
+        table: Only of these: a name, or a pattern like 'lake.s.*'.
+        caused_by: Only those of this command; its id may be abbreviated.
+        failed: Only of requests that failed or were refused.
+        follow: Go on with what comes, until Ctrl-C.
+        as_json: Print a JSON object a line, with the whole event.
 
     Examples:
         tidegate outcomes --failed --since 2d

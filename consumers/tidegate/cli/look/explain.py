@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.cli.look.waiting import show_vacuums
-from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
+from tidegate.cli.look.status import show_vacuums
+from tidegate.cli.options import since_of
 from tidegate.cli.output import write, write_json
 from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
@@ -20,21 +21,21 @@ from tidegate.service.settings import Settings
 
 
 def explain(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE | EVENT_ID",
-            help="catalog.database.table, or an event's id, abbreviated if it is unique.",
-        ),
-    ],
-    since: Since = None,
-    limit: Annotated[int, typer.Option(min=1, help="Only the newest so many events.")] = 200,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    subject: Annotated[str, typer.Argument(metavar="TABLE | EVENT_ID")],
+    since: str | None = None,
+    limit: Annotated[int, typer.Option(min=1)] = 200,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Show the history in order: events, commands, outcomes, waiting vacuums, next steps.
 
     For an event, show the chain from its first cause to its last outcome.
+
+    Positional:
+        subject: catalog.database.table, or an event's id, abbreviated if it is unique.
+
+    Options:
+        limit: Only the newest so many events.
 
     Examples:
         tidegate explain lake.sales.orders

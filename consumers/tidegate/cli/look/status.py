@@ -1,15 +1,17 @@
-"""`tidegate status`: services, lag, waiting vacuums, requests and savepoints at a glance."""
+"""`tidegate status` and `tidegate waiting`: what needs a person, and what waits for readers."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.look.waiting import age_of, show_vacuums
-from tidegate.cli.options import AsJson, ConfigFile, duration, since_of
+from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.options import duration, since_of, table_pattern
 from tidegate.cli.output import (
     clear_screen,
     write,
@@ -18,25 +20,143 @@ from tidegate.cli.output import (
     write_styled,
     write_table,
 )
+from tidegate.coordinator.subject import moment
+from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import TransientError
-from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.event_log import PATTERN, EventLog, LoggedEvent
 from tidegate.ops.status import Snapshot, by_time, read_snapshot
 from tidegate.ops.summary import counted, line_of
+from tidegate.ops.waiting import (
+    HeldTable,
+    OldestVacuums,
+    PendingVacuum,
+    QuarantinedDirectories,
+    gate_stores,
+    holds_and_quarantines,
+)
 from tidegate.service.settings import Settings
+
+_HOLDS: Final = 10
+_ANY_TIME: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def waiting(
+    table: str | None = None,
+    older_than: str | None = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    check: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
+) -> None:
+    """Show the vacuums that wait for readers, oldest first, with their outstanding holds.
+
+    With --json they come in the order in which they are stored.
+
+    Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
+    The list comes from the coordinator's rows; events that it has not read yet are
+    missing (see `tidegate status` for its lag).
+
+    Options:
+        table: Only of this one: a name, or a pattern like 'lake.s.*'.
+        older_than: Only those that have waited this long, e.g. 1h.
+        limit: List at most this many, the oldest; --json lists all.
+        check: Exit with code 1 if any is listed, for an alarm.
+        as_json: Print a JSON object a line, for scripts.
+
+    Examples:
+        tidegate waiting --older-than 1h --check
+        tidegate waiting --table lake.sales.orders
+        tidegate waiting --json | jq -r '.outstanding[].owner' | sort | uniq -c
+    """
+    latest = datetime.now(UTC) - duration(older_than) if older_than else _ANY_TIME
+    pattern = None if table is None else table_pattern(table)
+    settings = Settings.load(config)
+    stores = gate_stores(settings, pattern)
+    if as_json:
+        count = 0
+        for store in stores:
+            for vacuum in waiting_vacuums(store):
+                if moment(vacuum.since) <= latest:
+                    write_json(PendingVacuum.of(vacuum, store))
+                    count += 1
+    else:
+        oldest = OldestVacuums(limit, lambda vacuum: moment(vacuum.since) <= latest)
+        others: list[HeldTable | QuarantinedDirectories] = []
+        for store in stores:
+            oldest.take(store)
+            others += holds_and_quarantines(store)
+        count = oldest.count
+        chosen = table is not None or older_than is not None
+        nothing = "no such vacuum waits" if chosen else "no vacuum waits"
+        if pattern is not None and not (count or others or PATTERN & set(pattern)):
+            EventLog.of(settings).check_named(pattern, "no vacuum of it waits")
+        _show_oldest(oldest, nothing)
+        for line in sorted(map(str, others)):
+            write(line)
+    if check and count:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _show_oldest(found: OldestVacuums, nothing: str) -> None:
+    show_vacuums(found.vacuums, datetime.now(UTC))
+    if not found.count:
+        write(nothing)
+    elif found.count > (listed := len(found.vacuums)):
+        write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
+
+
+def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = "") -> None:
+    """Print waiting vacuums with their outstanding holds."""
+    for vacuum in found:
+        write(f"{indent}{headline(vacuum, now)}")
+        for hold in vacuum.outstanding[:_HOLDS]:
+            write(f"{indent}    waits for {hold}")
+        if len(vacuum.outstanding) > _HOLDS:
+            write(
+                f"{indent}    ... and for {len(vacuum.outstanding) - _HOLDS} more; --json lists all"
+            )
+        if vacuum.held_by:
+            write(f"{indent}    held by {vacuum.held_by}")
+        elif not vacuum.outstanding:
+            write(f"{indent}    waits for nothing more: it goes with the table's next event")
+
+
+def headline(vacuum: PendingVacuum, now: datetime) -> str:
+    """One line on a waiting vacuum: table, age, what it made, how many readers it waits for."""
+    where = f"/{vacuum.partition}" if vacuum.partition else ""
+    made = ", ".join(vacuum.directories[:3])
+    since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    readers = f"waits for {len(vacuum.outstanding)} of {vacuum.holds} readers"
+    age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
+    return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {readers}"
+
+
+def age_of(span: timedelta) -> str:
+    """A duration in its largest unit and the next: 3d 4h, 1m 30s, 5s."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days}d {hours % 24}h"
+    if hours:
+        return f"{hours}h {minutes % 60}m"
+    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"
 
 
 def status(
-    since: Annotated[
-        str, typer.Option(help="How far back outcomes are counted: 7d, or a time.")
-    ] = "7d",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat it until Ctrl-C.")] = False,
-    every: Annotated[str, typer.Option(help="With --watch: how often, e.g. 10s.")] = "5s",
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    since: str = "7d",
+    watch: Annotated[bool, typer.Option("--watch", "-w")] = False,
+    every: str = "5s",
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Show how the deployment is. Exit code 1 if a service does not run or has dead letters.
 
     It asks Kafka, never a service. Lag is the number of records that a service has not committed.
+
+    Options:
+        since: How far back outcomes are counted: 7d, or a time.
+        watch: Repeat it until Ctrl-C.
+        every: With --watch: how often, e.g. 10s.
 
     Examples:
         tidegate status

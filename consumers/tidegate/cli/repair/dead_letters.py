@@ -1,4 +1,4 @@
-"""`tidegate dead-letters`: list and show messages that failed; redrive or discard them."""
+"""`tidegate dead-letters` and `tidegate skip`: messages and records that cannot be processed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import (
-    AsJson,
-    AsJsonLines,
-    ConfigFile,
-    Execute,
-    Reason,
-    RequestedBy,
-    Since,
-    option_group,
-    person,
-    since_of,
-    table_of,
-)
+from tidegate.cli.options import option_group, person, since_of, table_of
 from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import Event
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter, is_destructive
 from tidegate.ops.dead_letters.dead_letter import TRACE
+from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 from tidegate.ops.summary import counted
 
 dead_letters = typer.Typer(
@@ -47,15 +37,20 @@ _NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """Options that select dead letters."""
+    """Options that select dead letters.
 
-    service: Annotated[str | None, typer.Option(help="Only of this service.")] = None
-    topic: Annotated[str | None, typer.Option(help="Only from this topic, e.g. tasks.")] = None
-    table: Annotated[
-        str | None, typer.Option("--table", "-t", help="Only of this table (catalog.db.table).")
-    ] = None
-    error: Annotated[str | None, typer.Option(help="Only with this text in the error.")] = None
-    since: Since = None
+    Options:
+        service: Only of this service.
+        topic: Only from this topic, e.g. tasks.
+        table: Only of this table (catalog.db.table).
+        error: Only with this text in the error.
+    """
+
+    service: str | None = None
+    topic: str | None = None
+    table: str | None = None
+    error: str | None = None
+    since: str | None = None
 
     def selection(self, ids: list[str] | None = None) -> DeadLetterFilter:
         """The same as a filter.
@@ -75,11 +70,13 @@ class _Filters:
 
 @dataclass(frozen=True, slots=True)
 class _Selected(_Filters):
-    """Filters, or ids; at least one of them is needed to change anything."""
+    """Filters, or ids; at least one of them is needed to change anything.
 
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="Ids, abbreviated as long as they are unique.")
-    ] = None
+    Positional:
+        ids: Ids, abbreviated as long as they are unique.
+    """
+
+    ids: list[str] | None = None
 
     def required(self) -> DeadLetterFilter:
         """The filter.
@@ -100,12 +97,17 @@ class _Selected(_Filters):
 @option_group(_Filters)
 def list_dead_letters(
     filters: _Filters,
-    include_resolved: All = False,
-    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 100,
-    as_json: AsJsonLines = False,
-    config: ConfigFile = None,
+    include_resolved: Annotated[bool, typer.Option("--all")] = False,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """List open dead letters, newest first.
+
+    Options:
+        include_resolved: Include resolved ones.
+        limit: List at most this many.
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate dead-letters list --service restorer
@@ -135,14 +137,15 @@ def row_of(dead_letter: DeadLetter) -> dict[str, Any]:
 
 @dead_letters.command()
 def show(
-    dead_letter_id: Annotated[str, typer.Argument(help="Its id, abbreviated if unique.")],
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="With the traces of the fault.")
-    ] = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    dead_letter_id: str, verbose: bool = False, as_json: bool = False, config: Path | None = None
 ) -> None:
     """Show a dead letter: headers, key, value, and the event if it can be decoded.
+
+    Positional:
+        dead_letter_id: Its id, abbreviated if unique.
+
+    Options:
+        verbose: With the traces of the fault.
 
     Examples:
         tidegate dead-letters show 1b9ce7ae
@@ -180,18 +183,23 @@ def show(
 @option_group(_Selected)
 def redrive(
     selected: _Selected,
-    include_resolved: All = False,
-    destructive: Destructive = False,
-    requested_by: RequestedBy = None,
-    limit: Shown = 100,
-    execute: Execute = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    include_resolved: Annotated[bool, typer.Option("--all")] = False,
+    destructive: bool = False,
+    requested_by: str | None = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    execute: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Publish the original messages again, unchanged, on the topics that they came from.
 
     Every dead letter is compared with the record at its origin before any is published, and refused
     if they differ.
+
+    Options:
+        include_resolved: Include resolved ones.
+        destructive: Also redrive what destroys data.
+        limit: Print at most this many; do all.
 
     Examples:
         tidegate dead-letters redrive 1b9ce7ae --execute
@@ -225,14 +233,17 @@ def redrive(
 @option_group(_Selected)
 def discard(
     selected: _Selected,
-    reason: Reason,
-    requested_by: RequestedBy = None,
-    limit: Shown = 100,
-    execute: Execute = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    reason: str,
+    requested_by: str | None = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    execute: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Mark messages as not needed. They stay on the topic but are no longer listed.
+
+    Options:
+        limit: Print at most this many; do all.
 
     Examples:
         tidegate dead-letters discard 1b9ce7ae --reason 'sent by a test' --execute
@@ -293,3 +304,51 @@ def _event_field(event: Event | None) -> dict[str, Any]:
 def _text(content: bytes | None) -> str | None:
     """Bytes as text; those that are not UTF-8 as escapes."""
     return None if content is None else content.decode(errors="backslashreplace")
+
+
+def skip(
+    service: str,
+    topic: str,
+    partition: Annotated[int, typer.Option(min=0)],
+    offset: Annotated[int, typer.Option(min=0)],
+    reason: str,
+    requested_by: str | None = None,
+    execute: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
+) -> None:
+    """Skip one offset, with an audit event and a dead letter that names its location.
+
+    The record is NOT processed: whatever it asked for will not happen.
+
+    Options:
+        service: The service; stop it first.
+        topic: Its input topic, e.g. tasks.
+        partition: The partition.
+        offset: The offset that it reads next.
+
+    Examples:
+        tidegate skip --service restorer --topic tasks --partition 0 --offset 7
+            --reason 'no worker can read it'
+    """
+    settings = reachable(config)
+    where = plan_skip(settings, service, topic, partition, offset)
+    dead_letter_id = None
+    if execute:
+        dead_letter_id = carry_out_skip(
+            settings,
+            service=service,
+            where=where,
+            offset=offset,
+            by=person(requested_by),
+            reason=reason,
+            at=datetime.now(UTC),
+        )
+    if as_json:
+        write_json({"executed": execute, "dead_letter_id": dead_letter_id})
+        return
+    place = f"{where.topic}/{partition}/{offset}"
+    if execute:
+        write(f"{service} goes on after {place}; dead letter {dead_letter_id}")
+    else:
+        write(f"{service} would go on after {place}; add --execute to do it")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import AsJson, ConfigFile, Execute, Since, since_of, table_of
+from tidegate.cli.options import since_of, table_of
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
@@ -49,23 +50,34 @@ _LISTED: Final = 5
 
 @replay.command()
 def group(
-    service: Service,
-    to_offset: StartOffset = None,
-    since: Since = None,
-    to_earliest: StartEarliest = False,
-    topic: InputTopic = None,
-    partition: InPartition = None,
-    table: OnlyTables = None,
-    with_restores: WithRestores = False,
-    execute: Execute = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    service: str,
+    to_offset: Annotated[int | None, typer.Option(min=0)] = None,
+    since: str | None = None,
+    to_earliest: bool = False,
+    topic: str | None = None,
+    partition: Annotated[int | None, typer.Option(min=0)] = None,
+    table: list[str] | None = None,
+    with_restores: bool = False,
+    execute: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Reset a stopped service's group, so that it reads records again.
 
     Offsets only go back: nothing is ever skipped. The coordinator keeps its rows, so what was done
     is not done again. Offsets belong to partitions: with --table, the other tables on its partition
     are read again too.
+
+    Positional:
+        service: The service, e.g. coordinator; stop it first.
+
+    Options:
+        to_offset: Start at this offset.
+        to_earliest: Start at the earliest.
+        topic: Only this input topic, e.g. locks.
+        partition: Only this partition.
+        table: Only this table (catalog.database.table); repeatable.
+        with_restores: Also replay restore requests.
 
     Examples:
         tidegate replay group coordinator --to-earliest
@@ -92,22 +104,32 @@ def group(
 
 @replay.command()
 def events(
-    topic: EventTopic,
-    table: OfTable = None,
-    event_id: EventIds = None,
-    partition: InPartition = None,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    since: Since = None,
-    limit: Listed = 100,
-    with_restores: WithRestores = False,
-    execute: Execute = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    topic: str,
+    table: str | None = None,
+    event_id: list[str] | None = None,
+    partition: Annotated[int | None, typer.Option(min=0)] = None,
+    from_offset: Annotated[int | None, typer.Option(min=0)] = None,
+    to_offset: Annotated[int | None, typer.Option(min=0)] = None,
+    since: str | None = None,
+    limit: Annotated[int, typer.Option(min=1)] = 100,
+    with_restores: bool = False,
+    execute: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Publish events again unchanged, with a header that names their origin.
 
     Records that can't be decoded are reported and left out.
+
+    Options:
+        topic: commits, vacuums, locks, requests, tasks or outcomes.
+        table: Only events of this table.
+        event_id: Only the event with this id; repeatable.
+        partition: Only this partition.
+        from_offset: From this offset.
+        to_offset: Up to this offset, exclusive.
+        limit: List at most this many.
+        with_restores: Also replay restore requests.
 
     Examples:
         tidegate replay events --topic commits --table lake.sales.orders --from-offset 2
@@ -134,11 +156,7 @@ def events(
         raise TidegateError(f"no event in {topic} matches and can be decoded")
 
 
-def _target(
-    to_offset: int | None,
-    since: str | None,
-    to_earliest: bool,  # noqa: FBT001 - the option itself
-) -> Target:
+def _target(to_offset: int | None, since: str | None, to_earliest: bool) -> Target:
     if sum(option is not None for option in (to_offset, since, to_earliest or None)) != 1:
         raise ConfigError("give exactly one of --since, --to-offset or --to-earliest")
     if (moment := since_of(since)) is None:

@@ -11,17 +11,9 @@ import typer
 
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cli.deployment import located
-from tidegate.cli.options import (
-    AsJson,
-    AsJsonLines,
-    ConfigFile,
-    Location,
-    OptionalTableName,
-    read_event,
-    table_of,
-)
+from tidegate.cli.options import read_event, table_of
 from tidegate.cli.output import write, write_json, write_rows
-from tidegate.cli.restore.plan_file import PlanFile
+from tidegate.cli.restore.publish import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
@@ -52,17 +44,18 @@ Savepoint = Annotated[str, typer.Option(help="The savepoint: an instant, latest,
 
 @plan.command()
 def restore(
-    savepoint: Savepoint,
-    table: OptionalTableName = None,
-    location: Location = None,
-    out: Annotated[
-        typer.FileTextWrite | None,
-        typer.Option(help="Write the plan to this file, for: publish restore --plan."),
-    ] = None,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    savepoint: str,
+    table: str | None = None,
+    location: str | None = None,
+    out: typer.FileTextWrite | None = None,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Show what a restore would destroy. Exit code 1 if it would be refused.
+
+    Options:
+        savepoint: The savepoint: an instant, latest, latest~1 ...
+        out: Write the plan to this file, for: publish restore --plan.
 
     Examples:
         tidegate plan restore -t lake.sales.orders --savepoint 20261121041551845
@@ -201,15 +194,18 @@ def _request(plan: PlanFile, out: str | None) -> str:
 
 @plan.command()
 def savepoint_removal(
-    savepoint: Savepoint,
-    table: OptionalTableName = None,
-    location: Location = None,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    savepoint: str,
+    table: str | None = None,
+    location: str | None = None,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Show what removing a savepoint would free. Exit code 1 if it would be refused.
 
     The files stay until Hudi's own cleaner removes them.
+
+    Options:
+        savepoint: The savepoint: an instant, latest, latest~1 ...
 
     Examples:
         tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
@@ -238,15 +234,18 @@ def savepoint_removal(
 
 @plan.command()
 def retention(
-    table: OptionalTableName = None,
-    location: Location = None,
-    as_json: AsJsonLines = False,
-    config: ConfigFile = None,
+    table: str | None = None,
+    location: str | None = None,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Show what these settings' savepoint policy would make and remove, now.
 
     Before changed settings are deployed: the services apply them at the table's next check. Without
     a table, of all tables whose commits were published.
+
+    Options:
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate plan retention -c changed.toml
@@ -300,12 +299,11 @@ def _of_retention(
 
 
 @plan.command()
-def clean(
-    vacuum: Annotated[Path, typer.Argument(help="VacuumFinished as JSON; - for standard input.")],
-    as_json: AsJson = False,
-    config: ConfigFile = None,
-) -> None:
+def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> None:
     """Show what would be removed once a vacuum's holds are gone. Exit code 1 if refused.
+
+    Positional:
+        vacuum: VacuumFinished as JSON; - for standard input.
 
     Examples:
         tidegate plan clean vacuum.json

@@ -2,54 +2,335 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal, Self
 
 import typer
+from pydantic import ValidationError
 
-from tidegate.cli.options import (
-    AsJson,
-    ConfigFile,
-    Location,
-    TableName,
-    one_of,
-    option_group,
-    read_event,
-)
+from tidegate.cli.deployment import located, whole_request_id
+from tidegate.cli.options import duration, one_of, option_group, person, read_event, read_text
 from tidegate.cli.output import write_error
-from tidegate.cli.restore.requests import (
-    approval,
-    rejection,
-    restore,
-    savepoint,
-    savepoint_removal,
-    withdraw,
-)
 from tidegate.cli.sending import (
     ANSWERED,
     CLI,
-    SaidBy,
+    Requesting,
     Sending,
-    SignWith,
     print_receipt,
     publisher_of,
     request,
 )
 from tidegate.errors import ConfigError
-from tidegate.events import ReleaseReason, TableType
+from tidegate.errors.validation import validation_message
+from tidegate.events import ReleaseReason, TableType, Value, table_identity
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.publisher import Publisher, Receipt
+from tidegate.service.settings import Settings
+
+_LIMIT: Final = 2**20
+"""Bytes of a file: 50,000 instants."""
+
+
+class PlanFile(Value, frozen=True):
+    """The content of the file. `instants` and the counts are for the people who read it."""
+
+    kind: Literal["tidegate-restore-plan"] = "tidegate-restore-plan"
+    version: Literal[1] = 1
+    table: str | None = None
+    location: str
+    savepoint: str
+    plan_id: str
+    instants: tuple[str, ...]
+    files: int
+    bytes: int
+    resumes: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do: the savepoint is the newest commit."""
+        return not self.instants and self.resumes is None
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read a file.
+
+        Raises:
+            ConfigError: it can't be read, is not a plan, or there is nothing to do.
+        """
+        try:
+            plan = cls.model_validate_json(read_text(file, _LIMIT))
+        except ValidationError as error:
+            raise ConfigError(
+                f"{file} is not a restore's plan: {validation_message(error)}"
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: {error}") from error
+        if plan.is_empty:
+            raise ConfigError(
+                f"{file}: there is nothing to do, {plan.savepoint} is the table's newest commit"
+            )
+        return plan
+
+    def completed(self, given: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The plan's fields; missing ones come from the options.
+
+        Raises:
+            ConfigError: an option contradicts the plan.
+        """
+        wanted = dict(given)
+        for name in given:
+            own = getattr(self, name)
+            other = given[name]
+            if own is not None and other is not None and _plain(name, own) != _plain(name, other):
+                raise ConfigError(f"the plan is for {name} {own}, not {other}")
+            wanted[name] = own or other
+        return wanted
+
+
+def _plain(name: str, value: str) -> str:
+    return table_identity(value) if name == "table" else value
+
 
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
 )
-publish.command()(savepoint)
-publish.command()(savepoint_removal)
-publish.command()(restore)
-publish.command()(approval)
-publish.command()(rejection)
-publish.command()(withdraw)
+PlanPath = Annotated[
+    Path | None,
+    typer.Option(help="The plan that you read: `tidegate plan restore --out` wrote it."),
+]
+
+
+@publish.command()
+@option_group(Requesting)
+def savepoint(
+    asking: Requesting,
+    table: str,
+    instant: str | None = None,
+    reason: str = "",
+    lifetime: str | None = None,
+    location: str | None = None,
+    config: Path | None = None,
+) -> None:
+    """Request a savepoint on a Hudi table.
+
+    Options:
+        instant: Instant to save, or latest; by default the newest completed.
+        reason: Why; stands in the savepoint's metadata.
+        lifetime: Have it removed after this time, e.g. 30d; default: kept until asked.
+
+    Examples:
+        tidegate publish savepoint -t lake.sales.orders --reason 'before the migration' --wait
+        tidegate publish savepoint -t lake.sales.orders --lifetime 30d
+    """
+    seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
+    request(
+        config,
+        asking,
+        table,
+        Publisher.request_savepoint,
+        location=located(Settings.load(config), table, location),
+        instant=None if instant == "latest" else instant,
+        comment=reason,
+        lifetime_seconds=seconds,
+    )
+
+
+@publish.command()
+@option_group(Requesting)
+def savepoint_removal(
+    asking: Requesting,
+    table: str,
+    savepoint: Annotated[str, typer.Option("--savepoint", "--instant")],
+    reason: str,
+    location: str | None = None,
+    config: Path | None = None,
+) -> None:
+    """Request the removal of any savepoint, so that Hudi may clean its files.
+
+    Options:
+        savepoint: Instant of the savepoint.
+
+    Examples:
+        tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
+        tidegate publish savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
+            --reason 'no longer needed' --wait
+    """
+    found = located(Settings.load(config), table, location)
+    ask = Publisher.request_savepoint_removal
+    request(config, asking, table, ask, location=found, instant=savepoint, reason=reason)
+
+
+@publish.command()
+@option_group(Requesting)
+def restore(
+    asking: Requesting,
+    reason: str,
+    plan: Path | None = None,
+    table: str | None = None,
+    location: str | None = None,
+    savepoint: str | None = None,
+    plan_only: bool = False,
+    expected_plan: str | None = None,
+    seen_up_to: str | None = None,
+    config: Path | None = None,
+) -> None:
+    """Request a restore, which destroys every commit after the savepoint.
+
+    Options:
+        plan: The plan that you read: `tidegate plan restore --out` wrote it.
+        savepoint: The savepoint to return to: an instant, latest, or latest~1 ...
+        plan_only: Only plan: publish the plan, change nothing.
+        expected_plan: Refuse unless the plan has this id.
+        seen_up_to: Latest instant known to you: later commits are never destroyed.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint latest --out plan.json
+        tidegate publish restore --plan plan.json --reason 'a bad load' --wait --timeout 1h
+    """
+    given = {"table": table, "location": location, "savepoint": savepoint}
+    given["plan_id"] = expected_plan
+    wanted = _completed(config, plan, given, ("table", "savepoint"))
+    chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
+    request(
+        config,
+        asking,
+        wanted["table"] or "",
+        Publisher.request_restore,
+        location=wanted["location"],
+        savepoint=chosen,
+        reason=reason,
+        plan_only=plan_only,
+        expected_plan=wanted["plan_id"],
+        seen_up_to=seen_up_to,
+    )
+
+
+@publish.command()
+@option_group(Sending)
+def approval(
+    sending: Sending,
+    restore_request: Annotated[str, typer.Option("--request")],
+    reason: str,
+    plan: Path | None = None,
+    table: str | None = None,
+    location: str | None = None,
+    plan_id: str | None = None,
+    approved_by: str | None = None,
+    request_id: str | None = None,
+    config: Path | None = None,
+) -> None:
+    """Approve a restore that another person requested; it is then carried out.
+
+    Options:
+        restore_request: Id of the restore's request, or its first characters.
+        plan: The plan that you read: `tidegate plan restore --out` wrote it.
+        plan_id: Id of the plan that you read; any other is refused.
+        approved_by: Who approves; by default your login name.
+
+    Examples:
+        tidegate plan restore -t lake.sales.orders --savepoint 20261121041551845 --out plan.json
+        tidegate publish approval --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --plan plan.json
+            --reason 'checked with finance' --wait
+    """
+    given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
+    wanted = _completed(config, plan, given, ("table", "plan_id"))
+    name = wanted["table"] or ""
+    request(
+        config,
+        sending,
+        name,
+        Publisher.approve_restore,
+        again=request_id is not None,
+        location=wanted["location"],
+        request=whole_request_id(Settings.load(config), name, restore_request),
+        plan_id=wanted["plan_id"],
+        approved_by=person(approved_by),
+        reason=reason,
+        approval_id=request_id,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ending(Requesting):
+    """Options of a person's word against a request.
+
+    Options:
+        request_of: Id of the request, or its first characters.
+    """
+
+    request_of: Annotated[str, typer.Option("--request")]
+    table: str
+    reason: str
+    location: str | None = None
+    config: Path | None = None
+
+
+@publish.command()
+@option_group(_Ending)
+def withdraw(ending: _Ending) -> None:
+    """Withdraw a request that has not begun to change the table.
+
+    Examples:
+        tidegate publish withdraw -t lake.sales.orders
+            --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'repaired' --wait
+    """
+    _end(ending, as_approver=False)
+
+
+@publish.command()
+@option_group(_Ending)
+def rejection(ending: _Ending) -> None:
+    """Reject a restore that another person requested, as its approver.
+
+    Examples:
+        tidegate publish rejection -t lake.sales.orders
+            --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --reason 'month end' --wait
+    """
+    _end(ending, as_approver=True)
+
+
+def _end(ending: _Ending, *, as_approver: bool) -> None:
+    settings = Settings.load(ending.config)
+    request(
+        ending.config,
+        ending,
+        ending.table,
+        Publisher.withdraw,
+        location=located(settings, ending.table, ending.location),
+        request=whole_request_id(settings, ending.table, ending.request_of),
+        reason=ending.reason,
+        as_approver=as_approver,
+    )
+
+
+def _chosen(config: Path | None, location: str, savepoint: str) -> str:
+    """The instant of a savepoint; only for `latest` the table is read."""
+    if not savepoint.startswith("latest"):
+        return savepoint
+    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - reads tables
+    from tidegate.service.assembly import table_work  # noqa: PLC0415
+
+    warehouse, _ = table_work(Settings.load(config))
+    return chosen_savepoint(warehouse, location, savepoint)
+
+
+def _completed(
+    config: Path | None, plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
+) -> dict[str, str | None]:
+    """The options' values; missing ones come from the plan's file, the location from events.
+
+    Raises:
+        ConfigError: a needed value is in neither of them.
+    """
+    wanted = PlanFile.read(plan).completed(given) if plan else given
+    if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
+        raise ConfigError(f"missing: {', '.join(missing)}")
+    return wanted | {
+        "location": located(Settings.load(config), wanted["table"], wanted["location"])
+    }
 
 
 class _CommitAction(StrEnum):
@@ -64,34 +345,28 @@ class _CommitAction(StrEnum):
 
 @publish.command()
 def commit(
-    table: TableName,
-    instant: Annotated[
-        str,
-        typer.Option(
-            help="The completed instant; or latest: the one that the timeline completed last."
-        ),
-    ],
-    action: Annotated[
-        _CommitAction, typer.Option(help="The action of the instant.")
-    ] = _CommitAction.COMMIT,
-    operation: Annotated[
-        str | None, typer.Option(help="What the writer did, e.g. upsert or insert_overwrite.")
-    ] = None,
-    completion_time: Annotated[
-        str | None, typer.Option(help="When it completed, as in the timeline's file name.")
-    ] = None,
-    table_type: Annotated[
-        TableType, typer.Option(help="The type of the table.")
-    ] = TableType.COPY_ON_WRITE,
-    location: Location = None,
-    source: SaidBy = CLI,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    table: str,
+    instant: str,
+    action: _CommitAction = _CommitAction.COMMIT,
+    operation: str | None = None,
+    completion_time: str | None = None,
+    table_type: TableType = TableType.COPY_ON_WRITE,
+    location: str | None = None,
+    source: str = CLI,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Publish that a commit was completed on a Hudi table.
 
     With --instant latest, all but the table's name is read off its timeline. Another instant is
     compared with the timeline, where that can be read from here.
+
+    Options:
+        instant: The completed instant; or latest: the one that the timeline completed last.
+        action: The action of the instant.
+        operation: What the writer did, e.g. upsert or insert_overwrite.
+        completion_time: When it completed, as in the timeline's file name.
+        table_type: The type of the table.
 
     Examples:
         tidegate publish commit -t lake.sales.orders --instant 20261121041551845 --operation upsert
@@ -120,19 +395,22 @@ def commit(
 
 @publish.command()
 def lock_released(
-    table: TableName,
-    lock_id: Annotated[int | None, typer.Option(help="Lock id of the metastore.")] = None,
-    transaction_id: Annotated[
-        int | None, typer.Option(help="Transaction id of the metastore.")
-    ] = None,
-    reason: Annotated[ReleaseReason, typer.Option(help="Why it ended.")] = ReleaseReason.UNLOCKED,
-    location: Location = None,
-    source: SaidBy = CLI,
-    sign_with: SignWith = None,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    table: str,
+    lock_id: int | None = None,
+    transaction_id: int | None = None,
+    reason: ReleaseReason = ReleaseReason.UNLOCKED,
+    location: str | None = None,
+    source: str = CLI,
+    sign_with: Path | None = None,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Publish that a lock or a transaction ended on a table.
+
+    Options:
+        lock_id: Lock id of the metastore.
+        transaction_id: Transaction id of the metastore.
+        reason: Why it ended.
 
     Examples:
         tidegate publish lock-released -t lake.sales.orders --lock-id 16 --reason committed
@@ -150,15 +428,19 @@ def lock_released(
 
 @publish.command()
 def condemned(
-    table: TableName,
-    instant: Annotated[str, typer.Option(help="The bad commit's instant.")],
-    reason: Annotated[str, typer.Option(help="What is wrong with it, for the audit trail.")],
-    location: Location = None,
-    source: SaidBy = CLI,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
+    table: str,
+    instant: str,
+    reason: str,
+    location: str | None = None,
+    source: str = CLI,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """Publish that a commit is bad; what follows is a setting of the table (restores.rules).
+
+    Options:
+        instant: The bad commit's instant.
+        reason: What is wrong with it, for the audit trail.
 
     Examples:
         tidegate publish condemned -t lake.sales.orders --instant 20261121041551845
@@ -176,12 +458,13 @@ def condemned(
 def event(
     sending: Sending,
     kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")],
-    file: Annotated[
-        Path, typer.Argument(help="File with the event as JSON; - for standard input.")
-    ],
-    config: ConfigFile = None,
+    file: Path,
+    config: Path | None = None,
 ) -> None:
     """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from.
+
+    Positional:
+        file: File with the event as JSON; - for standard input.
 
     Examples:
         tidegate schemas example VacuumFinished > vacuum.json

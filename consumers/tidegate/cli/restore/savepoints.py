@@ -1,32 +1,30 @@
-"""`tidegate savepoints`: the savepoints of a table, from its own timeline."""
+"""`tidegate savepoints` and `simulate`: those of a table, and of a policy over the past."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tidegate.cli.deployment import located
-from tidegate.cli.look.waiting import age_of
-from tidegate.cli.options import (
-    AsJsonLines,
-    ConfigFile,
-    Location,
-    Reason,
-    TableName,
-    option_group,
-    table_of,
-)
-from tidegate.cli.output import write_json_lines, write_rows
+from tidegate.cli.look.status import age_of
+from tidegate.cli.options import option_group, since_of, table_of, table_pattern
+from tidegate.cli.output import write, write_json_lines, write_rows
 from tidegate.cli.sending import Requesting, request
 from tidegate.errors import ConfigError
+from tidegate.events import CommitCompleted
+from tidegate.events.topics import COMMITS
+from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
 from tidegate.publisher import Publisher
 from tidegate.savepoints.listing import ListedSavepoint, savepoints_of
 from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.simulation import Simulation
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
 
@@ -40,21 +38,11 @@ def _group() -> None:
 
 @savepoints.command("list")
 def list_savepoints(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE | LOCATION",
-            help="catalog.database.table, or for a table that no event names its path or URI.",
-        ),
-    ],
-    table: Annotated[
-        str | None, typer.Option("--table", "-t", help="The name of the table at a location.")
-    ] = None,
-    pins: Annotated[
-        bool, typer.Option("--pins", help="List the table too: what only savepoints keep.")
-    ] = False,
-    as_json: AsJsonLines = False,
-    config: ConfigFile = None,
+    subject: Annotated[str, typer.Argument(metavar="TABLE | LOCATION")],
+    table: str | None = None,
+    pins: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
 ) -> None:
     """List the savepoints of a table, oldest first, with requester, time and reason.
 
@@ -62,6 +50,14 @@ def list_savepoints(
     never does.
     Savepoints that no rule of the table owns stay: `adopts` in its rule takes them over, and
     `tidegate savepoints remove` requests their removal.
+
+    Positional:
+        subject: catalog.database.table, or for a table that no event names its path or URI.
+
+    Options:
+        table: The name of the table at a location.
+        pins: List the table too: what only savepoints keep.
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate savepoints list lake.sales.orders
@@ -135,15 +131,18 @@ def _shown(
 @option_group(Requesting)
 def remove(
     asking: Requesting,
-    table: TableName,
-    policy: Annotated[str, typer.Option(help="The policy that made them; no rule may own it.")],
-    reason: Reason,
-    location: Location = None,
-    config: ConfigFile = None,
+    table: str,
+    policy: str,
+    reason: str,
+    location: str | None = None,
+    config: Path | None = None,
 ) -> None:
     """Request the removal of all savepoints of a policy that no rule of the table owns.
 
     They stay otherwise. To keep them and let a rule end them, name the policy in its `adopts`.
+
+    Options:
+        policy: The policy that made them; no rule may own it.
 
     Examples:
         tidegate savepoints remove -t lake.sales.orders --policy orders
@@ -169,3 +168,56 @@ def remove(
         except typer.Exit as answered:
             codes.append(answered.exit_code)
     raise typer.Exit(max(codes, default=0))
+
+
+def simulate(
+    table: list[str] | None = None,
+    since: str | None = None,
+    removed: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
+) -> None:
+    """Show the savepoints that a policy would have made for the commits of the topic.
+
+    Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
+
+    Options:
+        table: Only of these: a name, or a pattern like 'lake.s.*'.
+        removed: Also those that would be gone again.
+        as_json: Print a JSON object a line, for scripts.
+
+    Examples:
+        tidegate simulate --table 'lake.sales.*'
+        tidegate simulate --since 14d --removed --json | jq .instant
+    """
+    settings = Settings.load(config)
+    simulation = Simulation(savepoint_policy(settings))
+    tables = tuple(table_pattern(pattern) for pattern in table or ())
+    commits = 0
+    for logged in EventLog.of(settings).read(
+        COMMITS, EventFilter(tables=tables), since=since_of(since)
+    ):
+        if logged is not None and isinstance(logged.event, CommitCompleted):
+            simulation.commit(logged.event, logged.at)
+            commits += 1
+    now = datetime.now(UTC)
+    simulation.until(now)
+    gone = list(simulation.removed()) if removed else []
+    rows = list(_rows([*simulation.savepoints(), *gone], now))
+    write_rows(rows, "no commit would have a savepoint", as_json=as_json)
+    if not as_json:
+        write(f"{commits} commits: {len(rows) - len(gone)} savepoints would exist now")
+
+
+def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
+    for simulated in savepoints:
+        savepoint, removed_at = simulated.savepoint, simulated.removed_at
+        yield {
+            "table": simulated.table,
+            "instant": savepoint.instant,
+            "policy": savepoint.policy,
+            "tiers": ",".join(savepoint.tiers),
+            "pinned_since": savepoint.since.isoformat(timespec="seconds"),
+            "age": age_of((removed_at or now) - savepoint.since),
+            "removed_at": removed_at and removed_at.isoformat(timespec="seconds"),
+        }

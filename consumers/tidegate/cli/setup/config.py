@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Final
 from urllib.request import urlopen
 
 import typer
 
-from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
@@ -74,7 +74,7 @@ def init() -> None:
 
 
 @config.command()
-def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
+def check(as_json: bool = False, config: Path | None = None) -> None:
     """Read the settings as the services do; exit code 2 and a line for each problem.
 
     What a changed savepoint policy would make and remove: `tidegate plan retention`.
@@ -90,7 +90,7 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
 
 
 @config.command()
-def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
+def show(config: Path | None = None, as_json: bool = False) -> None:
     """Print the settings in effect, from the file and the environment. Secrets are hidden.
 
     Examples:
@@ -105,16 +105,14 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
 
 @config.command()
-def diff(
-    at: Annotated[
-        str | None, typer.Option(help="Host and port of the process; default: [monitoring].")
-    ] = None,
-    as_json: AsJsonLines = False,
-    config: ConfigFile = None,
-) -> None:
+def diff(at: str | None = None, as_json: bool = False, config: Path | None = None) -> None:
     """Compare the settings with those of a running process. Exit code 1 if they differ.
 
     The process serves its settings where it serves its metrics. Hidden values are not compared.
+
+    Options:
+        at: Host and port of the process; default: [monitoring].
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate config diff

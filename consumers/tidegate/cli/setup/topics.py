@@ -1,23 +1,40 @@
-"""`tidegate topics`: describe, create and check the topics of a deployment."""
+"""`tidegate topics`, `schemas`, `asyncapi`, `keys`: topics, their contract, and who may write."""
 
 from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import AsJsonLines, ConfigFile
+from tidegate.cli.options import one_of
 from tidegate.cli.output import write, write_blocks, write_json, write_json_lines
+from tidegate.errors import ConfigError
+from tidegate.events.fields import visible
+from tidegate.events.signature import KeyRole
+from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.acls import acls
+from tidegate.ops.asyncapi import asyncapi as document_of
+from tidegate.ops.contract import example_of, export_schemas
 from tidegate.ops.topics import check_topics, create_topics
 from tidegate.service.settings import Settings
 from tidegate.service.topics import DeclaredTopic, deployment
+from tidegate.signatures import SigningKey
 
 topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
 
 
 @topics.command()
-def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
+def create(as_json: bool = False, config: Path | None = None) -> None:
     """Create missing topics; refuse existing topics that differ from their declarations.
+
+    Options:
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate topics create
@@ -31,8 +48,11 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 
 @topics.command()
-def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
+def describe(as_json: bool = False, config: Path | None = None) -> None:
     """Show the declared topics, without contacting a broker.
+
+    Options:
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate topics describe --json | jq .topic
@@ -45,8 +65,11 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 
 @topics.command()
-def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
+def check(as_json: bool = False, config: Path | None = None) -> None:
     """Compare topics with their declarations: one line per difference; exit code 1 if any.
+
+    Options:
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate topics check
@@ -62,10 +85,13 @@ def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 
 @topics.command("acls")
-def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
+def print_acls(config: Path | None = None, as_json: bool = False) -> None:
     """Print the access rights that every role needs, as kafka-acls commands.
 
     The principals are those of [security.principals], else `User:` and the role's name.
+
+    Options:
+        as_json: Print a JSON object a line, for scripts.
 
     Examples:
         tidegate topics acls
@@ -92,3 +118,149 @@ def _described(declared: DeclaredTopic) -> dict[str, object]:
         "read by": topic.read_by,
         "events": [kind.__name__ for kind in topic.events],
     }
+
+
+schemas = typer.Typer(help="Avro schemas of the events.", no_args_is_help=True)
+
+
+@schemas.callback()
+def _group() -> None:
+    """Avro schemas of the events."""  # without a callback typer makes `export` the command itself
+
+
+@schemas.command()
+def export(folder: Path, as_json: bool = False) -> None:
+    """Write the Avro schema of every event as an .avsc file.
+
+    Positional:
+        folder: Target directory; created if missing.
+
+    Options:
+        as_json: Print a JSON object a line, for scripts.
+
+    Examples:
+        tidegate schemas export ./schemas
+    """
+    try:
+        files = [str(file) for file in export_schemas(folder)]
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error}") from error
+    if as_json:
+        write_json_lines({"file": file} for file in files)
+    else:
+        write(f"{len(files)} schemas in {folder}")
+
+
+@schemas.command()
+def example(kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")]) -> None:
+    """Print a valid event of a kind as JSON, to start from.
+
+    The id of an event derives from its content. Give a request an id of its own.
+
+    Examples:
+        tidegate schemas example VacuumFinished > vacuum.json
+    """
+    write_json(example_of(one_of(EVENT_TYPES, kind, "event")), indent=2)
+
+
+def asyncapi(config: Path | None = None) -> None:
+    """Print the AsyncAPI 3.0 document of this deployment.
+
+    Examples:
+        tidegate asyncapi > asyncapi.json
+    """
+    settings = Settings.load(config)
+    topics, kafka = settings.topics, settings.kafka
+    is_secure = "SSL" in str(kafka.get("security.protocol", "")).upper()
+    brokers = f"{'ssl://' if is_secure else ''}{kafka.get('bootstrap.servers', '')}"
+    sizes = topics.partitions, topics.replication
+    write_json(document_of(version("tidegate"), topics.prefix, *sizes, brokers), indent=2)
+
+
+keys = typer.Typer(help="Keys that sign events and requests.", no_args_is_help=True)
+PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
+
+
+def _visible(name: str) -> str:
+    try:
+        return visible(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Name = Annotated[
+    str, typer.Option(help="Whose key it is; stands in outcomes.", parser=_visible, metavar="<str>")
+]
+Roles = Annotated[
+    list[KeyRole], typer.Option("--role", help="What the key is for; repeat it for several roles.")
+]
+Tables = Annotated[
+    list[str], typer.Option(help="A pattern of the tables' names; repeat it. Default: every table.")
+]
+Locations = Annotated[
+    list[str], typer.Option(help="A directory of the tables; repeat it. Default: everywhere.")
+]
+EVERY_TABLE: list[str] = ["*"]
+EVERYWHERE: list[str] = []
+
+
+@keys.command()
+def new(
+    file: Path,
+    role: list[KeyRole],
+    tables: list[str] = EVERY_TABLE,
+    locations: list[str] = EVERYWHERE,
+    name: Annotated[str, typer.Option(parser=_visible, metavar="<str>")] = "NAME",
+    as_json: bool = False,
+) -> None:
+    """Make a key: the private half in a new file of mode 0600, the public half as a setting.
+
+    Positional:
+        file: The private key's file.
+
+    Options:
+        role: What the key is for; repeat it for several roles.
+        tables: A pattern of the tables' names; repeat it. Default: every table.
+        locations: A directory of the tables; repeat it. Default: everywhere.
+        name: Whose key it is; stands in outcomes.
+
+    Examples:
+        tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml
+    """
+    key = SigningKey.generate()
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(key.private_pem)
+    except OSError as error:
+        raise ConfigError(f"the private key can't be written: {error}") from error
+    _show(
+        key,
+        {"name": name, "roles": role, "tables": tables, "locations": locations},
+        as_json=as_json,
+    )
+
+
+@keys.command()
+def show(file: Path, as_json: bool = False) -> None:
+    """Show the public half of a key, for its entry in the settings.
+
+    Positional:
+        file: The private key's file.
+
+    Examples:
+        tidegate keys show /etc/tidegate/ana.pem
+    """
+    _show(SigningKey.read(file), {}, as_json=as_json)
+
+
+def _show(key: SigningKey, entry: Mapping[str, object], *, as_json: bool) -> None:
+    if as_json:
+        write_json({"key_id": key.key_id, "public_key": key.public_pem, **entry})
+        return
+    write(f"# key {key.key_id}")
+    if entry:
+        write("[[security.keys]]")
+    for setting, value in entry.items():
+        write(f"{setting} = {json.dumps(value)}")
+    for line in ('public_key = """', *key.public_pem.splitlines(), '"""'):
+        write(line)

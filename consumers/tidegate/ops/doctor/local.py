@@ -1,23 +1,37 @@
-"""Checks that need no broker: client settings, versions, Spark, registry, keys, roots."""
+"""Checks off the broker: client settings, versions, Spark, registry, keys, roots, Metastore."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import confluent_kafka
 from pydantic import SecretStr
 
+from tidegate.bridges.position import group_of, stored_position
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
-from tidegate.errors import ConfigError, PermanentError, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    MetastoreRefusedError,
+    PermanentError,
+    TidegateError,
+    TransientError,
+)
+from tidegate.errors.commands import command_line
 from tidegate.events.codec import schema_text
 from tidegate.events.topics import TOPICS
-from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.settings import addresses
+from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.finding import Finding, checked
 from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import RegistrySchemas, subject_of
 from tidegate.service.assembly import authorization
@@ -36,8 +50,8 @@ def check_client_settings(settings: Settings) -> Finding:
     }
     if broken := list(overridden_settings(connection)):
         advice = "remove these from [kafka]: the services refuse to start with them"
-        return Finding(Status.FAIL, "; ".join(broken), advice)
-    return Finding(Status.OK, "none of them breaks a guarantee")
+        return Finding("fail", "; ".join(broken), advice)
+    return Finding("ok", "none of them breaks a guarantee")
 
 
 _SERVICES: Final = "pip install 'tidegate[services]'"
@@ -58,33 +72,33 @@ def check_versions() -> Finding:
     missing = [name for name, number in installed.items() if number is None]
     if missing:
         seen = f"{', '.join(parts)}; not installed: {', '.join(missing)}"
-        return Finding(Status.WARN, seen, _SERVICES)
-    return Finding(Status.OK, ", ".join(parts))
+        return Finding("warn", seen, _SERVICES)
+    return Finding("ok", ", ".join(parts))
 
 
 def check_spark(settings: SparkSettings, *, start: bool) -> Finding:
     """Whether Spark is installed with a suitable Java; with `start`, also run a job."""
     number = _version("pyspark")
     if number is None:
-        return Finding(Status.FAIL, "pyspark is not installed", _SERVICES)
+        return Finding("fail", "pyspark is not installed", _SERVICES)
     home = os.environ.get("JAVA_HOME")
     try:
         # Spark always starts with JAVA_HOME where it is set
         jdk = compatible_java({"TIDEGATE_JAVA_HOME": home} if home else None)
     except ConfigError as error:
         seen = str(error).replace("TIDEGATE_JAVA_HOME", "JAVA_HOME") if home else str(error)
-        return Finding(Status.FAIL, seen, "unset JAVA_HOME" if home else _JAVA)
+        return Finding("fail", seen, "unset JAVA_HOME" if home else _JAVA)
     seen = f"pyspark {number} on Java {jdk.major}"
     if not start:
-        return Finding(Status.OK, f"{seen}; run with --spark to start a session")
+        return Finding("ok", f"{seen}; run with --spark to start a session")
     try:
         SparkMap(lazy_session(settings.conf), deadline=_JOB_SECONDS).map(abs, range(_NUMBERS))
     except TidegateError as error:
-        return Finding(Status.FAIL, f"{seen}: {error}", "see Spark's log")
+        return Finding("fail", f"{seen}: {error}", "see Spark's log")
     where = (
         "Spark Connect" if "spark.remote" in settings.conf else settings.conf.get("spark.master")
     )
-    return Finding(Status.OK, f"{seen}: a job ran on {where or LOCAL}")
+    return Finding("ok", f"{seen}: a job ran on {where or LOCAL}")
 
 
 def _version(name: str) -> str | None:
@@ -103,7 +117,7 @@ def check_registry(settings: Settings) -> Finding:
         TransientError: the registry is unreachable.
     """
     if settings.registry is None:
-        return Finding(Status.OK, "not configured: events are Avro single objects")
+        return Finding("ok", "not configured: events are Avro single objects")
     client = RegistrySchemas(settings.registry)
     subjects = [
         (subject_of(event, topic.name(settings.topics.prefix)), schema_text(event.__name__))
@@ -117,12 +131,12 @@ def check_registry(settings: Settings) -> Finding:
 def compare_schemas(subjects: int, missing: list[str], *, registers: bool) -> Finding:
     """Whether missing schemas are a failure; they are not if the first use registers them. Pure."""
     if not missing:
-        return Finding(Status.OK, f"it has all {subjects} schemas")
+        return Finding("ok", f"it has all {subjects} schemas")
     if registers:
         seen = f"{len(missing)} of {subjects} schemas will be registered at their first use"
-        return Finding(Status.OK, seen)
+        return Finding("ok", seen)
     advice = "register them, or set auto_register = true in [registry]"
-    return Finding(Status.FAIL, f"missing: {', '.join(missing)}", advice)
+    return Finding("fail", f"missing: {', '.join(missing)}", advice)
 
 
 _UNSIGNED = (
@@ -144,15 +158,15 @@ def check_signatures(settings: Settings) -> Finding:
     if not security.require_signatures:
         advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"
         asks = any(rule.approval for rule in settings.restores.rules)
-        return Finding(Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
+        return Finding("warn", _UNSIGNED + (_APPROVALS if asks else ""), advice)
     now = datetime.now(UTC)
     valid = [key for key in security.keys if key.not_after is None or key.not_after > now]
     names = ", ".join(sorted({key.name for key in valid}))
     seen = f"required; {len(valid)} valid keys: {names}"
     if expired := len(security.keys) - len(valid):
         advice = "remove them from [[security.keys]] once their commands have been processed"
-        return Finding(Status.WARN, f"{seen}; {expired} have expired", advice)
-    return Finding(Status.OK, seen)
+        return Finding("warn", f"{seen}; {expired} have expired", advice)
+    return Finding("ok", seen)
 
 
 PROBE = ".tidegate-doctor"
@@ -179,16 +193,16 @@ def check_root(
         found = len(warehouse.list(root))
     except NotFound:
         advice = "create or mount it, or remove it from [warehouse] roots"
-        return Finding(Status.FAIL, "this directory does not exist", advice)
+        return Finding("fail", "this directory does not exist", advice)
     except (ConfigError, PermanentError) as error:
-        return Finding(Status.FAIL, str(error), "correct [warehouse] roots and stores")
+        return Finding("fail", str(error), "correct [warehouse] roots and stores")
     except OSError as error:
-        return Finding(Status.FAIL, f"can't be listed: {error}", "grant this user read access")
+        return Finding("fail", f"can't be listed: {error}", "grant this user read access")
     if outer := enclosing(root, roots):
-        return Finding(Status.WARN, f"it is inside the root {outer}", "keep only one of them")
+        return Finding("warn", f"it is inside the root {outer}", "keep only one of them")
     if probe is None:
         seen = f"{found} entries; use --write to test writing"
-        return Finding(Status.OK, seen)
+        return Finding("ok", seen)
     return _written(warehouse, join(normalise(root), probe), found)
 
 
@@ -209,11 +223,109 @@ def _written(warehouse: Warehouse, file: str, found: int) -> Finding:
         limits = warehouse.limits(file)
     except (OSError, TidegateError) as error:
         advice = "grant this user the right to write and remove there"
-        return Finding(Status.FAIL, f"can't create a file: {error}", advice)
+        return Finding("fail", f"can't create a file: {error}", advice)
     seen = "; ".join([f"{found} entries", "a file was created and removed", *limits])
-    return Finding(Status.OK, seen)
+    return Finding("ok", seen)
 
 
 def _places(root: str) -> set[str]:
     where = normalise(root)
     return {where, local_path(where) or where}
+
+
+_CLEANER: Final = "metastore.compactor.cleaner.on"
+_INITIATOR: Final = "metastore.compactor.initiator.on"
+_LOCKLESS: Final = "hive.acid.lockless.reads.enabled"
+
+
+def check_metastores(settings: BridgeSettings, broker: Broker | None) -> Iterator[Finding]:
+    """Run the checks of `[bridge.metastore]`."""
+    seconds = 5 + settings.timeout_ms / 250
+    for host, port in addresses(settings.uri):
+        uri = f"thrift://[{host}]:{port}" if ":" in host else f"thrift://{host}:{port}"
+        one = settings.model_copy(update={"uri": uri})
+        yield checked(f"metastore {host}:{port}", partial(_check_metastore, one), seconds)
+        yield checked(f"hive cleaner {host}:{port}", partial(_check_cleaner, one), seconds)
+    if broker is not None:
+        yield checked("metastore bridge", partial(_check_bridge, settings, broker), 60.0)
+
+
+def _check_metastore(settings: BridgeSettings) -> Finding:
+    """Whether one instance of the Metastore answers."""
+    try:
+        with MetastoreClient(settings) as client:
+            found = client.snapshot()
+    except (TransientError, MetastoreRefusedError) as error:
+        advice = "start it, or correct [bridge.metastore]: uri, tls, kerberos"
+        return Finding("fail", str(error), advice)
+    seen = (
+        f"the database {found.metastore}: {len(found.locks)} locks,"
+        f" {len(found.transactions.open)} open transactions,"
+        f" {sum(compaction.is_visible for compaction in found.compactions)} compactions ready for"
+        " cleaning"
+    )
+    return Finding("ok", seen)
+
+
+def _check_cleaner(settings: BridgeSettings) -> Finding:
+    """Whether one instance of the Metastore runs Hive's own Cleaner."""
+    try:
+        with MetastoreClient(settings) as client:
+            return judge_cleaner(client.setting)
+    except TransientError as error:
+        return Finding("skipped", str(error))
+
+
+def judge_cleaner(setting: Callable[[str], str | None]) -> Finding:
+    """Whether this instance runs Hive's own Cleaner, by its settings. Pure.
+
+    Hive 4 has a setting for it. Before Hive 4, the Cleaner started together with the Initiator.
+    """
+    cleaner, initiator = setting(_CLEANER), setting(_INITIATOR)
+    if _is_on(cleaner) or (cleaner is None and _is_on(initiator)):
+        name = _CLEANER if cleaner is not None else _INITIATOR
+        return Finding(
+            "fail",
+            f"Hive's own Cleaner runs here ({name} is true): it removes directories by its own"
+            " rules, and marks what Tidegate has not cleaned",
+            f"set {name}=false ({name.replace('metastore.', 'hive.', 1)} in hive-site.xml) for"
+            " every instance, and restart them",
+        )
+    if _is_on(setting(_LOCKLESS)):
+        return Finding(
+            "warn",
+            f"{_LOCKLESS} is true: readers take no locks, so Tidegate waits for every transaction;"
+            " and only Hive's Cleaner removes the directories of tables and partitions that are"
+            " dropped without waiting",
+            "turn it off, or remove the directories of dropped tables by hand",
+        )
+    if cleaner is None and initiator is None:
+        seen = "this Metastore does not report its settings"
+        advice = f"make sure that {_CLEANER} and {_INITIATOR} are false where they are set"
+        return Finding("warn", seen, advice)
+    return Finding("ok", "Hive's own Cleaner is off")
+
+
+def _check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
+    """Whether a bridge runs, and whether it has watched this Metastore."""
+    prefix = broker.topics.prefix
+    members = broker.groups.members(group_of(prefix))
+    try:
+        stored = stored_position(broker.connection, prefix)
+        known = Baseline.parse(stored.text if stored else "")
+        with MetastoreClient(settings) as client:
+            known.checked(client.snapshot())
+    except MetastoreReplacedError as error:
+        advice = f"see: {command_line('bridge accept-metastore', help=True)}"
+        return Finding("fail", str(error), advice)
+    except (TransientError, MetastoreRefusedError) as error:
+        return Finding("skipped", str(error))
+    if not members:
+        seen = "no bridge runs: no vacuum or release of a lock is published"
+        return Finding("warn", seen, f"start: {command_line('bridge metastore')}")
+    before = "" if known != Baseline() else "; it has not polled yet"
+    return Finding("ok", f"{len(members)} run, one of them active{before}")
+
+
+def _is_on(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"

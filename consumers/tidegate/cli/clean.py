@@ -1,0 +1,129 @@
+"""`tidegate hold` and `tidegate undo`: pause the cleaning of a table, and undo a cleaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import option_group, person, table_of, table_pattern
+from tidegate.cli.output import write, write_error, write_json
+from tidegate.cli.sending import Requesting, Sending, request
+from tidegate.ops.waiting import HeldTable, find_cleaning, gate_stores, holds_and_quarantines
+from tidegate.publisher import Publisher
+from tidegate.service.settings import Settings
+
+hold = typer.Typer(
+    help="Pause and resume the cleaning of tables. These holds are not readers' locks.",
+    no_args_is_help=True,
+)
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.table")]
+
+
+@hold.command()
+@option_group(Requesting)
+def add(
+    asking: Requesting,
+    table: Annotated[str, typer.Argument(metavar="TABLE")],
+    reason: str,
+    config: Path | None = None,
+) -> None:
+    """Pause the cleaning of a table until the hold is removed.
+
+    After the outcome CleaningHeld (--wait) no cleaning of the table starts, including cleanings in
+    the cleaner's queue. A cleaning that is moving or deleting directories finishes its round. A
+    table has one hold: a second one replaces the first.
+
+    Positional:
+        table: catalog.database.table
+
+    Examples:
+        tidegate hold add lake.sales.orders --reason 'the report is stuck' --wait
+    """
+    request(config, asking, table_of(table) or "", Publisher.hold_cleaning, reason=reason)
+
+
+@hold.command()
+@option_group(Requesting)
+def remove(
+    asking: Requesting,
+    table: Annotated[str, typer.Argument(metavar="TABLE")],
+    reason: str,
+    config: Path | None = None,
+) -> None:
+    """Resume the cleaning of a table, including cleanings that were requested during the hold.
+
+    Positional:
+        table: catalog.database.table
+
+    Examples:
+        tidegate hold remove lake.sales.orders --reason 'it is done' --wait
+    """
+    request(config, asking, table_of(table) or "", Publisher.release_hold, reason=reason)
+
+
+@hold.command("list")
+def list_holds(table: str | None = None, as_json: bool = False, config: Path | None = None) -> None:
+    """Show the tables on hold, with person, time and reason, as far as the coordinator has read.
+
+    Options:
+        table: A name, or a pattern like 'lake.s.*'.
+
+    Examples:
+        tidegate hold list --table 'lake.sales.*'
+    """
+    pattern = None if table is None else table_pattern(table)
+    found = [
+        table_hold
+        for store in gate_stores(Settings.load(config), pattern)
+        for table_hold in holds_and_quarantines(store)
+        if isinstance(table_hold, HeldTable)
+    ]
+    found.sort(key=lambda table_hold: (table_hold.since, table_hold.table))
+    if as_json:
+        write_json(found)
+        return
+    for table_hold in found:
+        write(str(table_hold))
+    if not found:
+        write("no table is on hold")
+
+
+@option_group(Sending)
+def undo(
+    sending: Sending,
+    subject: Annotated[str, typer.Argument(metavar="TABLE | EVENT_ID")],
+    reason: str,
+    execute: bool = False,
+    requested_by: str | None = None,
+    config: Path | None = None,
+) -> None:
+    """Put back the directories that a cleaning moved into quarantine, while they are there.
+
+    Without --execute only the plan is made. The cleaner makes it, and refuses what could show a
+    row twice, or what is not complete any more. With --wait the exit code is the outcome's. Hold
+    the table first (`tidegate hold add`) if its next cleaning is not to take it again.
+
+    Positional:
+        subject: A table: its newest cleaning; or the id of a vacuum, a cleaning or its start.
+
+    Examples:
+        tidegate undo lake.sales.orders --reason 'the report had stalled' --wait
+        tidegate undo 95c3731d --reason 'the report had stalled' --execute --wait
+    """
+    found = find_cleaning(Settings.load(config), subject)
+    if not execute:
+        write_error("a plan only; --execute puts it back")
+    request(
+        config,
+        sending,
+        found.table,
+        Publisher.request_undo,
+        location=found.location,
+        partition=found.partition,
+        cleaning=found.cleaning,
+        requested_by=person(requested_by),
+        reason=reason,
+        plan_only=not execute,
+    )

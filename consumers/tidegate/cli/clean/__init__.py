@@ -1,1 +1,0 @@
-"""Clean: pause the cleaning of a table, and undo a cleaning."""
