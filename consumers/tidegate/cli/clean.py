@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from tidegate.cli.options import option_group, person, table_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.sending import Requesting, Sending, request
-from tidegate.ops.waiting import HeldTable, find_cleaning, gate_stores, holds_and_quarantines
+from tidegate.ops.waiting import find_cleaning, gate_stores, held_line, held_tables
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
@@ -75,17 +76,14 @@ def list_holds(table: str | None = None, as_json: bool = False, config: Path | N
     """
     pattern = None if table is None else table_pattern(table)
     found = [
-        table_hold
-        for store in gate_stores(Settings.load(config), pattern)
-        for table_hold in holds_and_quarantines(store)
-        if isinstance(table_hold, HeldTable)
+        hold for store in gate_stores(Settings.load(config), pattern) for hold in held_tables(store)
     ]
-    found.sort(key=lambda table_hold: (table_hold.since, table_hold.table))
+    found.sort(key=itemgetter("since", "table"))
     if as_json:
         write_json(found)
         return
-    for table_hold in found:
-        write(str(table_hold))
+    for hold in found:
+        write(held_line(hold))
     if not found:
         write("no table is on hold")
 

@@ -103,9 +103,9 @@ def parameters(command: Callable[..., object]) -> list[inspect.Parameter]:
         is_unnamed = isinstance(info, OptionInfo) and info.default is ... and not info.param_decls
         if is_unnamed and parameter.default is not True:
             info.param_decls = _NAMES.get(name, (f"--{name.replace('_', '-')}",))
-        annotation = Annotated[plain, info]
+        annotated: Any = Annotated
         kind = inspect.Parameter.KEYWORD_ONLY
-        found.append(parameter.replace(kind=kind, annotation=annotation))
+        found.append(parameter.replace(kind=kind, annotation=annotated[plain, info]))
     return found
 
 

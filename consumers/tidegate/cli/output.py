@@ -65,6 +65,8 @@ def plain(value: Any) -> object:  # noqa: ANN401 - json.dumps passes what it doe
     """A time, an event or a dataclass as JSON has it; times have milliseconds."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
+    if (row := getattr(value, "row", None)) is not None:
+        return row
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return value.model_dump(mode="json")

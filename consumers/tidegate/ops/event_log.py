@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, TaskEnded, TaskIssued
@@ -54,6 +54,35 @@ class LoggedEvent:
         """Its location, as topic/partition/offset."""
         where = self.record.partition
         return f"{where.topic}/{where.number}/{self.record.offset}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The event for scripts: the fields to filter by, then the complete event.
+
+        Fields that its kind does not have are None. `at` is the broker's time.
+        """
+        event = self.event
+        return {
+            "at": self.at,
+            "table": event.table if event else _text(self.record.key),
+            "kind": type(event).__name__ if event else None,
+            "event_id": getattr(event, "event_id", None),
+            "caused_by": getattr(event, "caused_by", None),
+            "reason": reason_of(event),
+            **{name: getattr(event, name, None) for name in _COLUMNS},
+            "place": self.place,
+            "problem": self.problem or None,
+            "event": event,
+        }
+
+
+_COLUMNS: Final = ("message", "requested_by", "why", "signed_by", "duration_ms")
+
+
+def reason_of(event: Event | None) -> str | None:
+    """The code of a refusal or a flag; None for other events."""
+    reason = getattr(event, "reason", None) or getattr(event, "flag", None)
+    return None if reason is None else str(reason)
 
 
 _FAILED: Final = {Verdict.FAILED, Verdict.REFUSED}

@@ -47,7 +47,7 @@ from tidegate.ops.groups import Groups, lags_of
 from tidegate.ops.status import Recent
 from tidegate.ops.summary import sentence
 from tidegate.ops.topics import connect
-from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines
+from tidegate.ops.waiting import gate_stores, held_tables, quarantined
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letter_limit import Fault
@@ -191,12 +191,11 @@ def _counts(store: Store) -> Iterator[tuple[str, Metric, float, tuple[str, ...]]
         yield vacuum.table, catalog.WAITING_HOLDS, len(locks), ("lock",)
         yield vacuum.table, catalog.WAITING_HOLDS, len(transactions), ("transaction",)
         yield vacuum.table, catalog.OLDEST_WAITING, vacuum.since / 1000, ()
-    for found in holds_and_quarantines(store):
-        if isinstance(found, HeldTable):
-            yield found.table, catalog.HELD, 1, ()
-        else:
-            yield found.table, catalog.IN_QUARANTINE, found.directories, ()
-            yield found.table, catalog.IN_QUARANTINE_BYTES, found.bytes, ()
+    for hold in held_tables(store):
+        yield hold["table"], catalog.HELD, 1, ()
+    for row in quarantined(store):
+        yield row["table"], catalog.IN_QUARANTINE, row["directories"], ()
+        yield row["table"], catalog.IN_QUARANTINE_BYTES, row["bytes"], ()
 
 
 class DeploymentMonitor:

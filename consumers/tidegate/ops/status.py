@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from operator import attrgetter
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from tidegate.coordinator.holds import hashed
@@ -35,16 +36,8 @@ from tidegate.events.base import Verdict
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
-from tidegate.ops.summary import asked_by, counted, row_of
-from tidegate.ops.waiting import (
-    HeldTable,
-    OldestVacuums,
-    PendingVacuum,
-    QuarantinedDirectories,
-    approved,
-    gate_stores,
-    holds_and_quarantines,
-)
+from tidegate.ops.summary import asked_by, counted
+from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import NAMES
@@ -85,9 +78,8 @@ class Recent:
             return
         if not isinstance(event, TaskEnded):  # it follows what was done
             self.last_by_service[event.source] = logged
-        self._take_alarm(event, logged)
+        self._take_open(event, event.caused_by, logged)
         verdict = event.verdict
-        self._take_awaiting(event.caused_by, verdict, logged)
         self.refused += verdict is Verdict.REFUSED
         self.failed += verdict is Verdict.FAILED
         if verdict in {Verdict.REFUSED, Verdict.FAILED}:
@@ -122,12 +114,6 @@ class Recent:
             case _:
                 pass
 
-    def _take_awaiting(self, request: str, verdict: Verdict, logged: LoggedEvent) -> None:
-        if verdict is Verdict.AWAITING:
-            self.awaiting.setdefault(request, logged)
-        else:
-            self.awaiting.pop(request, None)
-
     def awaiting_at(self, now: datetime) -> list[LoggedEvent]:
         """Restores that still wait for an approval and have not expired, oldest first."""
         return [
@@ -138,12 +124,16 @@ class Recent:
             and (event.table, hashed(request)) not in self.approved
         ]
 
-    def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
+    def _take_open(self, event: Outcome, cause: str, logged: LoggedEvent) -> None:
+        if event.verdict is Verdict.AWAITING:
+            self.awaiting.setdefault(cause, logged)
+        else:
+            self.awaiting.pop(cause, None)
         match event:
             case VacuumOverdue() | TaskOverdue():
-                self.alarms[event.caused_by or ""] = logged
+                self.alarms[cause] = logged
             case VacuumOverdueResolved() | TaskEnded():
-                self.alarms.pop(event.caused_by or "", None)
+                self.alarms.pop(cause, None)
             case UnknownTableReleased():
                 self.alarms[event.table] = logged
             case UnknownTableResolved():
@@ -155,117 +145,50 @@ class Recent:
 _ALARMS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _ServiceStatus:
-    """One service.
-
-    `lag` is Kafka's: the records from the group's committed offsets to the topics' ends. A group
-    that has not committed yet starts at the first record.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    lag: int
-    last_outcome: LoggedEvent | None
-    dead_letters: int
-
-    @property
-    def problem(self) -> str:
-        """The problem that a person should solve; empty if there is none."""
-        if not self.members:
-            return "it is not running"
-        return counted(self.dead_letters, "open dead letter") if self.dead_letters else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The deployment. Lists are oldest first; outcomes count since `since`."""
-
-    at: datetime
-    since: datetime
-    services: Sequence[_ServiceStatus]
-    waiting: int
-    oldest_waiting: PendingVacuum | None
-    recent: Recent
-    unknown_dead_letters: int
-    """Open dead letters that were not written by Tidegate's services."""
-    held: Sequence[HeldTable] = ()
-    """The tables whose cleaning is on hold."""
-    quarantined: Sequence[QuarantinedDirectories] = ()
-    """The directories in quarantine."""
-
-    def as_json(self) -> dict[str, Any]:
-        """All fields, for scripts."""
-        recent = self.recent
-        return {
-            "at": self.at.isoformat(timespec="seconds"),
-            "since": self.since.isoformat(timespec="seconds"),
-            "services": [
-                {
-                    "service": service.name,
-                    "members": list(service.members),
-                    "lag": service.lag,
-                    "dead_letters": service.dead_letters,
-                    "last_outcome": row_of(service.last_outcome) if service.last_outcome else None,
-                    "problem": service.problem or None,
-                }
-                for service in self.services
-            ],
-            "waiting": self.waiting,
-            "oldest_waiting": self.oldest_waiting,
-            "running": list(map(row_of, by_time(recent.running))),
-            "savepoints_made": recent.savepoints_made,
-            "savepoints_removed": recent.savepoints_removed,
-            "alarms": list(map(row_of, by_time(recent.alarms))),
-            "refused": recent.refused,
-            "failed": recent.failed,
-            "of_today": recent.of_today,
-            "needs": self.needs(),
-            "unknown_dead_letters": self.unknown_dead_letters,
-            "awaiting": list(map(row_of, recent.awaiting_at(self.at))),
-            "held": self.held,
-            "quarantined": self.quarantined,
-        }
-
-    def needs(self) -> list[str]:
-        """What needs a person, the most urgent first: one line each, with its command."""
-        alarms, today = by_time(self.recent.alarms), self.recent.of_today
-        found = [
-            f"{service.name} is not running: {command_line('run', service.name)}"
-            for service in self.services
-            if not service.members
-        ]
-        found += [
-            f"the restore of {event.table} to {event.savepoint} failed half way, and the table"
-            f" takes no writes: {command_line('explain', event.table)}"
-            for logged in by_time(self.recent.unfinished)
-            if isinstance(event := logged.event, RestoreStarted | RestoreFailed)
-            and event.table in self.recent.failed_half_way
-        ]
-        found += [_approval(logged.event) for logged in self.recent.awaiting_at(self.at)]
-        found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:]]
-        if (older := len(alarms) - _ALARMS) > 0:
-            found.append(f"{older} older alarms: {command_line('status', json=True)}")
-        found += [
-            f"{counted(service.dead_letters, 'open dead letter')} of {service.name}:"
-            f" {command_line('dead-letters list', service=service.name)}"
-            for service in self.services
-            if service.dead_letters
-        ]
-        if self.unknown_dead_letters:
-            unknown = counted(self.unknown_dead_letters, "open dead letter")
-            found.append(f"{unknown} of no known service: {command_line('dead-letters list')}")
-        found += [
-            f"no rule owns {counted(count, 'savepoint')} of {table}, so they stay:"
-            f" {command_line('savepoints list', table)}"
-            for table, count in sorted(self.recent.unowned.items())
-        ]
-        if today:
-            listed = command_line("outcomes", failed=True, since="1d")
-            found.append(
-                f"{counted(today, 'request')} of the last 24 hours failed or refused: {listed}"
-            )
-        return found
+def needs(
+    recent: Recent, services: Sequence[Mapping[str, Any]], unknown_dead_letters: int, now: datetime
+) -> list[str]:
+    """What needs a person, the most urgent first: one line each, with its command."""
+    alarms = by_time(recent.alarms)
+    found = [
+        f"{service['service']} is not running: {command_line('run', service['service'])}"
+        for service in services
+        if not service["members"]
+    ]
+    found += [
+        f"the restore of {event.table} to {event.savepoint} failed half way, and the table"
+        f" takes no writes: {command_line('explain', event.table)}"
+        for logged in by_time(recent.unfinished)
+        if isinstance(event := logged.event, RestoreStarted | RestoreFailed)
+        and event.table in recent.failed_half_way
+    ]
+    found += [
+        _approval(event)
+        for logged in recent.awaiting_at(now)
+        if isinstance(event := logged.event, RestoreAwaitingApproval)
+    ]
+    found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:] if alarm.event is not None]
+    if (older := len(alarms) - _ALARMS) > 0:
+        found.append(f"{older} older alarms: {command_line('status', json=True)}")
+    found += [
+        f"{counted(count, 'open dead letter')} of {service['service']}:"
+        f" {command_line('dead-letters list', service=service['service'])}"
+        for service in services
+        if (count := service["dead_letters"])
+    ]
+    if unknown_dead_letters:
+        unknown = counted(unknown_dead_letters, "open dead letter")
+        found.append(f"{unknown} of no known service: {command_line('dead-letters list')}")
+    found += [
+        f"no rule owns {counted(count, 'savepoint')} of {table}, so they stay:"
+        f" {command_line('savepoints list', table)}"
+        for table, count in sorted(recent.unowned.items())
+    ]
+    if recent.of_today:
+        today = counted(recent.of_today, "request")
+        listed = command_line("outcomes", failed=True, since="1d")
+        found.append(f"{today} of the last 24 hours failed or refused: {listed}")
+    return found
 
 
 def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
@@ -273,10 +196,9 @@ def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
     return sorted(found.values(), key=lambda logged: logged.at)
 
 
-def _approval(event: Event | None) -> str:
-    if not isinstance(event, RestoreAwaitingApproval):
-        return str(event)
-    approve = command_line(
+def approval_command(event: RestoreAwaitingApproval) -> str:
+    """The command that approves this restore."""
+    return command_line(
         "publish approval",
         request=event.caused_by,
         plan_id=event.plan_id,
@@ -284,33 +206,39 @@ def _approval(event: Event | None) -> str:
         location=event.location,
         reason="checked the plan",
     )
+
+
+def _approval(event: RestoreAwaitingApproval) -> str:
     by = f", requested by {asked_by(event)}" if event.requested_by else ""
     until = f", by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
-    return (
-        f"awaits approval{until}: the restore of {event.table} to {event.savepoint}{by}: {approve}"
-    )
+    restore = f"the restore of {event.table} to {event.savepoint}{by}"
+    return f"awaits approval{until}: {restore}: {approval_command(event)}"
 
 
-def _alarm(event: Event | None) -> str:
-    if isinstance(event, VacuumOverdue):
-        return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
-    if isinstance(event, TaskOverdue):
-        return f"overdue task of {event.table}: {command_line('explain', event.table)}"
-    if event is None:
-        return ""
-    return f"releases of the unknown table {event.table}: {command_line('explain', event.table)}"
+def _alarm(event: Event) -> str:
+    explain = command_line("explain", event.table)
+    match event:
+        case VacuumOverdue():
+            return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
+        case TaskOverdue():
+            return f"overdue task of {event.table}: {explain}"
+        case _:
+            return f"releases of the unknown table {event.table}: {explain}"
 
 
 _RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
 
 
-def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapshot:
-    """Read a deployment's status from Kafka; no service is contacted.
+def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str, Any]:
+    """Read a deployment's status from Kafka, as `--json` prints it; no service is contacted.
+
+    Lists are oldest first. `lag` is Kafka's: the records from the group's committed offsets to the
+    topics' ends; a group that has not committed yet starts at the first record.
 
     Args:
         settings: The deployment.
         since: Outcomes count from this time on.
-        now: The time of the snapshot.
+        now: The time of the status.
 
     Raises:
         ConfigError: the topics do not exist.
@@ -324,42 +252,45 @@ def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapsho
             recent.take(logged)
     with DeadLetterBox(settings) as box:
         dead_letters = Counter(listed.service for listed in box.list(DeadLetterFilter()))
-    oldest, held = OldestVacuums(1), list[HeldTable | QuarantinedDirectories]()
+    oldest, held, moved = OldestVacuums(1), list[dict[str, Any]](), list[dict[str, Any]]()
     for store in gate_stores(settings):
         recent.approved |= approved(store)
         oldest.take(store)
-        held += holds_and_quarantines(store)
-    services = [
-        _service(settings, metadata, name, recent, dead_letters.pop(name, 0)) for name in NAMES
-    ]
-    return Snapshot(
-        at=now,
-        since=since,
-        services=services,
-        waiting=oldest.count,
-        oldest_waiting=next(iter(oldest.vacuums), None),
-        recent=recent,
-        unknown_dead_letters=sum(dead_letters.values()),
-        held=sorted(
-            (hold for hold in held if isinstance(hold, HeldTable)), key=attrgetter("since")
-        ),
-        quarantined=sorted(
-            (row for row in held if isinstance(row, QuarantinedDirectories)),
-            key=attrgetter("until"),
-        ),
-    )
-
-
-def _service(
-    settings: Settings, metadata: KafkaMetadata, name: str, recent: Recent, dead_letters: int
-) -> _ServiceStatus:
-    prefix = settings.topics.prefix
-    members = Groups.of(settings.connection()).members(f"{prefix}.{name}")
-    lags = _RETRIES.call(lambda: lags_of_service(metadata, prefix, name))
-    return _ServiceStatus(
-        name,
-        tuple(members),
-        sum(lag.records for lag in lags.values()),
-        recent.last_by_service.get(name),
-        dead_letters,
-    )
+        held += held_tables(store)
+        moved += quarantined(store)
+    prefix, groups = settings.topics.prefix, Groups.of(settings.connection())
+    services: list[dict[str, Any]] = []
+    for name in NAMES:
+        lags = _RETRIES.call(partial(lags_of_service, metadata, prefix, name))
+        members, letters = groups.members(f"{prefix}.{name}"), dead_letters.pop(name, 0)
+        waits = counted(letters, "open dead letter") if letters else None
+        services.append(
+            {
+                "service": name,
+                "members": members,
+                "lag": sum(lag.records for lag in lags.values()),
+                "dead_letters": letters,
+                "last_outcome": recent.last_by_service.get(name),
+                "problem": waits if members else "it is not running",
+            }
+        )
+    unknown = sum(dead_letters.values())
+    return {
+        "at": now,
+        "since": since,
+        "services": services,
+        "waiting": oldest.count,
+        "oldest_waiting": next(iter(oldest.vacuums), None),
+        "running": by_time(recent.running),
+        "savepoints_made": recent.savepoints_made,
+        "savepoints_removed": recent.savepoints_removed,
+        "alarms": by_time(recent.alarms),
+        "refused": recent.refused,
+        "failed": recent.failed,
+        "of_today": recent.of_today,
+        "needs": needs(recent, services, unknown, now),
+        "unknown_dead_letters": unknown,
+        "awaiting": recent.awaiting_at(now),
+        "held": sorted(held, key=itemgetter("since")),
+        "quarantined": sorted(moved, key=itemgetter("until")),
+    }

@@ -1,4 +1,4 @@
-"""An event in one line for people, and in one flat row for scripts. Pure."""
+"""An event in one line for people. Pure."""
 
 from __future__ import annotations
 
@@ -9,37 +9,12 @@ from typing import Any, Final
 from tidegate.events import Event, LockReleased
 from tidegate.events.base import Answer
 from tidegate.hive.write_ids import shortened
-from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.event_log import LoggedEvent, reason_of
 
 _STEP: Final = 1024
 _OWN: Final = frozenset({"coordinator", "coordinator, unsigned"})
 """Requesters that a line leaves out where they gave no reason: no person asked."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
-
-def row_of(logged: LoggedEvent) -> dict[str, Any]:
-    """An event for scripts: the fields to filter by, then the complete event.
-
-    Fields that its kind does not have are None. `at` is the broker's time.
-    """
-    event = logged.event
-    row: dict[str, Any] = {
-        "at": logged.at.isoformat(timespec="milliseconds"),
-        "table": event.table if event else (logged.record.key or b"").decode(errors="replace"),
-        "kind": type(event).__name__ if event else None,
-    }
-    row |= {name: getattr(event, name, None) for name in ("event_id", "caused_by")}
-    row["reason"] = reason_of(event) if event else None
-    names = ("message", "requested_by", "why", "signed_by", "duration_ms")
-    row |= {name: getattr(event, name, None) for name in names}
-    row |= {"place": logged.place, "problem": logged.problem or None}
-    return row | {"event": event.model_dump(mode="json") if event else None}
-
-
-def reason_of(event: Event) -> str | None:
-    """The code of a refusal or a flag; None for other events."""
-    reason = getattr(event, "reason", None) or getattr(event, "flag", None)
-    return None if reason is None else str(reason)
 
 
 def line_of(logged: LoggedEvent, *, of_table: str | None = None) -> str:

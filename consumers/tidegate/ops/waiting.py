@@ -5,14 +5,14 @@ It is read without fencing the coordinator, which is not disturbed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.holds import hold_on, holds
@@ -26,6 +26,7 @@ from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import OutstandingReader, derived_id, table_identity
 from tidegate.events.topics import CHANGELOG, partition_of
+from tidegate.ops.summary import counted
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -163,63 +164,46 @@ def _records(
             yield key, record.value
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTable:
-    """A table whose cleaning is on hold. `since` is the broker's time."""
-
-    table: str
-    requested_by: str
-    reason: str
-    since: datetime
-    event_id: str
-    deferred: int
-    """Cleanings that were released before the hold and wait for its end."""
-
-    def __str__(self) -> str:
-        """The table, the holder, the time and the reason."""
-        since = f"{self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        return f"{self.table}  held by {self.requested_by} since {since}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantinedDirectories:
-    """The directories of one cleaning in quarantine. `until` is the broker's time."""
-
-    table: str
-    partition: str | None
-    cleaning: str
-    directories: int
-    bytes: int
-    until: datetime
-
-    def __str__(self) -> str:
-        """The table, the number of directories, the end of the quarantine and the cleaning."""
-        where = f"/{self.partition}" if self.partition else ""
-        until = f"{self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        count = "1 directory" if self.directories == 1 else f"{self.directories} directories"
-        return f"{self.table}{where}  {count} in quarantine until {until}, of {self.cleaning}"
-
-
 def approved(rows: Store) -> set[tuple[str, int]]:
     """The tables and hashed ids of the requests that were approved and have no outcome yet."""
     return set(rows.all("select tbl, id from awaiting where until is null"))
 
 
-def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirectories]:
-    """The holds and the quarantines of every table, in no particular order."""
+def held_tables(rows: Store) -> Iterator[dict[str, Any]]:
+    """The tables whose cleaning is on hold, in no particular order. `since` is the broker's time.
+
+    `deferred` counts cleanings that were released before the hold and wait for its end.
+    """
     for table, hold, deferred in holds(rows):
-        since = moment(hold.since)
-        yield HeldTable(table, hold.requested_by, hold.reason, since, hold.event_id, deferred)
-    for found in quarantines(rows):
-        if not found.undone:
-            yield QuarantinedDirectories(
-                found.table,
-                found.partition,
-                found.cleaning,
-                found.directories,
-                found.bytes,
-                moment(found.due),
-            )
+        yield {
+            "table": table,
+            "requested_by": hold.requested_by,
+            "reason": hold.reason,
+            "since": moment(hold.since),
+            "event_id": hold.event_id,
+            "deferred": deferred,
+        }
+
+
+def held_line(hold: Mapping[str, Any]) -> str:
+    """A held table for people: the holder, the time and the reason."""
+    since = f"{hold['since']:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{hold['table']}  held by {hold['requested_by']} since {since}: {hold['reason']}"
+
+
+def quarantined(rows: Store) -> Iterator[dict[str, Any]]:
+    """The quarantined directories of each cleaning, in no particular order."""
+    for row in quarantines(rows):
+        if not row.undone:
+            names = ("table", "partition", "cleaning", "directories", "bytes")
+            yield {name: getattr(row, name) for name in names} | {"until": moment(row.due)}
+
+
+def quarantine_line(row: Mapping[str, Any]) -> str:
+    """A quarantine for people: the table, the directories, its end and the cleaning."""
+    where = f"{row['table']}/{row['partition']}" if row["partition"] else row["table"]
+    until = f"{row['until']:%Y-%m-%dT%H:%M:%SZ}, of {row['cleaning']}"
+    return f"{where}  {counted(row['directories'], 'directory')} in quarantine until {until}"
 
 
 def find_cleaning(settings: Settings, subject: str) -> Quarantine:

@@ -21,11 +21,12 @@ from support.deployment_events import (
 )
 from support.samples import commit, release
 from tidegate.cli.options import moment_or_ago
+from tidegate.cli.output import plain
 from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.event_log import EventFilter, LoggedEvent
-from tidegate.ops.summary import content_of, line_of, row_of, size
+from tidegate.ops.summary import content_of, line_of, size
 from tidegate.runtime.bus import Partition, Record
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -65,12 +66,12 @@ def test_the_line_of_an_event_says_what_matters(event: Event, said: str) -> None
 
 
 def test_a_row_is_json_and_says_where_the_event_is() -> None:
-    row = json.loads(json.dumps(row_of(logged(rejected(restore_request())))))
+    row = json.loads(json.dumps(logged(rejected(restore_request())).row, default=plain))
 
     assert row["at"] == "2026-11-22T12:00:00.123+00:00"
     assert (row["place"], row["reason"]) == ("t.outcomes/2/7", "writer-alive")
     assert row["problem"] is None
-    unreadable = row_of(logged(None))
+    unreadable = logged(None).row
     assert (unreadable["table"], unreadable["event"]) == ("lake.sales.�", None)
     assert unreadable["problem"] == "no Avro"
 

@@ -30,7 +30,7 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.status import Recent, Snapshot, _ServiceStatus
+from tidegate.ops.status import Recent, needs
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
@@ -86,20 +86,20 @@ def test_a_restore_that_failed_half_way_needs_a_person_until_it_is_completed() -
 
     dead_lettered = ended(task_of(request), end=TaskEnd.DEAD_LETTERED, message="no permission")
 
-    def needs(*outcomes: Event | None) -> list[str]:
+    def needed(*outcomes: Event | None) -> list[str]:
         recent = after(*outcomes)
         assert len(recent.running) == (outcomes[-1] == started(request))
-        return Snapshot(NOON, NOON, (), 0, None, recent, 0).needs()
+        return needs(recent, (), 0, NOON)
 
     half_way = (
         f"the restore of {request.table} to {request.savepoint} failed half way, and the table"
         f" takes no writes: tidegate explain {request.table}"
     )
     for end in (failed, dead_lettered):
-        assert needs(started(request), end)[0] == half_way
-        assert half_way not in needs(end, started(request))
-        assert half_way not in needs(started(request), end, completed(request))
-    assert half_way not in needs(dead_lettered)
+        assert needed(started(request), end)[0] == half_way
+        assert half_way not in needed(end, started(request))
+        assert half_way not in needed(started(request), end, completed(request))
+    assert half_way not in needed(dead_lettered)
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:
@@ -155,7 +155,7 @@ def test_savepoints_that_no_rule_owns_need_a_person_until_a_check_finds_none() -
     orders = checked("lake.sales.orders", "20261121041551845", "20261121051551845")
     seen = after(checked("lake.sales.customers"), orders)
 
-    (line,) = Snapshot(NOON, NOON, (), 0, None, seen, 0).needs()
+    (line,) = needs(seen, (), 0, NOON)
     assert line == (
         "no rule owns 2 savepoints of lake.sales.orders, so they stay:"
         " tidegate savepoints list lake.sales.orders"
@@ -190,26 +190,22 @@ def test_an_alarm_is_open_until_it_is_resolved() -> None:
     assert after(unknown, known).alarms == {}
 
 
+def service(name: str, *members: str, lag: int = 0, dead_letters: int = 0) -> dict[str, Any]:
+    fields: dict[str, Any] = {"service": name, "members": members, "lag": lag, "problem": None}
+    return fields | {"dead_letters": dead_letters, "last_outcome": None}
+
+
 def test_status_begins_with_what_needs_a_person_and_its_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     request = restore_request("one")
     recent = after(awaiting(request, NOON), overdue(vacuum(7)), rejected(restore_request("two")))
-    services = (
-        _ServiceStatus("restorer", (), 3, None, 0),
-        _ServiceStatus("cleaner", ("cleaner-1",), 0, None, 2),
-    )
-    show(
-        Snapshot(
-            at=NOON,
-            since=NOON,
-            services=services,
-            waiting=0,
-            oldest_waiting=None,
-            recent=recent,
-            unknown_dead_letters=0,
-        )
-    )
+    services = (service("restorer", lag=3), service("cleaner", "cleaner-1", dead_letters=2))
+    counts = ("waiting", "savepoints_made", "savepoints_removed", "refused", "failed")
+    found: dict[str, Any] = dict.fromkeys(counts, 0)
+    found |= dict.fromkeys(("held", "quarantined", "running"), ())
+    found |= {"at": NOON, "since": NOON, "services": services, "oldest_waiting": None}
+    show(found | {"needs": needs(recent, services, 0, NOON)})
 
     first, down, approval, late, dead, refused, table, *_ = capsys.readouterr().out.splitlines()
     assert first == "needs a person:"

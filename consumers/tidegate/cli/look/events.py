@@ -12,7 +12,7 @@ from tidegate.cli.options import one_of, since_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.events.topics import OUTCOMES, TOPICS
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
-from tidegate.ops.summary import line_of, row_of
+from tidegate.ops.summary import line_of
 from tidegate.service.settings import Settings
 
 _KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
@@ -129,5 +129,5 @@ def write_events(found: Iterable[LoggedEvent | None], *, as_json: bool) -> int:
     for logged in found:
         if logged is not None:
             count += 1
-            write_json(row_of(logged)) if as_json else write(line_of(logged))
+            write_json(logged) if as_json else write(line_of(logged))
     return count

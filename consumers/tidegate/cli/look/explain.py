@@ -15,7 +15,7 @@ from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
 from tidegate.ops.explain import Story, described_rule
 from tidegate.ops.explain import explain as gather
-from tidegate.ops.summary import line_of, row_of
+from tidegate.ops.summary import line_of
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
@@ -48,7 +48,7 @@ def explain(
         write_json(
             {
                 "subject": story.subject,
-                "events": [row_of(event) for event in story.events],
+                "events": list(story.events),
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
                 "waiting": story.waiting,

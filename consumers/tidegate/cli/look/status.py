@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -24,15 +24,16 @@ from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import PATTERN, EventLog, LoggedEvent
-from tidegate.ops.status import Snapshot, by_time, read_snapshot
+from tidegate.ops.status import read_status
 from tidegate.ops.summary import counted, line_of
 from tidegate.ops.waiting import (
-    HeldTable,
     OldestVacuums,
     PendingVacuum,
-    QuarantinedDirectories,
     gate_stores,
-    holds_and_quarantines,
+    held_line,
+    held_tables,
+    quarantine_line,
+    quarantined,
 )
 from tidegate.service.settings import Settings
 
@@ -81,17 +82,18 @@ def waiting(
                     count += 1
     else:
         oldest = OldestVacuums(limit, lambda vacuum: moment(vacuum.since) <= latest)
-        others: list[HeldTable | QuarantinedDirectories] = []
+        others: list[str] = []
         for store in stores:
             oldest.take(store)
-            others += holds_and_quarantines(store)
+            others += map(held_line, held_tables(store))
+            others += map(quarantine_line, quarantined(store))
         count = oldest.count
         chosen = table is not None or older_than is not None
         nothing = "no such vacuum waits" if chosen else "no vacuum waits"
         if pattern is not None and not (count or others or PATTERN & set(pattern)):
             EventLog.of(settings).check_named(pattern, "no vacuum of it waits")
         _show_oldest(oldest, nothing)
-        for line in sorted(map(str, others)):
+        for line in sorted(others):
             write(line)
     if check and count:
         raise typer.Exit(ExitCode.FAILED)
@@ -167,7 +169,7 @@ def status(
     while True:
         now = datetime.now(UTC)
         try:
-            snapshot = read_snapshot(settings, since_of(since) or now, now)
+            found = read_status(settings, since_of(since) or now, now)
         except TransientError as error:
             if not watch:
                 raise
@@ -175,59 +177,54 @@ def status(
         else:
             if watch and not as_json:
                 clear_screen()
-            write_json(snapshot.as_json()) if as_json else _show(snapshot)
+            write_json(found) if as_json else _show(found)
             if not watch:
-                raise typer.Exit(1 if any(service.problem for service in snapshot.services) else 0)
+                raise typer.Exit(any(service["problem"] for service in found["services"]))
         time.sleep(pause)
 
 
-def _show(snapshot: Snapshot) -> None:
-    needs, recent = snapshot.needs(), snapshot.recent
-    write("needs a person:" if needs else "nothing needs a person")
-    for line in needs:
+def _show(found: Mapping[str, Any]) -> None:
+    now, moved, oldest = found["at"], found["quarantined"], found["oldest_waiting"]
+    write("needs a person:" if found["needs"] else "nothing needs a person")
+    for line in found["needs"]:
         write_styled((f"  {line}", "red"))
     write_table(
         [
-            {
-                "service": service.name,
-                "members": len(service.members),
-                "lag": service.lag,
-                "dead_letters": service.dead_letters,
-                "last_outcome": _last(service.last_outcome, snapshot.at),
-                "problem": service.problem,
+            service
+            | {
+                "members": len(service["members"]),
+                "last_outcome": _last(service["last_outcome"], now),
+                "problem": service["problem"] or "",
             }
-            for service in snapshot.services
+            for service in found["services"]
         ]
     )
-    if snapshot.oldest_waiting:
-        count = snapshot.waiting
+    count = found["waiting"]
+    if oldest:
         write("1 vacuum waits:" if count == 1 else f"{count} vacuums wait; the oldest:")
-        show_vacuums([snapshot.oldest_waiting], snapshot.at, indent="  ")
+        show_vacuums([oldest], now, indent="  ")
     else:
         write("no vacuum waits")
-    _show_holds_and_quarantines(snapshot)
-    for running in by_time(recent.running):
+    for hold in found["held"]:
+        write(held_line(hold))
+    if moved:
+        directories = sum(row["directories"] for row in moved)
+        write(
+            f"in quarantine: {directories} directories of {len(moved)} cleanings,"
+            f" {sum(row['bytes'] for row in moved)} bytes; the first to be removed:"
+            f" {quarantine_line(moved[0])}"
+        )
+    for running in found["running"]:
         write(f"under way: {line_of(running)}")
     write(
-        f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {counted(recent.savepoints_made, 'savepoint')}"
-        f" made, {recent.savepoints_removed} removed; {counted(recent.refused, 'request')} refused,"
-        f" {recent.failed} failed"
+        f"since {found['since']:%Y-%m-%dT%H:%M:%SZ}:"
+        f" {counted(found['savepoints_made'], 'savepoint')} made,"
+        f" {found['savepoints_removed']} removed; {counted(found['refused'], 'request')} refused,"
+        f" {found['failed']} failed"
     )
-
-
-def _show_holds_and_quarantines(snapshot: Snapshot) -> None:
-    for held in snapshot.held:
-        write(str(held))
-    if snapshot.quarantined:
-        directories = sum(quarantine.directories for quarantine in snapshot.quarantined)
-        size = sum(quarantine.bytes for quarantine in snapshot.quarantined)
-        write(
-            f"in quarantine: {directories} directories of {len(snapshot.quarantined)} cleanings,"
-            f" {size} bytes; the first to be removed: {snapshot.quarantined[0]}"
-        )
 
 
 def _last(logged: LoggedEvent | None, now: datetime) -> str:
     if logged is None or logged.event is None:
         return "-"
-    return f"{type(logged.event).__name__} {age_of(max(now - logged.at, timedelta()))} ago"
+    return f"{type(logged.event).__name__} {age_of(now - logged.at)} ago"
