@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.cli import main, output
-from tidegate.cli.repair.dead_letters import row_of
 from tidegate.errors import PermanentError
 from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetter
@@ -83,7 +82,7 @@ def test_a_narrow_terminal_folds_the_last_column_and_breaks_no_word(
 
 
 def test_a_dead_letter_with_a_hostile_reason_is_one_row(capsys: pytest.CaptureFixture[str]) -> None:
-    row = row_of(hostile_dead_letter())
+    row = hostile_dead_letter().row
 
     output.write_table([row])
     lines = capsys.readouterr().out.splitlines()

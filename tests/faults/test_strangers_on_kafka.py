@@ -28,7 +28,7 @@ from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeadLetterFlood
 from tidegate.events import CleaningHoldRequested, Event, RestoreRequested, VacuumFinished
 from tidegate.local.embedded.process import Child
-from tidegate.ops.status import read_snapshot
+from tidegate.ops.status import read_status
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
@@ -323,10 +323,10 @@ def test_what_a_killed_process_has_recorded_its_successor_writes(
         now = datetime.now(UTC)
         gates = [
             service
-            for service in read_snapshot(settings, now, now).services
-            if service.name == "coordinator"
+            for service in read_status(settings, now, now)["services"]
+            if service["service"] == "coordinator"
         ]
-        return gates[0].lag == 0
+        return bool(gates[0]["lag"] == 0)
 
     gate = deployment.run("coordinator")
     bus.send([Message(f"{deployment.prefix}.locks", b"lake.a.b", b"junk") for _ in range(sent)])

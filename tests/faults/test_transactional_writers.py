@@ -24,7 +24,7 @@ from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.monitor import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
-from tidegate.ops.status import read_snapshot
+from tidegate.ops.status import read_status
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.catalogue import NAMES, inputs_of
@@ -80,8 +80,8 @@ def leave_markers(deployment: Deployment) -> None:
 def lags(settings: Settings) -> dict[str, int]:
     now = datetime.now(UTC)
     return {
-        service.name: service.lag
-        for service in read_snapshot(settings, now - timedelta(hours=1), now).services
+        service["service"]: service["lag"]
+        for service in read_status(settings, now - timedelta(hours=1), now)["services"]
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from support.watching import Prometheus, get, lines_of, needs_prometheus, port_o
 from tidegate.errors import TransientError
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child
-from tidegate.ops.status import _ServiceStatus, read_snapshot
+from tidegate.ops.status import read_status
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.service.settings import Settings
 
@@ -49,12 +50,13 @@ class Watched:
         members = f'kafka_consumergroup_members{{consumergroup="{self.group}"}} == 1'
         wait_for("the gate is seen", lambda: bool(self.prometheus.query(members)))
 
-    def status(self) -> _ServiceStatus:
+    def status(self) -> dict[str, Any]:
         """What `tidegate status` says of the gate."""
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)
-        seen = read_snapshot(settings, now - timedelta(hours=1), now)
-        return next(service for service in seen.services if service.name == "coordinator")
+        seen = read_status(settings, now - timedelta(hours=1), now)
+        services: list[dict[str, Any]] = seen["services"]
+        return next(service for service in services if service["service"] == "coordinator")
 
     def logged(self, text: str, child: Child | None = None) -> int:
         """How many lines of a log, by default the gate's, have this text."""
@@ -93,7 +95,7 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
             "TidegateServiceWithoutMembers", consumergroup=watched.group
         ),
     )
-    assert watched.status().problem == "it is not running"
+    assert watched.status()["problem"] == "it is not running"
     # its process, its group, and the three from before
     wait_for("the first tile", lambda: problems(prometheus) == 5)
     again = place.run("coordinator", "again")
@@ -149,5 +151,5 @@ def test_invalid_messages_of_many_tables_are_seen_and_stop_nothing(
     assert not prometheus.would_alert("TidegateServiceFails")
     assert not prometheus.would_alert("TidegateProcessDown")
     assert watched.gate.exit_code is None
-    assert watched.status().dead_letters == 60
+    assert watched.status()["dead_letters"] == 60
     assert watched.logged("dead-lettering") == 60

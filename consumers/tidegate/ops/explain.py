@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.errors import FormatError, TidegateError
@@ -40,12 +41,22 @@ from tidegate.events.fields import span
 from tidegate.events.topics import VACUUMS
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter
 from tidegate.ops.dead_letters.dead_letter import without_value
-from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, NewestEvents
-from tidegate.ops.summary import reason_of
+from tidegate.ops.event_log import (
+    TOPICS,
+    EventFilter,
+    EventLog,
+    LoggedEvent,
+    NewestEvents,
+    reason_of,
+)
+from tidegate.ops.status import approval_command
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
+
+_HOLDS: Final = 5
+"""How many holds a step names."""
 
 
 def described_rule(policy: SavepointPolicy, table: str) -> str:
@@ -156,18 +167,18 @@ class Story:
         known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
         for vacuum in self.waiting:
-            holds = ", ".join(str(hold) for hold in vacuum.outstanding[:5])
-            more = f" and {len(vacuum.outstanding) - 5} more" if len(vacuum.outstanding) > 5 else ""  # noqa: PLR2004
-            more += "; it is overdue" if vacuum.overdue_since else ""
-            yield (
-                f"the cleaning after vacuum {vacuum.event_id} is released when these have ended:"
-                f" {holds}{more}"
-                if vacuum.outstanding
-                else f"the cleaning after vacuum {vacuum.event_id} is released once the hold of the"
-                f" table is removed ({vacuum.held_by}): {_remove_hold(vacuum.table)}"
-                if vacuum.held_by
-                else f"the cleaning after vacuum {vacuum.event_id} is released with the next event"
-            )
+            holds = ", ".join(map(str, vacuum.outstanding[:_HOLDS]))
+            if (more := len(vacuum.outstanding) - _HOLDS) > 0:
+                holds += f" and {more} more"
+            if vacuum.outstanding:
+                overdue = "; it is overdue" if vacuum.overdue_since else ""
+                when = f"when these have ended: {holds}{overdue}"
+            elif vacuum.held_by:
+                remove = command_line("hold remove", vacuum.table, reason="no longer needed")
+                when = f"once the hold of the table is removed ({vacuum.held_by}): {remove}"
+            else:
+                when = "with the next event"
+            yield f"the cleaning after vacuum {vacuum.event_id} is released {when}"
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
             listed = command_line("waiting", table=self.waiting[0].table)
             yield f"{younger} younger vacuums wait, too: {listed}"
@@ -265,16 +276,10 @@ def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str |
         to = f" to {failed.savepoint}" if failed else ""
         return f"{named} failed half way{reason}; another request{to} resumes it"
     match answers.waits:
-        case RestoreAwaitingApproval(expires_at=until, plan_id=plan_id):
+        case RestoreAwaitingApproval() as awaiting:
+            until = awaiting.expires_at
             by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
-            approve = command_line(
-                "publish approval",
-                request=command.event_id,
-                plan_id=plan_id,
-                table=command.table,
-                location=command.location,
-                reason="checked the plan",
-            )
+            approve = approval_command(awaiting)
             return f"{named} is carried out once a second person approves it{by}: {approve}"
         case CleaningDeferred() as deferred:
             why = f"{deferred.reason}: {deferred.message}"
@@ -295,10 +300,6 @@ def _again(command: Command) -> str:
             return "the next compaction of the table covers it"
         case _:
             return "ask again"
-
-
-def _remove_hold(table: str) -> str:
-    return command_line("hold remove", table, reason="no longer needed")
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
@@ -360,82 +361,71 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
     log = EventLog.of(settings)
     table = _table(subject)
     if table is not None:
-        story = _of_table(settings, log, table, since, limit)
+        story = _story(settings, table, since, limit)
         if story.events or story.waiting or story.dead_letters:
             return story
-    event = _event(log, subject, since)
-    if event is None:
+    found = _event(log, subject, since)
+    if found is None:
         if table is not None:
             log.check_named(table, "tables and events' ids are explained")
         raise TidegateError(f"nothing is known of {subject}: no event has this id or table")
-    return _of_event(settings, log, event, since, limit)
-
-
-def _of_table(
-    settings: Settings, log: EventLog, table: str, since: datetime | None, limit: int
-) -> Story:
-    with closing(_all_of(log, table, since)) as events:
-        newest = NewestEvents(limit, events)
-    with DeadLetterBox(settings) as box:
-        dead_letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
-    shown = {logged.event.event_id for logged in newest if logged.event}
-    also = set[str]()
-
-    def wanted(vacuum: WaitingVacuum) -> bool:
-        if vacuum.event_id in shown:
-            also.add(vacuum.event_id)
-        return True
-
-    waiting = _waiting(settings, table, OldestVacuums(limit, wanted))
-    return Story(table, newest, waiting.vacuums, dead_letters, newest.dropped, waiting.count, also)
-
-
-def _of_event(
-    settings: Settings, log: EventLog, found: LoggedEvent, since: datetime | None, limit: int
-) -> Story:
-    if found.event is None:
+    if (event := found.event) is None:
         raise TidegateError(f"the event at {found.place} can't be decoded: {found.problem}")
-    event_id, table = found.event.event_id, found.event.table
-    with closing(_all_of(log, table, since)) as events:
-        chain = ids_of_chain(event_id, (event.event for event in events if event.event))
-    related = NewestEvents(limit)
+    with closing(_all_of(log, event.table, since)) as events:
+        chain = ids_of_chain(event.event_id, (event.event for event in events if event.event))
+    story = _story(settings, event.table, since, limit, chain)
+    return replace(story, subject=event.event_id)
+
+
+def _story(
+    settings: Settings,
+    table: str,
+    since: datetime | None,
+    limit: int,
+    chain: Collection[str] | None = None,
+) -> Story:
+    """The story of a table, or only of the events with these ids."""
+    log, newest = EventLog.of(settings), NewestEvents(limit)
+    vacuums = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
     releases = held_by(
         logged.event
-        for logged in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
-        if isinstance(logged.event, VacuumFinished) and logged.event.event_id in chain
+        for logged in _decoded(vacuums)
+        if isinstance(logged.event, VacuumFinished) and logged.event.event_id in (chain or ())
     )
     with closing(_all_of(log, table, since)) as events:
         for logged in events:
             event = logged.event
-            if event and (event.event_id in chain or releases(event)):
-                related.add(logged)
-    with DeadLetterBox(settings) as box:
-        wanted = DeadLetterFilter(table=table)
-        dead_letters = [
-            replace(found, record=without_value(found.record))
-            for batch in box.batches(box.list(wanted, include_resolved=True))
-            for found in batch
-            if (event := found.event(box.wire)) and event.event_id in chain
-        ]
-    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.event_id in chain)
-    waiting = _waiting(settings, table, in_chain)
-    return Story(event_id, related, waiting.vacuums, dead_letters, related.dropped, waiting.count)
+            if chain is None or (event and (event.event_id in chain or releases(event))):
+                newest.add(logged)
+    shown, also = {logged.event.event_id for logged in newest if logged.event}, set[str]()
 
+    def wanted(vacuum: WaitingVacuum) -> bool:
+        if vacuum.event_id in shown:
+            also.add(vacuum.event_id)
+        return chain is None or vacuum.event_id in chain
 
-def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVacuums:
+    oldest = OldestVacuums(limit, wanted)
     for store in gate_stores(settings, table):
         oldest.take(store)
-    return oldest
+    with DeadLetterBox(settings) as box:
+        found = box.list(DeadLetterFilter(table=table), include_resolved=True)
+        if chain is None:
+            dead_letters = list(found)
+        else:
+            dead_letters = [
+                replace(dead_letter, record=without_value(dead_letter.record))
+                for batch in box.batches(found)
+                for dead_letter in batch
+                if (event := dead_letter.event(box.wire)) and event.event_id in chain
+            ]
+    return Story(table, newest, oldest.vacuums, dead_letters, newest.dropped, oldest.count, also)
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
     """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
-    found: LoggedEvent | None = None
-    for topic in TOPICS:
-        for logged in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
-            if found is None or logged.at >= found.at:
-                found = logged
-    return found
+    wanted = EventFilter(event_id=event_id)
+    found = (it for topic in TOPICS for it in _decoded(log.read(topic, wanted, since=since)))
+    return max(found, key=lambda logged: logged.at, default=None)
 
 
 def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:

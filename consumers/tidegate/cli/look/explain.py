@@ -11,7 +11,6 @@ import typer
 from tidegate.cli.look.status import show_vacuums
 from tidegate.cli.options import since_of
 from tidegate.cli.output import write, write_json
-from tidegate.cli.repair.dead_letters import row_of as dead_letter_row
 from tidegate.errors.commands import command_line
 from tidegate.ops.explain import Story, described_rule
 from tidegate.ops.explain import explain as gather
@@ -52,9 +51,7 @@ def explain(
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
                 "waiting": story.waiting,
-                "dead_letters": [
-                    dead_letter_row(dead_letter) for dead_letter in story.dead_letters
-                ],
+                "dead_letters": story.dead_letters,
                 "savepoint_policy": policy,
                 "next": story.next_steps(),
             }

@@ -116,23 +116,10 @@ def list_dead_letters(
     wanted = filters.selection()
     with DeadLetterBox(reachable(config)) as box:
         found = box.list(wanted, include_resolved=include_resolved)
-        rows = map(row_of, islice(found, limit))
+        rows = (dead_letter.row for dead_letter in islice(found, limit))
         write_rows(rows, "no open dead letter matches", as_json=as_json)
         if next(found, None) is not None:  # standard output is the list
             write_error(f"only the newest {limit} are listed; use --limit or a filter for others")
-
-
-def row_of(dead_letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter as a row of a list."""
-    return {
-        "id": dead_letter.dead_letter_id,
-        "at": dead_letter.at.isoformat(timespec="milliseconds"),
-        "service": dead_letter.service,
-        "origin": dead_letter.origin_location,
-        "table": dead_letter.table,
-        "state": dead_letter.state,
-        "reason": dead_letter.error,
-    }
 
 
 @dead_letters.command()
@@ -160,7 +147,7 @@ def show(
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
         [[dead_letter]] = box.batches(found)
         record, event = dead_letter.record, dead_letter.event(box.wire)
-    fields: dict[str, Any] = row_of(found[0]) | {
+    fields: dict[str, Any] = found[0].row | {
         "key": _text(record.key),
         "value_text": _text(record.value),
         "value_hex": None if record.value is None else record.value.hex(),
@@ -215,7 +202,7 @@ def redrive(
                 elif is_destructive(event):
                     destructive_ones.append(event)
                 if len(rows) < limit:
-                    rows.append(row_of(dead_letter) | _event_field(event))
+                    rows.append(dead_letter.row | _event_field(event))
         if execute:
             _check_destructive(destructive_ones, allowed=destructive)
             box.redrive(found, person(requested_by), datetime.now(UTC))
@@ -253,7 +240,7 @@ def discard(
         found = _matching(box, wanted)
         if execute:
             box.discard(found, person(requested_by), datetime.now(UTC), reason)
-    rows = [row_of(dead_letter) for dead_letter in found[:limit]]
+    rows = [dead_letter.row for dead_letter in found[:limit]]
     _show(rows, len(found), "discarded", executed=execute, as_json=as_json)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line
@@ -75,6 +75,19 @@ class DeadLetter:
     def origin_location(self) -> str:
         """The original message's location, as topic/partition/offset."""
         return f"{self.origin.topic}/{self.origin.number}/{self.origin_offset}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The dead letter as a row of a list."""
+        return {
+            "id": self.dead_letter_id,
+            "at": self.at.isoformat(timespec="milliseconds"),
+            "service": self.service,
+            "origin": self.origin_location,
+            "table": self.table,
+            "state": self.state,
+            "reason": self.error,
+        }
 
     @property
     def table(self) -> str:
