@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.events.reasons import Reason
+from tidegate.monitoring.docstrings import attribute_docs
 from tidegate.ops.asyncapi import asyncapi
-from tidegate.service.settings.reference import attribute_docs
 
 PRODUCT = Path(__file__).parents[2] / "consumers"
 REFUSALS = {"Refused", "Refusal", "Unauthorized"}

@@ -21,9 +21,10 @@ from tidegate.events.codec import schema_text
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import TOPICS
 from tidegate.monitoring.catalog import BRIDGE_METRICS, DEPLOYMENT_METRICS, PROCESS_METRICS, Metric
+from tidegate.monitoring.docstrings import attribute_docs
 from tidegate.service import catalogue
 from tidegate.service.settings import Settings
-from tidegate.service.settings.reference import attribute_docs, settings_reference
+from tidegate.service.settings.reference import settings_reference
 
 _MADE = "made by `make docs`; don't edit"
 

@@ -27,7 +27,7 @@ from tidegate.events.topics import (
     Topic,
 )
 from tidegate.events.wire import headers_of
-from tidegate.service.settings.reference import attribute_docs
+from tidegate.monitoring.docstrings import attribute_docs
 
 Json = dict[str, Any]
 

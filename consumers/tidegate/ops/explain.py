@@ -49,7 +49,7 @@ from tidegate.ops.event_log import (
     NewestEvents,
     reason_of,
 )
-from tidegate.ops.status import approval_command
+from tidegate.ops.summary import approval_command
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR, EXECUTED

@@ -36,7 +36,7 @@ from tidegate.events.base import Verdict
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
-from tidegate.ops.summary import asked_by, counted
+from tidegate.ops.summary import approval_command, asked_by, counted
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
@@ -194,18 +194,6 @@ def needs(
 def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
     """Logged events, oldest first by the broker's time."""
     return sorted(found.values(), key=lambda logged: logged.at)
-
-
-def approval_command(event: RestoreAwaitingApproval) -> str:
-    """The command that approves this restore."""
-    return command_line(
-        "publish approval",
-        request=event.caused_by,
-        plan_id=event.plan_id,
-        table=event.table,
-        location=event.location,
-        reason="checked the plan",
-    )
 
 
 def _approval(event: RestoreAwaitingApproval) -> str:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tidegate.events import Event, LockReleased
+from tidegate.errors.commands import command_line
+from tidegate.events import Event, LockReleased, RestoreAwaitingApproval
 from tidegate.events.base import Answer
 from tidegate.hive.write_ids import shortened
 from tidegate.ops.event_log import LoggedEvent, reason_of
@@ -53,6 +54,18 @@ def asked_by(event: Event) -> str:
     if signer is None:
         return f"{by}, unsigned"
     return by if signer == by else f"{signer}, who signed as {by}"
+
+
+def approval_command(event: RestoreAwaitingApproval) -> str:
+    """The command that approves this restore."""
+    return command_line(
+        "publish approval",
+        request=event.caused_by,
+        plan_id=event.plan_id,
+        table=event.table,
+        location=event.location,
+        reason="checked the plan",
+    )
 
 
 _AMOUNT: Final = "{instants:instant}, {files:file}, {bytes:size}"

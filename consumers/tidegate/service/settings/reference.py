@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
-import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from tidegate.events.topics import SERVICES
+from tidegate.monitoring.docstrings import attribute_docs
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -108,20 +105,3 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
     bases = (base for base in reversed(model.mro()) if issubclass(base, BaseModel))
     found = (attribute_docs(base) for base in bases if base is not BaseModel)
     return {name: meaning for docs in found for name, meaning in docs.items()}
-
-
-def attribute_docs(kind: type) -> dict[str, str]:
-    """The docstrings of the attributes that a class defines itself, on one line each."""
-    [parsed] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    body: list[ast.stmt] = getattr(parsed, "body", [])
-    found: dict[str, str] = {}
-    for attribute, text in pairwise(body):
-        match attribute, text:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                ast.Expr(value=ast.Constant(value=str() as doc)),
-            ):
-                found[name] = " ".join(doc.split())
-            case _:
-                pass
-    return found
