@@ -23,7 +23,8 @@ from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.monitor import DeploymentMonitor
-from tidegate.ops.replay import Replays, Selection
+from tidegate.ops.replay.cluster import Replays
+from tidegate.ops.replay.events import Selection
 from tidegate.ops.status import read_status
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus

@@ -95,7 +95,7 @@ def accept(settings: Settings, plan: _Acceptance, *, by: str, why: str, release:
         release: Whether to publish a release of every outstanding hold.
 
     Raises:
-        GroupInUseError: a bridge is running.
+        TidegateError: a bridge is running.
         TransientError: the broker did not answer.
         DeliveryError: not all releases were confirmed; nothing was stored.
     """

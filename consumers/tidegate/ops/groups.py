@@ -32,10 +32,6 @@ _IN_USE: Final = {
 }
 
 
-class GroupInUseError(TidegateError):
-    """The service is running, so its group can't be changed. Stop the service, then try again."""
-
-
 class _Lag(NamedTuple):
     """A group's progress on a partition."""
 
@@ -70,10 +66,10 @@ class Groups:
         """Refuse a group with members; a group that does not exist has no members.
 
         Raises:
-            GroupInUseError: the service is running.
+            TidegateError: the service is running.
         """
         if members := self.members(group):
-            raise GroupInUseError(
+            raise TidegateError(
                 f"group {group} is in use by {', '.join(members)}: stop the service first"
             )
 
@@ -112,7 +108,7 @@ class Groups:
         """Commit offsets for the group.
 
         Raises:
-            GroupInUseError: the service was started meanwhile; no offset was changed.
+            TidegateError: the service was started meanwhile; no offset was changed.
         """
         self.retries.call(lambda: self._set_offsets(group, offsets))
 
@@ -127,7 +123,7 @@ class Groups:
             _check(partition.error for partition in done)
         except KafkaException as error:
             if error.args[0].code() in _IN_USE:
-                raise GroupInUseError(
+                raise TidegateError(
                     f"group {group} is in use by now: no offset was changed"
                 ) from error
             with translate_kafka_errors(f"group {group}"):

@@ -250,16 +250,16 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     services: list[dict[str, Any]] = []
     for name in NAMES:
         lags = _RETRIES.call(partial(lags_of_service, metadata, prefix, name))
-        members, letters = groups.members(f"{prefix}.{name}"), dead_letters.pop(name, 0)
-        waits = counted(letters, "open dead letter") if letters else None
+        members, count = groups.members(f"{prefix}.{name}"), dead_letters.pop(name, 0)
+        problem = counted(count, "open dead letter") if count else None
         services.append(
             {
                 "service": name,
                 "members": members,
                 "lag": sum(lag.records for lag in lags.values()),
-                "dead_letters": letters,
+                "dead_letters": count,
                 "last_outcome": recent.last_by_service.get(name),
-                "problem": waits if members else "it is not running",
+                "problem": problem if members else "it is not running",
             }
         )
     unknown = sum(dead_letters.values())

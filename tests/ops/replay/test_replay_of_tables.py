@@ -9,10 +9,10 @@ from support.policies import checked_after, every_commit
 from support.samples import commands_on, commit, end_tasks, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.ops.groups import GroupInUseError
+from tidegate.errors import TidegateError
 from tidegate.ops.replay.cluster import (
-    GroupReplay,
     _GroupPosition,
+    _GroupReplay,
     _OffsetReset,
     plan_group,
     reset_state,
@@ -46,13 +46,13 @@ def bus() -> MemoryBus:
     return made
 
 
-def plan(bus: MemoryBus, to_offset: int = 0) -> GroupReplay:
+def plan(bus: MemoryBus, to_offset: int = 0) -> _GroupReplay:
     position = _GroupPosition(range(4), bus.committed[GROUP][COMMITS])
     positions = with_applied(bus, "tidegate", {COMMITS: position})
     return plan_group("coordinator", GROUP, positions, to_offset)
 
 
-def execute(bus: MemoryBus, made: GroupReplay) -> None:
+def execute(bus: MemoryBus, made: _GroupReplay) -> None:
     reset_state(bus, "tidegate", made)
     bus.committed[GROUP] |= {reset.partition: reset.to_offset for reset in made.resets}
 
@@ -78,10 +78,10 @@ def test_a_second_replay_before_the_service_ran_goes_further_back(bus: MemoryBus
 
 
 def test_a_state_that_went_on_since_the_plan_is_left_alone(bus: MemoryBus) -> None:
-    stale = GroupReplay("coordinator", GROUP, (_OffsetReset(COMMITS, 2, 0, 2, applied=2),))
+    stale = _GroupReplay("coordinator", GROUP, (_OffsetReset(COMMITS, 2, 0, 2, applied=2),))
     before = bus.records("tidegate.coordinator.changelog")[:]
 
-    with pytest.raises(GroupInUseError, match="plan again"):
+    with pytest.raises(TidegateError, match="plan again"):
         reset_state(bus, "tidegate", stale)
 
     assert bus.records("tidegate.coordinator.changelog") == before

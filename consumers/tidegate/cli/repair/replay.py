@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,8 @@ from tidegate.cli.output import write, write_json, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.replay import EventReplay, GroupReplay, Replays, Selection
-from tidegate.ops.replay.cluster import Target
-from tidegate.ops.summary import counted
+from tidegate.ops.replay.cluster import Replays, Target
+from tidegate.ops.replay.events import Selection
 
 replay = typer.Typer(
     help="Read or publish events again; a dry run without --execute.", no_args_is_help=True
@@ -45,7 +44,6 @@ FromOffset = Annotated[int | None, typer.Option(min=0, help="From this offset.")
 ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, exclusive.")]
 
 Listed = Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")]
-_LISTED: Final = 5
 
 
 @replay.command()
@@ -98,8 +96,7 @@ def group(
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.reset(plan)
-    fields = {"executed": execute, **group_as_json(plan)}
-    _show(fields, lambda: group_sentences(plan, executed=execute), as_json=as_json)
+    _show(plan.row, plan.sentences(executed=execute), executed=execute, as_json=as_json)
 
 
 @replay.command()
@@ -150,8 +147,7 @@ def events(
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.publish(plan)
-    fields = {"executed": execute, **events_as_json(plan)}
-    _show(fields, lambda: event_sentences(plan, executed=execute), as_json=as_json)
+    _show(plan.row, plan.sentences(executed=execute), executed=execute, as_json=as_json)
     if not plan.events:
         raise TidegateError(f"no event in {topic} matches and can be decoded")
 
@@ -175,101 +171,10 @@ def _check_restores(restores: int, *, allowed: bool) -> None:
         )
 
 
-def _show(fields: dict[str, Any], sentences: Callable[[], Iterable[str]], *, as_json: bool) -> None:
+def _show(row: dict[str, Any], sentences: Iterable[str], *, executed: bool, as_json: bool) -> None:
     if as_json:
-        write_json(fields)
+        write_json({"executed": executed, **row})
         return
-    write_table(fields["changes"])
-    for sentence in sentences():
+    write_table(row["changes"])
+    for sentence in sentences:
         write(sentence)
-
-
-def group_as_json(plan: GroupReplay) -> dict[str, Any]:
-    """A group's plan as JSON values."""
-    repairs = any(reset.fault for reset in plan.resets)
-    return {
-        "restores": plan.restores,
-        "changes": [
-            {
-                "group": plan.group,
-                "topic": reset.partition.topic,
-                "partition": reset.partition.number,
-                "from_offset": reset.from_offset,
-                "to_offset": reset.to_offset,
-                "again": reset.again,
-            }
-            | ({"repairs": reset.fault} if repairs else {})
-            for reset in plan.resets
-        ],
-    }
-
-
-def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
-    """A group's plan in sentences, below the table of its changes."""
-    yield from _restores(plan.restores)
-    if plan.resets:
-        where = counted(len(plan.resets), "partition")
-        sentence = f"{counted(plan.records, 'record')} would be read again in {where}"
-        yield _sentence(sentence, executed=executed)
-    elif plan.has_started:
-        yield f"nothing to change: group {plan.group} is already at or before that offset"
-    else:
-        yield f"nothing to change: group {plan.group} has not started, it reads from the beginning"
-
-
-def events_as_json(plan: EventReplay) -> dict[str, Any]:
-    """A plan of events as JSON values."""
-    return {
-        "restores": plan.restores,
-        "events": plan.events,
-        "more": plan.events > len(plan.listed),
-        "changes": [
-            {
-                "event": type(event).__name__,
-                "table": event.table,
-                "event_id": event.event_id,
-                "from": found.place,
-            }
-            for found in plan.listed
-            if (event := found.event)
-        ],
-        "unreadable_records": plan.unreadable,
-        "unreadable": [
-            {
-                "from": record.place,
-                "key": None
-                if record.record.key is None
-                else record.record.key.decode(errors="replace"),
-                "reason": record.problem,
-            }
-            for record in plan.listed_unreadable
-        ],
-    }
-
-
-def event_sentences(plan: EventReplay, *, executed: bool) -> Iterator[str]:
-    """A plan of events in sentences, below the table of its changes."""
-    if plan.events > len(plan.listed):
-        yield f"only the first {len(plan.listed)} are listed; use --limit for more"
-    for record in plan.listed_unreadable[:_LISTED]:
-        yield f"{record.place} can't be decoded: {record.problem}"
-    if plan.unreadable > _LISTED:
-        yield f"... and {plan.unreadable - _LISTED} more; --json lists up to --limit of them"
-    if plan.unreadable:
-        records = counted(plan.unreadable, "record")
-        yield f"{records} can't be decoded and won't be published again"
-    yield from _restores(plan.restores)
-    if plan.events:
-        sentence = f"{counted(plan.events, 'event')} would be published again"
-        yield _sentence(sentence, executed=executed)
-
-
-def _restores(count: int) -> Iterator[str]:
-    if count:
-        yield f"{counted(count, 'restore request')} included: --execute needs --with-restores"
-
-
-def _sentence(sentence: str, *, executed: bool) -> str:
-    if executed:
-        return sentence.replace("would be", "will be")
-    return f"{sentence}; add --execute to do it"

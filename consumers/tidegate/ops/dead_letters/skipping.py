@@ -26,7 +26,7 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
 
     Raises:
         ConfigError: there is no such service, or it does not consume that topic.
-        GroupInUseError: the service is running.
+        TidegateError: the service is running.
         TidegateError: the service would resume at another offset.
     """
     prefix = settings.topics.prefix
@@ -78,7 +78,7 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
         The id of the dead letter.
 
     Raises:
-        GroupInUseError: the service was started meanwhile; its offset was not moved.
+        TidegateError: the service was started meanwhile; its offset was not moved.
         FencedError: likewise.
     """
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)

@@ -22,15 +22,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tidegate.coordinator.store import POSITION_KEY, Position
-from tidegate.errors import ConfigError, FormatError
+from tidegate.errors import ConfigError, FormatError, TidegateError
 from tidegate.events import Event
 from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS, Role, partition_of
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent, since_ms
-from tidegate.ops.groups import GroupInUseError, Groups, changed_position, input_topics
+from tidegate.ops.groups import Groups, changed_position, input_topics
 from tidegate.ops.replay.events import (
     EventReplay,
     Selection,
@@ -38,8 +38,10 @@ from tidegate.ops.replay.events import (
     message_of,
     narrowed,
     plan_of,
+    plan_sentences,
     select_events,
 )
+from tidegate.ops.summary import counted
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -115,7 +117,7 @@ class _OffsetReset:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupReplay:
+class _GroupReplay:
     """The reset of one service's group. Partitions with unchanged offsets have no reset."""
 
     service: str
@@ -131,10 +133,43 @@ class GroupReplay:
         """The maximum number of records to read again."""
         return sum(reset.again for reset in self.resets)
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """The plan for scripts."""
+        changes = [
+            {
+                "group": self.group,
+                "topic": reset.partition.topic,
+                "partition": reset.partition.number,
+                "from_offset": reset.from_offset,
+                "to_offset": reset.to_offset,
+                "again": reset.again,
+            }
+            for reset in self.resets
+        ]
+        if any(reset.fault for reset in self.resets):
+            faults = ({"repairs": reset.fault} for reset in self.resets)
+            changes = [change | fault for change, fault in zip(changes, faults, strict=True)]
+        return {"restores": self.restores, "changes": changes}
+
+    def sentences(self, *, executed: bool) -> Iterator[str]:
+        """The plan for people, below the table of its changes."""
+        if self.resets:
+            where = counted(len(self.resets), "partition")
+            would = f"{counted(self.records, 'record')} would be read again in {where}"
+            yield from plan_sentences(would, self.restores, executed=executed)
+        elif self.has_started:
+            yield f"nothing to change: group {self.group} is already at or before that offset"
+        else:
+            yield (
+                f"nothing to change: group {self.group} has not started, it reads from the"
+                " beginning"
+            )
+
 
 def plan_group(
     service: str, group: str, positions: Mapping[Partition, _GroupPosition], target: Target
-) -> GroupReplay:
+) -> _GroupReplay:
     """Plan a reset. It only moves backwards: no record is ever skipped.
 
     If the service would refuse to start (its offset is no longer in the topic, its state ends
@@ -145,7 +180,7 @@ def plan_group(
     started = any(
         position.next_offsets or position.topic_recreated for position in positions.values()
     )
-    return GroupReplay(
+    return _GroupReplay(
         service, group, tuple(reset for reset in resets if reset), has_started=started
     )
 
@@ -207,7 +242,7 @@ class Replays:
         topic: str | None = None,
         partition: int | None = None,
         tables: Collection[str] = (),
-    ) -> GroupReplay:
+    ) -> _GroupReplay:
         """Plan a reset of a service's group.
 
         Args:
@@ -219,7 +254,7 @@ class Replays:
 
         Raises:
             ConfigError: there is no such service, topic or partition.
-            GroupInUseError: the service is running.
+            TidegateError: the service is running.
         """
         names = input_topics(service, topic, self._prefix)
         spans: dict[Partition, range] = {}
@@ -237,11 +272,11 @@ class Replays:
         plan = plan_group(service, group, self._positions(service, spans, target), target)
         return replace(plan, restores=self._restores(plan))
 
-    def reset(self, plan: GroupReplay) -> None:
+    def reset(self, plan: _GroupReplay) -> None:
         """Reset a group: the coordinator's changelog first, then the offsets.
 
         Raises:
-            GroupInUseError: the service was started meanwhile; its offsets are unchanged.
+            TidegateError: the service was started meanwhile; its offsets are unchanged.
             FencedError: likewise.
         """
         if not plan.resets:
@@ -296,25 +331,24 @@ class Replays:
             for topic in {part.topic for part in spans}:
                 since = self._bus.spans(topic, since_ms(target))
                 at |= {part: span.start for part, span in since.items()}
+        earlier = set[Partition]()
+        if service == COORDINATOR:
+            changelog = Partition(CHANGELOG.name(self._prefix), 0)
+            now = self._bus.watermarks([changelog])[changelog].topic_id
+            ids = {part: watched_ids(position.metadata) for part, position in committed.items()}
+            earlier = {part for part, known in ids.items() if known and now not in known}
         found = {
             part: _GroupPosition(
-                span, committed[part].offset if part in committed else None, at.get(part)
+                span,
+                committed[part].offset if part in committed else None,
+                at.get(part),
+                changelog_recreated=part in earlier,
             )
             for part, span in spans.items()
         }
-        if service != COORDINATOR:
-            return found
-        changelog = Partition(CHANGELOG.name(self._prefix), 0)
-        now = self._bus.watermarks([changelog])[changelog].topic_id
-        ids = {part: watched_ids(position.metadata) for part, position in committed.items()}
-        earlier = {part for part, known in ids.items() if known and now not in known}
-        found = {
-            part: replace(position, changelog_recreated=part in earlier)
-            for part, position in found.items()
-        }
-        return with_applied(self._bus, self._prefix, found)
+        return with_applied(self._bus, self._prefix, found) if service == COORDINATOR else found
 
-    def _restores(self, plan: GroupReplay) -> int:
+    def _restores(self, plan: _GroupReplay) -> int:
         """Count the restore requests among the records that the group would read again."""
         if plan.service not in {COORDINATOR, Role.RESTORER}:
             return 0
@@ -368,11 +402,11 @@ def with_applied(
     return found
 
 
-def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
+def reset_state(bus: Bus, prefix: str, plan: _GroupReplay) -> None:
     """Reset the positions in the coordinator's changelog to the new offsets of its group.
 
     Raises:
-        GroupInUseError: the service ran since the plan was made; nothing was written.
+        TidegateError: the service ran since the plan was made; nothing was written.
         FencedError: the service was started meanwhile; its group must not be reset.
         FormatError: the changelog cannot be decoded.
     """
@@ -383,7 +417,7 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
             for reset in resets:
                 topic = reset.partition.topic
                 if position.offsets.get(topic, reset.applied) != reset.applied:
-                    raise GroupInUseError(
+                    raise TidegateError(
                         f"the service has read more of {topic}[{number}] since the plan was made:"
                         " stop it, and plan again"
                     )

@@ -11,17 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 from tidegate.errors import FormatError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.wire import Wire, carried_by
 from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.summary import counted
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
 REPLAYED_FROM: Final = "tidegate-replayed-from"
 _ID: Final = "ce_id"
+_LISTED: Final = 5
+"""How many undecodable records are shown to people."""
 REMEMBERED: Final = 200_000
 """The number of last ids by which repeats are recognised: up to 40 MB."""
 
@@ -98,6 +101,54 @@ class EventReplay:
     """The first selected events."""
     listed_unreadable: tuple[LoggedEvent, ...]
     """The first undecodable records."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The plan for scripts."""
+        changes = [
+            {
+                "event": type(event).__name__,
+                "table": event.table,
+                "event_id": event.event_id,
+                "from": found.place,
+            }
+            for found in self.listed
+            if (event := found.event)
+        ]
+        unreadable = [
+            {"from": found.place, "key": found.row["table"] or None, "reason": found.problem}
+            for found in self.listed_unreadable
+        ]
+        return {
+            "restores": self.restores,
+            "events": self.events,
+            "more": self.events > len(self.listed),
+            "changes": changes,
+            "unreadable_records": self.unreadable,
+            "unreadable": unreadable,
+        }
+
+    def sentences(self, *, executed: bool) -> Iterator[str]:
+        """The plan for people, below the table of its changes."""
+        if self.events > len(self.listed):
+            yield f"only the first {len(self.listed)} are listed; use --limit for more"
+        for found in self.listed_unreadable[:_LISTED]:
+            yield f"{found.place} can't be decoded: {found.problem}"
+        if self.unreadable > _LISTED:
+            yield f"... and {self.unreadable - _LISTED} more; --json lists up to --limit of them"
+        if self.unreadable:
+            records = counted(self.unreadable, "record")
+            yield f"{records} can't be decoded and won't be published again"
+        if self.events:
+            events = f"{counted(self.events, 'event')} would be published again"
+            yield from plan_sentences(events, self.restores, executed=executed)
+
+
+def plan_sentences(would: str, restores: int, *, executed: bool) -> Iterator[str]:
+    """What a plan would do, or does, and how it is carried out."""
+    if restores:
+        yield f"{counted(restores, 'restore request')} included: --execute needs --with-restores"
+    yield would.replace("would be", "will be") if executed else f"{would}; add --execute to do it"
 
 
 def select_events(
