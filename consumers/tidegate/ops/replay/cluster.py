@@ -136,7 +136,7 @@ class _GroupReplay:
     @property
     def row(self) -> dict[str, Any]:
         """The plan for scripts."""
-        changes = [
+        changes: list[dict[str, Any]] = [
             {
                 "group": self.group,
                 "topic": reset.partition.topic,
