@@ -242,10 +242,17 @@ RULES: Final = (
         "tests/tables/warehouse/test_hdfs_away.py::test_an_authority_that_a_url_parser_would_read_as_another_is_refused",
     ),
     Rule(
+        "after a call of HDFS that was not answered, no other of its batch is made",
+        "producers/tidegate/storage/hdfs.py",
+        "                    if self.is_left.is_set():\n                        return\n",
+        "",
+        "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made",
+    ),
+    Rule(
         "a file on HDFS that took a listed name stays",
         "consumers/tidegate/tables/warehouse/hdfs_files.py",
-        "if self._entry_or_none(entry.path) == entry",
-        "if self._entry_or_none(entry.path)",
+        "self._look_or_none(entry.path) == entry and ",
+        "",
         "tests/tables/warehouse/test_hdfs.py::test_a_file_of_the_same_size_that_took_a_listed_name_stays",
     ),
     Rule(

@@ -3,31 +3,34 @@
 A store has one cluster: nothing here lets the client choose one. The addresses of a name service
 and the user come from Hadoop's own configuration: `HADOOP_CONF_DIR`, a Kerberos ticket,
 `HADOOP_USER_NAME`. The client waits for a silent NameNode without end, so every call is made by a
-thread that is left alone after a deadline.
+thread that is left alone after a deadline. Many calls are handed over to it at once, because a
+hand-over takes as long as half a call.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import cache
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from hdfs_native import Client, FileStatus
 
 from tidegate.errors import FormatError, PermanentError, TransientError
-from tidegate.storage.file_info import FileInfo
+from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import hadoop_settings
-from tidegate.storage.store import Capabilities, Store
+from tidegate.storage.parallel import ParallelMap, batches_of
+from tidegate.storage.store import MAX_DEPTH, Capabilities, Store, TooDeep
 from tidegate.storage.store_errors import store_errors
 
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?")
 _PORT: Final = 8020
 _PIECE: Final = 8 * 1024 * 1024
+_DIRECTORIES: Final = 20
+"""Directories that are listed by one hand-over."""
 _FEW_ATTEMPTS: Final = {
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.failover.sleep.base.millis": "50",
@@ -35,6 +38,7 @@ _FEW_ATTEMPTS: Final = {
 }
 """So that a NameNode that refuses connections is an error within two seconds, not in minutes."""
 
+T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -65,17 +69,28 @@ class HdfsStore(Store):
 
     def children(self, location: str) -> Sequence[FileInfo]:
         """See `Store`."""
-        path = self.path(location)
-        found = self.call(location, lambda: list(self.client.list_status(path)))
-        if len(found) == 1 and found[0].path == path:  # a file is listed as itself
-            raise NotADirectoryError(location)
-        return [_info(location, status) for status in found]
+        [found] = self.each(self._listed, (location,))
+        return found
+
+    def tree(self, location: str) -> Iterator[FileInfo]:
+        """See `Store`."""
+        return (entry for entry in self.content(location) if not entry.is_dir)
+
+    def content(self, location: str) -> Iterator[FileInfo]:
+        """Everything below a directory: files as in `tree`, each directory before its content."""
+        return self._below(self.children(location), MAX_DEPTH)
+
+    def trees(
+        self, location: str, names: Sequence[str], parallel_map: ParallelMap
+    ) -> Sequence[tuple[ListedFile, ...] | None]:
+        """See `Store`."""
+        done = parallel_map.map(partial(self._trees, location), batches_of(names, _DIRECTORIES))
+        return [files for batch in done for files in batch]
 
     def entry(self, location: str) -> FileInfo:
         """See `Store`."""
-        path = self.path(location)
-        status = self.call(location, lambda: self.client.get_file_info(path))
-        return _info(location.rpartition("/")[0], status)
+        [found] = self.each(self.look, (location,))
+        return found
 
     def read(self, location: str, limit: int) -> bytes:
         """See `Store`."""
@@ -105,7 +120,60 @@ class HdfsStore(Store):
             Exception: as in `store_errors`; TransientError also after the deadline.
         """
         with store_errors(location):
-            return _within(self.options.timeout, call)
+            [result] = self.each(lambda _: call(), (location,))
+        return result
+
+    def each(self, act: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """The results of `act`, which makes a call or two, for each item in turn.
+
+        Raises:
+            TransientError: a call did not end before the deadline; no other is begun.
+        """
+        return _within(self.options.timeout, map(act, items))
+
+    def look(self, location: str) -> FileInfo:
+        """The entry at a location; `each` calls it."""
+        with store_errors(location):
+            status = self.client.get_file_info(self.path(location))
+        return _info(location.rpartition("/")[0], status)
+
+    def _listed(self, location: str) -> list[FileInfo]:
+        path = self.path(location)
+        with store_errors(location):
+            found = list(self.client.list_status(path))
+        if len(found) == 1 and found[0].path == path:  # a file is listed as itself
+            raise NotADirectoryError(location)
+        return [_info(location, status) for status in found]
+
+    def _listed_or_none(self, location: str) -> list[FileInfo] | None:
+        try:
+            return self._listed(location)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _below(self, children: Iterable[FileInfo], depth: int) -> Iterator[FileInfo]:
+        for batch in batches_of(sorted(children), _DIRECTORIES):
+            folders = [child.path for child in batch if child.is_dir]
+            if folders and depth == 1:
+                raise TooDeep(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
+            listed = iter(self.each(self._listed, folders) if folders else ())
+            for child in batch:
+                yield child
+                if child.is_dir:
+                    yield from self._below(next(listed), depth - 1)
+
+    def _trees(
+        self, location: str, names: Sequence[str]
+    ) -> Sequence[tuple[ListedFile, ...] | None]:
+        listed = self.each(self._listed_or_none, [f"{location}/{name}" for name in names])
+        return [found if found is None else self._rows_of(found) for found in listed]
+
+    def _rows_of(self, children: Iterable[FileInfo]) -> tuple[ListedFile, ...] | None:
+        try:
+            below = self._below(children, MAX_DEPTH)
+            return tuple(ListedFile.of(entry) for entry in below if not entry.is_dir)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def _opened(self, location: str) -> Any:  # noqa: ANN401 - of the client
         path = self.path(location)
@@ -142,41 +210,66 @@ def client_of(authority: str) -> Client:
         raise PermanentError(f"hdfs://{authority}: {error}") from error
 
 
-_Call = tuple[Callable[[], Any], "Future[Any]"]
-_idle: Final[list[SimpleQueue[_Call | None]]] = []
-"""The inboxes of threads without a call."""
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """Makes calls, until `calls` has None."""
+
+    calls: SimpleQueue[tuple[Iterator[Any], list[Any]] | None] = field(default_factory=SimpleQueue)
+    ended: SimpleQueue[BaseException | None] = field(default_factory=SimpleQueue)
+    is_left: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Put the results of calls into their list; stop between two if nothing waits for them."""
+        while (found := self.calls.get()) is not None:
+            error: BaseException | None = None
+            try:
+                for result in found[0]:
+                    found[1].append(result)
+                    if self.is_left.is_set():
+                        return
+            except BaseException as raised:  # noqa: BLE001 - the caller raises it
+                error = raised
+            self.ended.put(error)
 
 
-def _within(seconds: float, call: Callable[[], R]) -> R:
-    """Let a thread make a call. One that does not answer in time is left, and ends with its call.
+_idle: Final[list[_Thread]] = []
+"""Threads without a call."""
+
+
+def _within(seconds: float, calls: Iterator[R]) -> list[R]:
+    """Let a thread make calls. If one takes too long, the thread is left, and ends with that call.
+
+    A thread that waits for many calls is not woken for each, so a call may take twice as long.
 
     Raises:
-        TransientError: it did not answer in time; the call may still be carried out.
+        TransientError: a call did not end in time; it may still be carried out, but no other.
     """
     try:
-        inbox = _idle.pop()
+        thread = _idle.pop()
     except IndexError:
-        inbox = SimpleQueue()
-        threading.Thread(target=_make_calls, args=(inbox,), name="hdfs", daemon=True).start()
-    answer = Future[R]()
-    inbox.put((call, answer))
+        thread = _Thread()
+        threading.Thread(target=thread.run, name="hdfs", daemon=True).start()
+    results: list[R] = []
+    thread.calls.put((calls, results))
     try:
-        return answer.result(seconds)
-    except TimeoutError as error:
-        if answer.done():
-            raise
-        raise TransientError(f"the NameNode did not answer within {seconds:g} s") from error
-    finally:
-        if answer.done():
-            _idle.append(inbox)
-        else:
-            inbox.put(None)
+        error = _end_of(thread, results, seconds)
+    except BaseException:
+        thread.is_left.set()
+        thread.calls.put(None)
+        raise
+    _idle.append(thread)
+    if error is not None:
+        raise error
+    return results
 
 
-def _make_calls(inbox: SimpleQueue[_Call | None]) -> None:
-    while (found := inbox.get()) is not None:
-        call, answer = found
+def _end_of(thread: _Thread, results: Sequence[object], seconds: float) -> BaseException | None:
+    """Wait for the last call; its error, if there is one."""
+    seen = -1
+    while len(results) > seen:
+        seen = len(results)
         try:
-            answer.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            answer.set_exception(error)
+            return thread.ended.get(timeout=seconds)
+        except Empty:
+            continue
+    raise TransientError(f"the NameNode did not answer within {seconds:g} s")

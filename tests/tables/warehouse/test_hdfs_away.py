@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from socket import create_server
+from threading import Event, Thread, current_thread
 
 import pytest
 
 from tables.warehouse.conftest import Configure
 from tidegate.errors import ConfigError, PermanentError, TransientError
 from tidegate.storage import Storage, normalise
+from tidegate.storage.hdfs import HdfsOptions, HdfsStore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -60,6 +62,30 @@ def test_a_namenode_that_does_not_answer_is_waited_for_up_to_the_deadline() -> N
                 act(f"{place}/wh/t")
         with pytest.raises(TransientError, match="did not answer"):
             warehouse.create(f"{place}/wh/t/f", b"")
+
+
+def test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made() -> None:
+    store, answers = HdfsStore("nn", HdfsOptions(timeout=0.1)), Event()
+    made: list[int] = []
+    threads: list[Thread] = []
+
+    def call(number: int) -> None:
+        made.append(number)
+        threads.append(current_thread())
+        if number == 2:
+            answers.wait()
+
+    with pytest.raises(TransientError, match=r"did not answer within 0\.1 s"):
+        store.each(call, range(4))
+    answers.set()
+    threads[0].join(60)
+    assert not threads[0].is_alive()
+    assert made == [0, 1, 2]
+
+
+def test_a_batch_may_take_longer_than_one_call() -> None:
+    store = HdfsStore("nn", HdfsOptions(timeout=2.0))
+    assert store.each(lambda _: time.sleep(0.4), range(6)) == [None] * 6
 
 
 def test_a_host_without_an_address_is_a_fault_and_no_cluster_at_all_is_not(

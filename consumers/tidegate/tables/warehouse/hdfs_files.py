@@ -7,7 +7,7 @@ atomic and refuses an existing name, so files are created by one, and directorie
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import ENOTEMPTY
@@ -18,7 +18,7 @@ from tidegate.errors import TransientError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.hdfs import HdfsStore
-from tidegate.storage.store import MAX_DEPTH, TooDeep
+from tidegate.storage.store_errors import store_errors
 from tidegate.tables.warehouse.changes import MayGo, Moves, RemoteChanges
 
 
@@ -41,35 +41,22 @@ class HdfsChanges(HdfsStore, RemoteChanges):
 
     def remove(self, entries: Sequence[FileInfo]) -> int:
         """See `Changes`."""
-        return sum(
-            self._delete(entry.path)
-            for entry in entries
-            if self._entry_or_none(entry.path) == entry
-        )
+        return sum(self.each(self._delete_listed, entries))
 
     def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """See `Changes`."""
-        removed = 0
-        for name in names:
-            entry = self._entry_or_none(f"{folder}/{name}")
-            if entry is not None and entry.is_dir:
-                raise IsADirectoryError(entry.path)
-            removed += entry is not None and self._delete(entry.path)
-        return removed
+        return sum(self.each(self._delete_named, (f"{folder}/{name}" for name in names)))
 
     def remove_if_empty(self, location: str) -> bool:
         """See `Changes`."""
-        entry = self._entry_or_none(location)
-        return entry is None or (entry.is_dir and self._delete_empty(location))
+        [is_gone] = self.each(self._delete_if_empty, (location,))
+        return is_gone
 
     def remove_listed(self, location: str, found: Sequence[FileInfo]) -> Sequence[FileInfo]:
         """See `RemoteChanges`. The directory itself goes last."""
-        for entry in found:
-            if not entry.is_dir:
-                self._delete(entry.path)
-        folders = [entry.path for entry in reversed(found) if entry.is_dir]
-        emptied = list(map(self._delete_empty, folders))
-        if all(emptied):
+        files = [entry for entry in found if not entry.is_dir]
+        folders = [entry for entry in reversed(found) if entry.is_dir]
+        if all(self.each(self._delete_found, [*files, *folders])):
             return []
         left = self.below(location)
         self.require_gone(found, [entry for entry in left if not entry.is_dir])
@@ -87,18 +74,7 @@ class HdfsChanges(HdfsStore, RemoteChanges):
     def entries(self, location: str) -> Sequence[FileInfo]:
         """See `RemoteChanges`. Files are in the order of `tree`; a directory is before its own."""
         name = location.rpartition("/")[2]
-        return list(self._entries(FileInfo(name, location, True, 0, 0), MAX_DEPTH))  # noqa: FBT003
-
-    def _entries(self, folder: FileInfo, depth: int) -> Iterator[FileInfo]:
-        if not depth:
-            raise TooDeep(f"{folder.path} is nested too deep ({MAX_DEPTH} directories)")
-        children = sorted(self.children(folder.path))
-        yield folder
-        for child in children:
-            if child.is_dir:
-                yield from self._entries(child, depth - 1)
-            else:
-                yield child
+        return [FileInfo(name, location, True, 0, 0), *self.content(location)]  # noqa: FBT003
 
     def rename(self, source: str, target: str, *, replaces: bool = False) -> None:
         """Rename a file or directory; refuses an existing name, unless it replaces a file."""
@@ -134,27 +110,57 @@ class HdfsChanges(HdfsStore, RemoteChanges):
             if is_there or self._entry_or_none(location) is None:
                 raise
 
+    def _entry_or_none(self, location: str) -> FileInfo | None:
+        [entry] = self.each(self._look_or_none, (location,))
+        return entry
+
     def _delete(self, location: str) -> bool:
         """Remove a file; return whether it existed."""
-        path = self.path(location)
-        with suppress(NotADirectoryError):  # a file took the name of its directory
-            return self.call(location, lambda: self.client.delete(path, recursive=False))
+        [existed] = self.each(self._delete_now, (location,))
+        return existed
+
+    # `each` calls these
+
+    def _look_or_none(self, location: str) -> FileInfo | None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return self.look(location)
+        return None
+
+    def _delete_now(self, location: str) -> bool:
+        with suppress(NotADirectoryError), store_errors(location):  # its directory is a file now
+            return self.client.delete(self.path(location), recursive=False)
         return False
 
-    def _delete_empty(self, location: str) -> bool:
-        """Remove a directory if it is empty; return whether it is gone."""
+    def _delete_found(self, entry: FileInfo) -> bool:
+        """Whether nothing is there any more."""
+        if entry.is_dir:
+            return self._delete_unless_full(entry.path)
+        self._delete_now(entry.path)
+        return True
+
+    def _delete_listed(self, entry: FileInfo) -> bool:
+        return self._look_or_none(entry.path) == entry and self._delete_now(entry.path)
+
+    def _delete_named(self, location: str) -> bool:
+        entry = self._look_or_none(location)
+        if entry is not None and entry.is_dir:
+            raise IsADirectoryError(location)
+        return entry is not None and self._delete_now(location)
+
+    def _delete_if_empty(self, location: str) -> bool:
+        """Whether nothing is there any more; a file is left."""
+        entry = self._look_or_none(location)
+        return entry is None or (entry.is_dir and self._delete_unless_full(location))
+
+    def _delete_unless_full(self, location: str) -> bool:
+        """Whether nothing is there any more."""
         try:
-            self._delete(location)
+            self._delete_now(location)
         except OSError as error:
             if error.errno != ENOTEMPTY:
                 raise
             return False
         return True
-
-    def _entry_or_none(self, location: str) -> FileInfo | None:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            return self.entry(location)
-        return None
 
 
 @dataclass(frozen=True, slots=True)
