@@ -26,6 +26,8 @@ class Cluster:
 
     address: str
     """`hdfs://localhost:PORT`"""
+    web: str
+    """Where WebHDFS answers: `localhost:PORT`"""
     files: Any
     """Hadoop's FileSystem."""
     jvm: Any
@@ -95,11 +97,12 @@ def running(folder: Path) -> Generator[Hdfs]:
     """Start both. The JVM ends with this process, too."""
     import pyspark  # noqa: PLC0415 - the unit tests run without it, too (.ci/matrix)
 
-    [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+    spark = Path(pyspark.__file__).parent / "jars"
+    [py4j], [jaxb] = spark.glob("py4j-*.jar"), spark.glob("jakarta.xml.bind-api-*.jar")
     with (folder / "log").open("wb") as log:
         port, token = launch_gateway(
             jarpath=str(py4j),
-            classpath=os.pathsep.join(map(str, resolve(_LOCK))),
+            classpath=os.pathsep.join(map(str, [*resolve(_LOCK), jaxb])),
             javaopts=[*_SMALL, f"-Dtest.build.data={folder}", f"-Dhadoop.log.dir={folder}"],
             java_path=str(find_jdk(17).java),
             die_on_exit=True,
@@ -120,7 +123,12 @@ def running(folder: Path) -> Generator[Hdfs]:
     cluster = builder.nnTopology(topology).numDataNodes(1).build()
     cluster.waitActive()
     clusters = [
-        Cluster(f"hdfs://localhost:{cluster.getNameNodePort(n)}", cluster.getFileSystem(n), jvm)
+        Cluster(
+            f"hdfs://localhost:{cluster.getNameNodePort(n)}",
+            f"localhost:{cluster.getNameNode(n).getHttpAddress().getPort()}",
+            cluster.getFileSystem(n),
+            jvm,
+        )
         for n in range(2)
     ]
     try:
