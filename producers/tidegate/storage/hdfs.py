@@ -29,8 +29,13 @@ from tidegate.storage.store_errors import store_errors
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?")
 _PORT: Final = 8020
 _PIECE: Final = 8 * 1024 * 1024
-_DIRECTORIES: Final = 20
-"""Directories that are listed by one hand-over."""
+_DIRECTORIES: Final = 100
+"""Directories that are listed before the first of them is used."""
+_TASK: Final = 20
+"""Directories of one parent in a task of a parallel map."""
+_AT_ONCE: Final = 4
+_CALLS: Final = 10
+"""Fewer calls are not worth another thread."""
 _FEW_ATTEMPTS: Final = {
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.failover.sleep.base.millis": "50",
@@ -84,7 +89,7 @@ class HdfsStore(Store):
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[ListedFile, ...] | None]:
         """See `Store`."""
-        done = parallel_map.map(partial(self._trees, location), batches_of(names, _DIRECTORIES))
+        done = parallel_map.map(partial(self._trees, location), batches_of(names, _TASK))
         return [files for batch in done for files in batch]
 
     def entry(self, location: str) -> FileInfo:
@@ -123,13 +128,21 @@ class HdfsStore(Store):
             [result] = self.each(lambda _: call(), (location,))
         return result
 
-    def each(self, act: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """The results of `act`, which makes a call or two, for each item in turn.
+    def each(self, act: Callable[[T], R], items: Sequence[T], *, in_order: bool = True) -> list[R]:
+        """The results of `act`, which makes a call or two, for each item.
+
+        Args:
+            act: Makes the calls.
+            items: What it is called with.
+            in_order: Whether to make one call after the other, instead of some at once.
 
         Raises:
+            Exception: of the first item that failed; no other call is begun.
             TransientError: a call did not end before the deadline; no other is begun.
         """
-        return _within(self.options.timeout, map(act, items))
+        size = len(items) if in_order else max(_CALLS, -(-len(items) // _AT_ONCE))
+        parts = batches_of(items, max(1, size))
+        return _within(self.options.timeout, [map(act, part) for part in parts])
 
     def look(self, location: str) -> FileInfo:
         """The entry at a location; `each` calls it."""
@@ -156,7 +169,7 @@ class HdfsStore(Store):
             folders = [child.path for child in batch if child.is_dir]
             if folders and depth == 1:
                 raise TooDeep(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
-            listed = iter(self.each(self._listed, folders) if folders else ())
+            listed = iter(self.each(self._listed, folders, in_order=False))
             for child in batch:
                 yield child
                 if child.is_dir:
@@ -212,7 +225,7 @@ def client_of(authority: str) -> Client:
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """Makes calls, until `calls` has None."""
+    """Makes calls, until it gets None instead of them."""
 
     calls: SimpleQueue[tuple[Iterator[Any], list[Any]] | None] = field(default_factory=SimpleQueue)
     ended: SimpleQueue[BaseException | None] = field(default_factory=SimpleQueue)
@@ -231,45 +244,59 @@ class _Thread:
                 error = raised
             self.ended.put(error)
 
+    def end_of(self, results: Sequence[object], seconds: float) -> BaseException | None:
+        """Wait for the last call; the error of a call, if there is one.
+
+        Raises:
+            TransientError: a call did not end in time.
+        """
+        seen = -1
+        while len(results) > seen:
+            seen = len(results)
+            try:
+                return self.ended.get(timeout=seconds)
+            except Empty:
+                continue
+        raise TransientError(f"the NameNode did not answer within {seconds:g} s")
+
 
 _idle: Final[list[_Thread]] = []
 """Threads without a call."""
 
 
-def _within(seconds: float, calls: Iterator[R]) -> list[R]:
-    """Let a thread make calls. If one takes too long, the thread is left, and ends with that call.
-
-    A thread that waits for many calls is not woken for each, so a call may take twice as long.
-
-    Raises:
-        TransientError: a call did not end in time; it may still be carried out, but no other.
-    """
+def _idle_thread() -> _Thread:
     try:
-        thread = _idle.pop()
+        return _idle.pop()
     except IndexError:
         thread = _Thread()
         threading.Thread(target=thread.run, name="hdfs", daemon=True).start()
-    results: list[R] = []
-    thread.calls.put((calls, results))
+        return thread
+
+
+def _within(seconds: float, calls: Iterable[Iterator[R]]) -> list[R]:
+    """Let a thread make each series of calls. After an error, the other threads are left.
+
+    A thread that is left ends with the call that it makes. A thread that waits for many calls is
+    not woken for each, so a call may take twice as long before it is given up.
+
+    Raises:
+        Exception: of a call.
+        TransientError: a call did not end in time; it may still be carried out.
+    """
+    running = [(_idle_thread(), list[R](), series) for series in calls]
+    ended, error = 0, None
     try:
-        error = _end_of(thread, results, seconds)
-    except BaseException:
-        thread.is_left.set()
-        thread.calls.put(None)
-        raise
-    _idle.append(thread)
+        for thread, results, series in running:
+            thread.calls.put((series, results))
+        while ended < len(running) and error is None:
+            thread, results, _ = running[ended]
+            error = thread.end_of(results, seconds)
+            _idle.append(thread)
+            ended += 1
+    finally:
+        for thread, *_ in running[ended:]:
+            thread.is_left.set()
+            thread.calls.put(None)
     if error is not None:
         raise error
-    return results
-
-
-def _end_of(thread: _Thread, results: Sequence[object], seconds: float) -> BaseException | None:
-    """Wait for the last call; its error, if there is one."""
-    seen = -1
-    while len(results) > seen:
-        seen = len(results)
-        try:
-            return thread.ended.get(timeout=seconds)
-        except Empty:
-            continue
-    raise TransientError(f"the NameNode did not answer within {seconds:g} s")
+    return [result for _, results, _ in running for result in results]
