@@ -242,6 +242,13 @@ RULES: Final = (
         "tests/tables/warehouse/test_hdfs_away.py::test_an_authority_that_a_url_parser_would_read_as_another_is_refused",
     ),
     Rule(
+        "the longest mount of ViewFs wins",
+        "producers/tidegate/storage/locations.py",
+        "mount = max(above, key=len)",
+        "mount = min(above, key=len)",
+        "tests/tables/warehouse/test_hdfs_away.py::test_a_location_of_viewfs_is_that_behind_its_mount",
+    ),
+    Rule(
         "after a call of HDFS that was not answered, no other of its batch is made",
         "producers/tidegate/storage/hdfs.py",
         "                    if self.is_left.is_set():\n                        return\n",

@@ -1,11 +1,12 @@
 """Two workers of a real Spark cluster against one, where every answer of the store takes a while.
 
     .venv/bin/python benchmarks/spark_workers.py [--partitions 20000] [--latency 0.02]
-                                                 [--removed 100000] [--json]
+                                                 [--listed 100000] [--removed 100000] [--json]
 
 The first savepoint of a table, listed by one worker, by two, and by two of which one is killed half
 way through. Files are local: the latency is a pause before each item on an executor. Each worker
-has some slots, because most of their time is waiting. Then files are removed, in one Spark job.
+has some slots, because most of their time is waiting. Then, without the pause, the partitions of
+another table are listed and files are removed, each in one Spark job. 0 leaves a part out.
 """
 
 from __future__ import annotations
@@ -79,6 +80,17 @@ def savepoints(running: Cluster, table: HudiTable, partitions: int, wait: float)
     yield line(f"{what}: other savepoints", len({len(content) for content in written}) - 1, 0)
 
 
+def listing(running: Cluster, folder: Path, partitions: int) -> Iterator[Line]:
+    """All partitions of a table are listed in one job, for its first savepoint."""
+    table = HudiTable(folder).create()
+    table.commit(0, groups_of(partitions))
+    store = SlowStore(running, 2, 0)
+    seconds = timed(lambda: first_savepoint(table, store))
+    store.stop()
+    yield line(f"savepoint of {partitions:,} partitions on Spark: jobs", store.jobs, 1)
+    yield line(f"savepoint of {partitions:,} partitions on Spark, s", seconds.wall)
+
+
 def removal(running: Cluster, folder: Path, files: int) -> Iterator[Line]:
     """Many files go in one job."""
     names = [f"{number}.parquet" for number in range(files // PARTITIONS_OF_FILES)]
@@ -99,12 +111,16 @@ def removal(running: Cluster, folder: Path, files: int) -> Iterator[Line]:
 
 def measured(args: argparse.Namespace, folder: Path) -> Iterator[Line]:
     """Every goal, on one cluster."""
-    table = HudiTable(folder / "orders").create()
-    for number in range(2):
-        table.commit(number, groups_of(args.partitions))
     with cluster(folder / "spark", SLOTS) as running:
-        yield from savepoints(running, table, args.partitions, args.latency)
-        yield from removal(running, folder / "files", args.removed)
+        if args.partitions:
+            table = HudiTable(folder / "orders").create()
+            for number in range(2):
+                table.commit(number, groups_of(args.partitions))
+            yield from savepoints(running, table, args.partitions, args.latency)
+        if args.listed:
+            yield from listing(running, folder / "listed", args.listed)
+        if args.removed:
+            yield from removal(running, folder / "files", args.removed)
 
 
 def main() -> None:
@@ -112,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=20_000)
     parser.add_argument("--latency", type=float, default=0.02)
+    parser.add_argument("--listed", type=int, default=100_000)
     parser.add_argument("--removed", type=int, default=100_000)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

@@ -27,7 +27,7 @@ def settings(*roots: str, stores: dict[str, Any] | None = None, **cleaning: obje
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-@pytest.mark.parametrize("root", ["gs://lake/x", "viewfs://x/y", "nothing://x/y"])
+@pytest.mark.parametrize("root", ["gs://lake/x", "abfs://x/y", "nothing://x/y"])
 def test_no_executor_starts_where_no_table_can_be_changed(name: str, root: str) -> None:
     with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*on S3 and on HDFS"):
         assemble(name, settings("/lake", root), memory_bus(partitions=1))

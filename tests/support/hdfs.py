@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,14 @@ class Cluster:
     def warehouse(self, timeout: float = 20.0) -> Warehouse:
         place = self.address.removesuffix(":8020")
         return Warehouse(WarehouseRoots.of(f"{self.address}/wh"), {place: {"timeout": timeout}})
+
+    def viewfs(self, table: str, mounts: Mapping[str, str]) -> Any:  # noqa: ANN401 - of py4j
+        """Hadoop's ViewFileSystem of a mount table."""
+        conf = self.jvm.org.apache.hadoop.conf.Configuration()
+        for name, target in mounts.items():
+            conf.set(name, target)
+        uri = self.jvm.java.net.URI(f"viewfs://{table}/")
+        return self.jvm.org.apache.hadoop.fs.FileSystem.newInstance(uri, conf)
 
     def safe_mode(self, *, on: bool) -> None:
         actions = getattr(self.jvm.org.apache.hadoop.hdfs.protocol, "HdfsConstants$SafeModeAction")

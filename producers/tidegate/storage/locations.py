@@ -2,7 +2,8 @@
 
 The identity of a place: `s3`, `s3a` and `s3n` are one scheme, and schemes have no case. `file:` and
 plain paths are one place. An authority (bucket, cluster) is compared as it is written. On HDFS the
-default port (8020) is left out, and without an authority the cluster is that of `fs.defaultFS`.
+default port (8020) is left out, and without an authority the cluster is that of `fs.defaultFS`. A
+location of ViewFs is the one that it is mounted from, by the mount table in Hadoop's configuration.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ def normalise(location: str) -> str:
     """Return the canonical spelling: an absolute path, or `scheme://authority/path`.
 
     `file:/x`, `file:///x` and `/x` are the same location, and so are `s3a://` and `s3://`, or
-    `hdfs:/x` and `hdfs://nn:8020/x`, if `nn` is the default cluster.
+    `hdfs:/x` and `hdfs://nn:8020/x`, if `nn` is the default cluster, or `viewfs://lake/w/x` and
+    `hdfs://nn/warehouse/x`, if that is where `/w` leads.
     As in Hadoop's `Path`, nothing is decoded: `%`, `?` and `#` are ordinary characters.
     Symbolic links are not resolved.
 
     Raises:
-        FormatError: it is relative, contains `..` or a NUL, or is a `file:` URI with a host.
-        ConfigError: it is on the default cluster of HDFS, whose configuration can't be read.
+        FormatError: it is relative, contains `..` or a NUL, is a `file:` URI with a host, or is
+            mounted nowhere.
+        ConfigError: Hadoop's configuration can't be read, or its mount table is not supported.
     """
     scheme, authority, path = _split(location)
     if not path.startswith("/") or ".." in path.split("/") or "\x00" in location:
@@ -57,14 +60,48 @@ def _split(location: str) -> tuple[str, str, str]:
     scheme, authority, path = found[1].lower(), found[2], found[3] or ""
     if scheme in _LOCAL:
         return "", authority or "", path
+    if scheme == "viewfs":
+        return _split(_behind_mount(authority or _default_of("viewfs") or "default", path))
     if scheme == "hdfs":
-        return scheme, (authority or _default_cluster()).removesuffix(_HDFS_PORT), path or "/"
+        return scheme, (authority or _default_of("hdfs")).removesuffix(_HDFS_PORT), path or "/"
     return (scheme, authority, path or "/") if authority is not None else (scheme, "", "")
 
 
-def _default_cluster() -> str:
+def _default_of(scheme: str) -> str:
+    """The authority of the default file system, if it has this scheme."""
     found = _URI.fullmatch(hadoop_settings().get("fs.defaultFS", ""))
-    return found[2] or "" if found and found[1].lower() == "hdfs" else ""
+    return found[2] or "" if found and found[1].lower() == scheme else ""
+
+
+def _behind_mount(table: str, path: str) -> str:
+    """The location that a path of ViewFs leads to: the longest mount wins, then the fallback.
+
+    Raises:
+        FormatError: none of the table's mounts is above the path.
+        ConfigError: the table has a mount that is more than a name for another directory.
+    """
+    mounts: dict[str, str] = {}
+    for name, target in _mounts_of(table).items():
+        kind, _, mount = name.partition(".")
+        if kind in {"link", "linkFallback", "linkMergeSlash"}:
+            mounts[mount.rstrip("/")] = target.rstrip("/")
+        elif kind != "homedir":
+            raise ConfigError(f"viewfs://{table} has a mount that is not supported: {kind}")
+        if target.lower().startswith("viewfs:"):
+            raise ConfigError(f"viewfs://{table} has a mount of another ViewFs: {target}")
+    clean = "/" + "/".join(name for name in path.split("/") if name not in {"", "."})
+    above = [mount for mount in mounts if f"{clean}/".startswith(f"{mount}/")]
+    if not above:
+        raise FormatError(f"viewfs://{table}{path} is mounted nowhere: see core-site.xml")
+    mount = max(above, key=len)
+    return mounts[mount] + clean[len(mount) :]
+
+
+def _mounts_of(table: str) -> Mapping[str, str]:
+    """The settings of a mount table, without what their names have in common."""
+    above = f"fs.viewfs.mounttable.{table}."
+    found = hadoop_settings().items()
+    return {name[len(above) :]: target for name, target in found if name.startswith(above)}
 
 
 def hadoop_settings() -> Mapping[str, str]:

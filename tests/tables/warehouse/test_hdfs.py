@@ -11,7 +11,7 @@ import pytest
 from support.hdfs import Cluster, Hdfs
 from tables.warehouse.conftest import Configure
 from tidegate.errors import ConfinementError, TransientError
-from tidegate.storage import FileInfo, NotFound
+from tidegate.storage import FileInfo, NotFound, normalise
 from tidegate.storage import hdfs as hdfs_storage
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
 
@@ -74,6 +74,31 @@ def test_a_name_service_is_found_in_the_configuration_and_its_dead_namenode_pass
     assert warehouse.names("hdfs://lake/wh/t") == ["f"]
     warehouse.remove_tree("hdfs://lake/wh/t")
     assert hdfs.lake.all_files() == []
+
+
+def test_a_mount_of_viewfs_leads_where_hadoop_says_and_a_removal_goes_there(
+    hdfs: Hdfs, configure: Configure
+) -> None:
+    mounts = {
+        "fs.viewfs.mounttable.all.link./lake": f"{hdfs.lake.address}/wh",
+        "fs.viewfs.mounttable.all.link./lake/other": f"{hdfs.other.address}/wh/t",
+        "fs.viewfs.mounttable.all.linkFallback": f"{hdfs.other.address}/",
+    }
+    configure(**mounts)
+    for cluster in (hdfs.lake, hdfs.other):
+        for name in ("f", "g"):
+            cluster.put(f"/wh/t/d/{name}")
+    view, hadoop = hdfs.lake.viewfs("all", mounts), hdfs.lake.path
+    for path in ("/lake/t/d/f", "/lake/other/d/f", "/wh/t/d/f"):
+        found = str(view.resolvePath(hadoop(path)).toString())
+        assert normalise(f"viewfs://all{path}") == found
+    warehouse = Warehouse(WarehouseRoots.of("viewfs://all/lake"))
+
+    assert warehouse.names("viewfs://all/lake/t") == ["d"]
+    warehouse.remove_tree("viewfs://all/lake/t/d")
+    assert (hdfs.lake.all_files(), hdfs.other.all_files()) == ([], ["t/d/f", "t/d/g"])
+    with pytest.raises(ConfinementError):
+        warehouse.remove_tree("viewfs://all/lake/other/d")
 
 
 # faults

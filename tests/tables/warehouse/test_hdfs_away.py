@@ -9,7 +9,7 @@ from threading import Event, Thread, current_thread
 import pytest
 
 from tables.warehouse.conftest import Configure
-from tidegate.errors import ConfigError, PermanentError, TransientError
+from tidegate.errors import ConfigError, ConfinementError, PermanentError, TransientError
 from tidegate.storage import Storage, normalise
 from tidegate.storage.hdfs import HdfsOptions, HdfsStore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -25,6 +25,65 @@ def test_without_a_default_a_cluster_must_be_named(configure: Configure) -> None
 def test_the_default_port_may_be_written() -> None:
     assert normalise("hdfs://nn:8020/wh/") == normalise("HDFS://nn/wh") == "hdfs://nn/wh"
     assert normalise("hdfs://nn:9000/wh") == "hdfs://nn:9000/wh"
+
+
+MOUNTS = {
+    "fs.defaultFS": "viewfs://lake",
+    "fs.viewfs.mounttable.lake.link./w": "hdfs://nn:8020/warehouse/",
+    "fs.viewfs.mounttable.lake.link./w/sales": "hdfs://other/sales",
+    "fs.viewfs.mounttable.lake.link./s3.old": "s3a://bucket",
+    "fs.viewfs.mounttable.lake.linkFallback": "hdfs://nn/",
+    "fs.viewfs.mounttable.lake.homedir": "/home",
+    "fs.viewfs.mounttable.default.linkMergeSlash": "hdfs://all/below",
+}
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("viewfs://lake/w/t", "hdfs://nn/warehouse/t"),
+        ("viewfs:///w/t", "hdfs://nn/warehouse/t"),
+        ("VIEWFS:/w//./t/", "hdfs://nn/warehouse/t"),
+        ("viewfs://lake/w", "hdfs://nn/warehouse"),
+        ("viewfs://lake/w/sales/t", "hdfs://other/sales/t"),
+        ("viewfs://lake/w/sales2/t", "hdfs://nn/warehouse/sales2/t"),
+        ("viewfs://lake/s3.old/t", "s3://bucket/t"),
+        ("viewfs://lake/wide/t", "hdfs://nn/wide/t"),
+        ("viewfs://default/t", "hdfs://all/below/t"),
+    ],
+)
+def test_a_location_of_viewfs_is_that_behind_its_mount(
+    configure: Configure, location: str, expected: str
+) -> None:
+    configure(**MOUNTS)
+    assert normalise(location) == expected
+
+
+def test_a_location_of_viewfs_that_leads_nowhere_is_refused(configure: Configure) -> None:
+    configure(**{"fs.viewfs.mounttable.lake.link./w": "hdfs://nn/warehouse"})
+    for location in ("viewfs://lake/x", "viewfs://lake/wide", "viewfs://lake", "viewfs://other/w"):
+        with pytest.raises(ConfigError, match=r"mounted nowhere: see core-site\.xml"):
+            WarehouseRoots.of(location)
+    roots = WarehouseRoots.of("viewfs://lake/w")
+    for location in ("viewfs://lake/w/../t", "viewfs://lake/x/t", "hdfs://nn/t"):
+        with pytest.raises(ConfinementError):
+            roots.below(location)
+
+
+@pytest.mark.parametrize(
+    ("mount", "target"),
+    [
+        ("linkNfly.minReplication=1./w", "hdfs://a/w,hdfs://b/w"),
+        ("linkRegex.#.^/w", "hdfs://a/w"),
+        ("link./w", "viewfs://other/w"),
+    ],
+)
+def test_a_mount_that_is_more_than_a_name_for_a_directory_is_refused(
+    configure: Configure, mount: str, target: str
+) -> None:
+    configure(**{f"fs.viewfs.mounttable.lake.{mount}": target})
+    with pytest.raises(ConfigError, match=r"viewfs://lake has a mount "):
+        WarehouseRoots.of("viewfs://lake/w")
 
 
 @pytest.mark.parametrize("root", ["hdfs://nn", "hdfs://nn:8020/", "hdfs:/", "hdfs:///"])
