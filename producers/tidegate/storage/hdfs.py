@@ -74,7 +74,7 @@ class HdfsStore(Store):
 
     def children(self, location: str) -> Sequence[FileInfo]:
         """See `Store`."""
-        [found] = self.each(self._listed, (location,))
+        [found] = self.call_all(self._listed, (location,))
         return found
 
     def tree(self, location: str) -> Iterator[FileInfo]:
@@ -94,7 +94,7 @@ class HdfsStore(Store):
 
     def entry(self, location: str) -> FileInfo:
         """See `Store`."""
-        [found] = self.each(self.look, (location,))
+        [found] = self.call_all(self.look, (location,))
         return found
 
     def read(self, location: str, limit: int) -> bytes:
@@ -125,10 +125,12 @@ class HdfsStore(Store):
             Exception: as in `store_errors`; TransientError also after the deadline.
         """
         with store_errors(location):
-            [result] = self.each(lambda _: call(), (location,))
+            [result] = self.call_all(lambda _: call(), (location,))
         return result
 
-    def each(self, act: Callable[[T], R], items: Sequence[T], *, in_order: bool = True) -> list[R]:
+    def call_all(
+        self, act: Callable[[T], R], items: Sequence[T], *, in_order: bool = True
+    ) -> list[R]:
         """The results of `act`, which makes a call or two, for each item.
 
         Args:
@@ -145,7 +147,7 @@ class HdfsStore(Store):
         return _within(self.options.timeout, [map(act, part) for part in parts])
 
     def look(self, location: str) -> FileInfo:
-        """The entry at a location; `each` calls it."""
+        """The entry at a location; `call_all` calls it."""
         with store_errors(location):
             status = self.client.get_file_info(self.path(location))
         return _info(location.rpartition("/")[0], status)
@@ -169,7 +171,7 @@ class HdfsStore(Store):
             folders = [child.path for child in batch if child.is_dir]
             if folders and depth == 1:
                 raise TooDeep(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
-            listed = iter(self.each(self._listed, folders, in_order=False))
+            listed = iter(self.call_all(self._listed, folders, in_order=False))
             for child in batch:
                 yield child
                 if child.is_dir:
@@ -178,7 +180,7 @@ class HdfsStore(Store):
     def _trees(
         self, location: str, names: Sequence[str]
     ) -> Sequence[tuple[ListedFile, ...] | None]:
-        listed = self.each(self._listed_or_none, [f"{location}/{name}" for name in names])
+        listed = self.call_all(self._listed_or_none, [f"{location}/{name}" for name in names])
         return [found if found is None else self._rows_of(found) for found in listed]
 
     def _rows_of(self, children: Iterable[FileInfo]) -> tuple[ListedFile, ...] | None:

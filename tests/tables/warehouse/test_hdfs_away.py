@@ -135,7 +135,7 @@ def test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made() -> Non
             answers.wait()
 
     with pytest.raises(TransientError, match=r"did not answer within 0\.1 s"):
-        store.each(call, range(4))
+        store.call_all(call, range(4))
     answers.set()
     threads[0].join(60)
     assert not threads[0].is_alive()
@@ -144,7 +144,7 @@ def test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made() -> Non
 
 def test_a_batch_may_take_longer_than_one_call() -> None:
     store = HdfsStore("nn", HdfsOptions(timeout=2.0))
-    assert store.each(lambda _: time.sleep(0.4), range(6)) == [None] * 6
+    assert store.call_all(lambda _: time.sleep(0.4), range(6)) == [None] * 6
 
 
 def test_a_host_without_an_address_is_a_fault_and_no_cluster_at_all_is_not(

@@ -45,23 +45,23 @@ class HdfsChanges(HdfsStore, RemoteChanges):
 
     def remove(self, entries: Sequence[FileInfo]) -> int:
         """See `Changes`."""
-        return sum(self.each(self._delete_listed, entries, in_order=False))
+        return sum(self.call_all(self._delete_listed, entries, in_order=False))
 
     def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """See `Changes`."""
-        return sum(self.each(self._delete_named, [f"{folder}/{name}" for name in names]))
+        return sum(self.call_all(self._delete_named, [f"{folder}/{name}" for name in names]))
 
     def remove_if_empty(self, location: str) -> bool:
         """See `Changes`."""
-        [is_gone] = self.each(self._delete_if_empty, (location,))
+        [is_gone] = self.call_all(self._delete_if_empty, (location,))
         return is_gone
 
     def remove_listed(self, location: str, found: Sequence[FileInfo]) -> Sequence[FileInfo]:
         """See `RemoteChanges`. The directory itself goes last."""
         files = [entry for entry in found if not entry.is_dir]
         folders = [entry for entry in reversed(found) if entry.is_dir]
-        self.each(self._delete_found, files[_FEW:], in_order=False)
-        if all(self.each(self._delete_found, [*files[:_FEW], *folders])):
+        self.call_all(self._delete_found, files[_FEW:], in_order=False)
+        if all(self.call_all(self._delete_found, [*files[:_FEW], *folders])):
             return []
         left = self.below(location)
         self.require_gone(found, [entry for entry in left if not entry.is_dir])
@@ -116,15 +116,15 @@ class HdfsChanges(HdfsStore, RemoteChanges):
                 raise
 
     def _entry_or_none(self, location: str) -> FileInfo | None:
-        [entry] = self.each(self._look_or_none, (location,))
+        [entry] = self.call_all(self._look_or_none, (location,))
         return entry
 
     def _delete(self, location: str) -> bool:
         """Remove a file; return whether it existed."""
-        [existed] = self.each(self._delete_now, (location,))
+        [existed] = self.call_all(self._delete_now, (location,))
         return existed
 
-    # `each` calls these
+    # `call_all` calls these
 
     def _look_or_none(self, location: str) -> FileInfo | None:
         with suppress(FileNotFoundError, NotADirectoryError):
