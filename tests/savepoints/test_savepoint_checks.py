@@ -132,6 +132,32 @@ def test_a_check_that_is_repeated_gives_its_savepoint_again_and_changes_nothing(
     assert last(checks.run()).made == 0  # another check did not make it
 
 
+def test_one_check_makes_and_removes_a_few_oldest_first_and_goes_on_a_minute_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.savepoints.executor._AT_ONCE", 2)
+    checks = Checks(four_commits(tmp_path / "orders", 9), every(9))
+    checks.run()
+    for minute in range(5, 10):
+        checks.table.commit(at(minute), at(minute - 1))
+
+    for made, left in ((2, True), (2, True), (1, False)):
+        done = last(checks.run())
+        assert (done.made, done.next_check is not None) == (made, left)
+        if done.next_check is not None:
+            assert done.next_check - done.occurred_at == timedelta(minutes=1)
+    assert checks.there() == [at(minute) for minute in range(4, 10)]
+
+    checks.tiers = every(1)
+    there = [(last(checks.run()).removed, checks.there()) for _ in range(4)]
+    assert there == [
+        (2, [at(6), at(7), at(8), at(9)]),
+        (2, [at(8), at(9)]),
+        (1, [at(9)]),
+        (0, [at(9)]),
+    ]
+
+
 @VERSIONS
 def test_killed_at_any_step_and_repeated_the_timeline_is_the_same(
     tmp_path: Path, version: int
