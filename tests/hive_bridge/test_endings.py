@@ -53,8 +53,37 @@ def test_an_answer_without_heartbeats_makes_no_stalled_reader_look_alive() -> No
 def test_what_lived_between_two_looks_did_not_expire() -> None:
     endings = watched(*((float(now), now) for now in range(0, 120, 2)))
 
-    assert endings.of_lock(50, None, NO_IDS, 120) is ReleaseReason.UNLOCKED
+    assert endings.of_lock(50, None, NO_IDS, 120, 10) is ReleaseReason.UNLOCKED
     assert endings.of_transaction(51, NO_IDS, 120) is ReleaseReason.COMMITTED
+
+
+def test_what_a_vacuum_of_before_the_bridge_names_may_have_expired_before_it_came() -> None:
+    endings = watched(*((float(now), now) for now in range(0, 120, 2)))  # from transaction 9 on
+
+    assert endings.of_transaction(6, NO_IDS, 120) is ReleaseReason.EXPIRED
+    assert endings.of_transaction(6, frozenset({6}), 120) is ReleaseReason.EXPIRED
+    assert endings.of_lock(50, None, NO_IDS, 120, 9) is ReleaseReason.EXPIRED
+
+
+def test_the_lock_of_a_transaction_that_goes_on_has_not_ended_by_itself() -> None:
+    endings = watched((0, 1))
+    for now in (10, 50, 90):  # a rename took the lock away, and its transaction stalls
+        endings.look(snapshot(open_txns=[7]), now)
+
+    assert endings.of_lock(2, 7, frozenset({7}), 95) is ReleaseReason.EXPIRED
+
+
+def test_a_vacuum_that_comes_late_finds_why_its_reader_ended() -> None:
+    stalled, alive = watched((0, 1), (40, 1), (80, 1)), watched((0, 1), (40, 2), (80, 3))
+    for endings in (stalled, alive):
+        for now in range(95, 300, 5):
+            endings.look(snapshot(), now)
+
+    assert stalled.of_transaction(7, NO_IDS, 300) is ReleaseReason.EXPIRED
+    assert stalled.of_lock(1, None, NO_IDS, 300, 20) is ReleaseReason.EXPIRED
+    assert stalled.of_lock(2, 7, NO_IDS, 300, 20) is ReleaseReason.EXPIRED
+    assert alive.of_transaction(7, NO_IDS, 300) is ReleaseReason.COMMITTED
+    assert alive.of_lock(1, None, NO_IDS, 300) is ReleaseReason.UNLOCKED
 
 
 def test_what_a_bridge_never_saw_may_have_expired_before_it_came() -> None:

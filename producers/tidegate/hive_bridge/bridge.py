@@ -284,14 +284,14 @@ class MetastoreBridge:
 
     def _release(self, ended: Ended, snapshot: Snapshot, now: float) -> LockReleased:
         aborted = snapshot.transactions.aborted
-        if ended.elsewhere:
+        fields = ended._asdict()
+        known = fields.pop("known_transaction")
+        if fields.pop("elsewhere"):
             reason = ReleaseReason.UNLOCKED
         elif ended.lock_id is not None:
-            reason = self._endings.of_lock(ended.lock_id, ended.transaction_id, aborted, now)
+            reason = self._endings.of_lock(ended.lock_id, ended.transaction_id, aborted, now, known)
         else:
             reason = self._endings.of_transaction(ended.transaction_id or 0, aborted, now)
-        fields = ended._asdict()
-        del fields["elsewhere"]
         seen = self._endings.has_seen(ended.lock_id, ended.transaction_id)
         made = {"occurred_at": datetime.now(UTC), "source": SOURCE, "reason": reason}
         return LockReleased.model_validate(fields | made | {"reconciled": not seen})

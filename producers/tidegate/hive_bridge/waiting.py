@@ -21,6 +21,8 @@ _SHARE: Final = 0.9
 """An end may be an expiry if the last heartbeat is at least this share of the time-out old."""
 _MOST_EXPIRED: Final = 100_000
 """The most expirations to remember; the oldest are dropped."""
+_MOST_ENDED: Final = 100_000
+"""The most ended locks, and ended transactions, to remember; the oldest are dropped."""
 Expired = int | Lock
 """A transaction, or a lock without a transaction."""
 
@@ -48,7 +50,12 @@ class Endings:
         self._aborted: frozenset[int] = frozenset()
         self._plain: tuple[Lock, ...] = ()
         """The locks without a transaction."""
+        self._ended_locks: dict[int, ReleaseReason] = {}
+        self._ended_transactions: dict[int, ReleaseReason] = {}
+        """Why they ended: a vacuum that waits for one may become known later."""
         self._watching_since: float | None = None
+        self._watching_from = 0
+        """The highest transaction id when the bridge began to watch."""
         self._last_poll = 0.0
 
     def look(self, snapshot: Snapshot, now: float) -> None:
@@ -56,8 +63,16 @@ class Endings:
 
         Call `expired`, `of_lock` and `of_transaction` for this snapshot before.
         """
+        opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
+        held = {lock.lock_id for lock in snapshot.locks}
+        for lock in self._locks.keys() - held - self._transaction_of.keys():
+            _remember(self._ended_locks, lock, self.of_lock(lock, None, aborted, now))
+        for transaction in self._transactions.keys() - opened.keys():
+            reason = self.of_transaction(transaction, aborted, now)
+            _remember(self._ended_transactions, transaction, reason)
         if self._watching_since is None or now - self._last_poll > self._timeout / 2:
             self._watching_since = now
+            self._watching_from = snapshot.transactions.high_water_mark
         self._last_poll = now
         locks = {lock.lock_id: lock.heartbeat_ms for lock in snapshot.locks}
         self._locks = _beats(locks, self._locks, now)
@@ -91,33 +106,49 @@ class Endings:
     def of_transaction(
         self, transaction: int, aborted: frozenset[int], now: float
     ) -> ReleaseReason:
-        """Why a transaction ended, which the previous snapshot had open or no snapshot had.
+        """Why a transaction ended.
 
         The Metastore soon forgets an aborted transaction that wrote nothing. It then counts as
         committed, which is safe: in both cases the reader itself ended it. A transaction that timed
         out is recognised by the age of its last heartbeat.
         """
-        if self._may_have_expired(self._transactions.get(transaction), now):
+        beat = self._transactions.get(transaction)
+        if beat is None and (known := self._ended_transactions.get(transaction)) is not None:
+            return known
+        if self._may_have_expired(beat, now, transaction):
             return ReleaseReason.EXPIRED
         return ReleaseReason.ABORTED if transaction in aborted else ReleaseReason.COMMITTED
 
     def of_lock(
-        self, lock_id: int, transaction: int | None, aborted: frozenset[int], now: float
+        self,
+        lock_id: int,
+        transaction: int | None,
+        aborted: frozenset[int],
+        now: float,
+        known_transaction: int = 0,
     ) -> ReleaseReason:
-        """Why a lock ended. The lock of a transaction ends with it and has no own heartbeat."""
+        """Why a lock ended. The lock of a transaction ends with it and has no own heartbeat.
+
+        `known_transaction` is the highest transaction id in the vacuum that waits for the lock.
+        """
         owner = self._transaction_of.get(lock_id, transaction)
         if owner is not None:
             return self.of_transaction(owner, aborted, now)
-        expired = self._may_have_expired(self._locks.get(lock_id), now)
+        beat = self._locks.get(lock_id)
+        if beat is None and (known := self._ended_locks.get(lock_id)) is not None:
+            return known
+        expired = self._may_have_expired(beat, now, known_transaction)
         return ReleaseReason.EXPIRED if expired else ReleaseReason.UNLOCKED
 
-    def _may_have_expired(self, beat: _Beat | None, now: float) -> bool:
+    def _may_have_expired(self, beat: _Beat | None, now: float, transaction: int) -> bool:
         limit = _SHARE * self._timeout
         if beat is not None:
             return now - beat.seen >= limit
-        # never seen: it began and ended between two polls, unless there was a gap in the polls
+        # never seen: it began and ended between two polls, unless it ended before the first of
+        # them, or there was a gap in the polls
         watched = 0.0 if self._watching_since is None else self._last_poll - self._watching_since
-        return watched < limit or now - self._last_poll > self._timeout / 2
+        gap = now - self._last_poll > self._timeout / 2
+        return watched < limit or gap or transaction <= self._watching_from
 
 
 class Expirations:
@@ -170,6 +201,12 @@ def _beats(listed: Mapping[int, int], before: Mapping[int, _Beat], now: float) -
     return found
 
 
+def _remember(ended: dict[int, ReleaseReason], key: int, reason: ReleaseReason) -> None:
+    ended[key] = reason
+    if len(ended) > _MOST_ENDED:
+        del ended[next(iter(ended))]
+
+
 class Ended(NamedTuple):
     """A hold that has ended on a table. `elsewhere`: its transaction goes on, on other tables."""
 
@@ -180,6 +217,8 @@ class Ended(NamedTuple):
     partition: str | None
     lock_type: LockType | None
     metastore: str | None
+    known_transaction: int
+    """The highest transaction id in the vacuum."""
     elsewhere: bool = False
 
 
@@ -289,7 +328,8 @@ class WaitingHolds:
             for (table, metastore), hold in places.items():
                 if not _is_covered(hold, poll, transactions):
                     continue
-                end = Ended(table, hold.location, None, txn, None, None, metastore)
+                known = hold.known_transaction
+                end = Ended(table, hold.location, None, txn, None, None, metastore, known)
                 if not is_open:
                     # a Metastore that has not assigned the id yet can't show its end
                     if txn <= transactions.high_water_mark:
@@ -314,7 +354,8 @@ class WaitingHolds:
                 if _is_covered(hold, poll, transactions):
                     kind = hold.lock_type
                     place = (hold.partition, kind, metastore)
-                    yield Ended(table, hold.location, lock_id, txn, *place)
+                    known = hold.known_transaction
+                    yield Ended(table, hold.location, lock_id, txn, *place, known)
 
 
 def _ends(event: LockReleased, place: _Place) -> bool:
