@@ -31,7 +31,7 @@ from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.removal import Ended
 from tidegate.tables.warehouse import Warehouse
 
-MINUTE = Ended(None, timedelta(seconds=60))
+MINUTE: Ended = (None, timedelta(seconds=60))
 
 
 def ask(

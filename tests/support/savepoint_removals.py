@@ -52,7 +52,7 @@ def removal(table: HandMade, minute: int, **fields: object) -> SavepointRemovalR
     return SavepointRemovalRequested.model_validate(given)
 
 
-POLICY: Final = Ended("sales", None)
+POLICY: Final = ("sales", None)
 """A check that ends a savepoint of the policy `sales`."""
 
 

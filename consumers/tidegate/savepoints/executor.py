@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import ClassVar, Final
 
 from tidegate.errors import PermanentError, TransientError
@@ -40,8 +41,8 @@ from tidegate.savepoints.lookup import (
     superseded_files,
 )
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
-from tidegate.savepoints.removal import Ended, SavepointRemover, removals_begun
-from tidegate.savepoints.retention import Check, Due, Removal, Savepoint
+from tidegate.savepoints.removal import SavepointRemover, removals_begun
+from tidegate.savepoints.retention import Check, Savepoint
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import ParallelMap
@@ -151,9 +152,8 @@ class SavepointWriter:
         at_first = frozenset(claim.planned(" ".join(sorted(there))).split())
         # an earlier attempt may have died before it published what it removed
         begun = removals_begun(self.warehouse, table, command.event_id) - table.timeline.savepoints
-        why = "an earlier attempt began its removal"
-        resumed = [(Removal(instant, why), None) for instant in sorted(begun)]
-        yield from self._remove(command, claim, resumed, removed)
+        resumed = dict.fromkeys(sorted(begun), "an earlier attempt began its removal")
+        yield from self._remove(command, claim, resumed, {}, removed)
         table = table.reloaded()
         yield from _not_there(command, table, self.name, now)
         for _ in range(_AT_ONCE):
@@ -161,46 +161,51 @@ class SavepointWriter:
             found = view.check(rule, now, refused)
             if not found.due or table.timeline.pending_restores:
                 break
-            outcome = self._answer(_requested(command, rule, found.due[0]), claim)
+            instant, tiers = next(iter(found.due.items()))
+            outcome = self._answer(_requested(command, rule, instant, tiers), claim)
             done = made if isinstance(outcome, SavepointCreated) else refused
-            done.add(found.due[0].instant)
+            done.add(instant)
             yield _caused(outcome, command)
             table = table.reloaded()
         view = self._views.of(table, rule, held)
         before = view.made_at(command.occurred_at) - at_first - made
         for saved in [saved for saved in view.savepoints if saved.instant in before]:
             made.add(saved.instant)
-            yield _caused(self._answer(_requested(command, rule, saved), claim), command)
+            request = _requested(command, rule, saved.instant, saved.tiers)
+            yield _caused(self._answer(request, claim), command)
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
-            yield _withheld(command, rule, found.withheld[-1].instant, self.name, now)
+            yield _withheld(command, rule, max(found.withheld), self.name, now)
         if not table.timeline.pending_restores:
-            going = [(it, view.mark_of(it.instant)) for it in found.removable[:_AT_ONCE]]
-            yield from self._remove(command, claim, going, removed)
+            going = dict(islice(found.removable.items(), _AT_ONCE))
+            marks = {saved.instant: saved for saved in view.savepoints}
+            yield from self._remove(command, claim, going, marks, removed)
         yield self._checked(command, table.reloaded(), (found, refused), (made, removed), began)
 
     def _remove(
         self,
         command: SavepointsCheckRequested,
         claim: Unclaimed,
-        going: Iterable[tuple[Removal, Savepoint | None]],
+        going: Mapping[str, str],
+        marks: Mapping[str, Savepoint],
         removed: set[str],
     ) -> Iterator[Outcome]:
         """Remove savepoints, each with its mark; a repeated check makes the same requests."""
-        for removal, mark in going:
+        for instant, why in going.items():
             request = SavepointRemovalRequested.about(
                 command,
                 source=self.name,
                 occurred_at=command.occurred_at,
-                instant=removal.instant,
+                instant=instant,
                 requested_by=self.name,
-                reason=removal.why,
+                reason=why,
             )
-            ended = Ended(mark.policy, mark.lifetime) if mark else Ended(None, None)
+            mark = marks.get(instant)
+            ended = (mark.policy, mark.lifetime) if mark else (None, None)
             remover = SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
             outcome = remover.answer(request)
             if isinstance(outcome, SavepointRemoved):
-                removed.add(removal.instant)
+                removed.add(instant)
             yield _caused(outcome, command)
 
     def _checked(
@@ -213,8 +218,7 @@ class SavepointWriter:
     ) -> SavepointsChecked:
         (found, refused), (made, removed) = last, done
         there = sorted(table.timeline.savepoints)
-        more = any(due.instant not in refused for due in found.due)
-        unfinished = more or any(removal.instant not in removed for removal in found.removable)
+        unfinished = bool(found.due.keys() - refused or found.removable.keys() - removed)
         ended = self.clock()
         bad = command.condemned
         measured = self._measured(table) if command.measure else {}
@@ -364,7 +368,7 @@ class SavepointWriter:
 
 
 def _requested(
-    command: SavepointsCheckRequested, rule: PolicyRule | None, due: Due | Savepoint
+    command: SavepointsCheckRequested, rule: PolicyRule | None, instant: str, tiers: Sequence[str]
 ) -> SavepointRequested:
     """The request of a savepoint that is due; a repeated check makes the same one."""
     policy = rule.name if rule else None
@@ -372,10 +376,10 @@ def _requested(
         command,
         source=SavepointWriter.name,
         occurred_at=command.occurred_at,
-        instant=due.instant,
+        instant=instant,
         requested_by=f"policy:{policy}",
         policy=policy,
-        tiers=due.tiers,
+        tiers=tiers,
     )
 
 

@@ -41,6 +41,8 @@ from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 _FOLDER: Final = f"{HUDI}/savepoint-removal"
 _BY_PEOPLE: Final = f"{HUDI}/savepoints-removed"
+Ended = tuple[str | None, timedelta | None]
+"""The policy and the lifetime in the mark of a savepoint that a check may remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +243,6 @@ def _described(content: bytes) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What the mark of a savepoint has to say, so that a check may remove it."""
-
-    policy: str | None
-    lifetime: timedelta | None
-
-
 def _inflight(savepoint: Instant) -> Instant:
     return Instant(savepoint.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
 
@@ -311,8 +305,8 @@ def _check_maker(at: str, content: bytes | None, ended: Ended) -> None:
         )
     metadata = SavepointMetadata.decode(content)
     mark, _ = SavepointMark.parse(metadata.comment)
-    if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):
-        wanted = f"of policy {ended.policy}" if ended.policy else "with this lifetime"
+    if mark is None or (mark.policy, mark.lifetime) != ended:
+        wanted = f"of policy {ended[0]}" if ended[0] else "with this lifetime"
         raise Refused(
             Reason.NOT_OF_POLICY,
             f"savepoint {at} was made by {metadata.by or 'an unknown user'}, and its comment does"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final, Self
@@ -58,31 +58,16 @@ class Savepoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A commit that has to get a savepoint, and for which tiers."""
-
-    instant: str
-    tiers: tuple[Tier, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A savepoint that may go, and why."""
-
-    instant: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Check:
     """What follows from a table's timeline, its rule and the time."""
 
-    due: tuple[Due, ...] = ()
-    """Oldest first."""
-    withheld: tuple[Due, ...] = ()
+    due: Mapping[str, tuple[Tier, ...]] = field(default_factory=dict[str, tuple[Tier, ...]])
+    """The commits that have to get a savepoint, and for which tiers; oldest first."""
+    withheld: Mapping[str, tuple[Tier, ...]] = field(default_factory=dict[str, tuple[Tier, ...]])
     """Due, but the policy has as many savepoints as `max_count` allows."""
-    removable: tuple[Removal, ...] = ()
-    """Oldest first. Savepoints that are still to be made replace none."""
+    removable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The savepoints that may go, and why; oldest first. Those that are still to be made replace
+    none."""
     unowned: tuple[str, ...] = ()
     """Savepoints of policies that no rule of this table owns. They stay."""
     next_check: datetime | None = None
@@ -110,7 +95,8 @@ def check(
     own = [saved for saved in ordered if rule and rule.owns(saved.policy)]
     ended = {saved.instant: saved for saved in ordered if _has_ended(saved, now)}
     gone = {at: f"its lifetime of {saved.lifetime} is over" for at, saved in ended.items()}
-    due, withheld, planned = list[Due](), list[Due](), set[str]()
+    due, withheld = dict[str, tuple[Tier, ...]](), dict[str, tuple[Tier, ...]]()
+    planned = set[str]()
     if rule is not None:
         stay = {saved.instant for saved in ordered} - {saved.instant for saved in own} - set(ended)
         found = _due(rule, own, _Commits.of(commits, stay), now)
@@ -122,9 +108,9 @@ def check(
         why = f"no tier of policy {rule.name} keeps it any more"
         gone |= {saved.instant: why for saved in own if saved not in kept}
     return Check(
-        tuple(due),
-        tuple(withheld),
-        tuple(Removal(at, gone[at]) for at in sorted(gone) if at not in planned | held.keys()),
+        due,
+        withheld,
+        {at: gone[at] for at in sorted(gone) if at not in planned | held.keys()},
         tuple(s.instant for s in ordered if s.policy and not (rule and rule.owns(s.policy))),
         min((end for end in _ends(rule, ordered, held) if end > now), default=None),
     )
@@ -374,16 +360,16 @@ def _within_maximum(
     own: Sequence[Savepoint],
     due: Iterable[tuple[Savepoint, tuple[Tier, ...]]],
     now: datetime,
-) -> tuple[list[Due], list[Due]]:
+) -> tuple[dict[str, tuple[Tier, ...]], dict[str, tuple[Tier, ...]]]:
     """The due and the withheld ones: a maximum refuses new ones, it removes none."""
-    made, withheld = list[Due](), list[Due]()
+    made, withheld = dict[str, tuple[Tier, ...]](), dict[str, tuple[Tier, ...]]()
     there = {saved.instant: saved for saved in own}
     for new, tiers in due:
         after = there | {new.instant: new}
         kept = _kept(rule, sorted(after.values(), key=_BY_INSTANT), now)
         if new.instant in there or rule.max_count is None or len(kept) <= rule.max_count:
-            made.append(Due(new.instant, tiers))
+            made[new.instant] = tiers
             there = after
         else:
-            withheld.append(Due(new.instant, tiers))
+            withheld[new.instant] = tiers
     return made, withheld

@@ -43,13 +43,14 @@ class _Table:
 
     def check(self, at: datetime) -> None:
         while (found := self._found(at)).due:
-            due = found.due[0]  # as the writer does: one, then it reads again
+            # as the writer does: one, then it reads again
+            instant, tiers = next(iter(found.due.items()))
             name = self.rule.name if self.rule else None
-            new = Savepoint(due.instant, moment_of(due.instant, UTC), at, name)
-            known = self.savepoints.get(due.instant, new)
-            self.savepoints[due.instant] = replace(known, tiers=(*known.tiers, *due.tiers))
-        for removal in found.removable:
-            self.removed.append((self.savepoints.pop(removal.instant), at))
+            new = Savepoint(instant, moment_of(instant, UTC), at, name)
+            known = self.savepoints.get(instant, new)
+            self.savepoints[instant] = replace(known, tiers=(*known.tiers, *tiers))
+        for instant in found.removable:
+            self.removed.append((self.savepoints.pop(instant), at))
         self.next_check = self._found(at).next_check
 
     def _found(self, at: datetime) -> Check:

@@ -45,10 +45,6 @@ class TimelineView:
         """The savepoints that were decided on at a moment."""
         return frozenset(saved.instant for saved in self.savepoints if saved.since == moment)
 
-    def mark_of(self, instant: str) -> Savepoint | None:
-        """The savepoint of an instant; None: it is gone."""
-        return next((saved for saved in self.savepoints if saved.instant == instant), None)
-
 
 @dataclass(slots=True)
 class TimelineViews:

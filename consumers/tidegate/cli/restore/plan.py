@@ -290,9 +290,9 @@ def _of_retention(
     policy = {saved.instant: saved.policy for saved in view.savepoints}
     unowned = "no rule of the table owns policy "
     for instant, would, why in (
-        *((due.instant, "be made", ", ".join(due.tiers)) for due in found.due),
-        *((due.instant, "be withheld", "max_count") for due in found.withheld),
-        *((gone.instant, "be removed", gone.why) for gone in found.removable),
+        *((at, "be made", ", ".join(tiers)) for at, tiers in found.due.items()),
+        *((at, "be withheld", "max_count") for at in found.withheld),
+        *((at, "be removed", why) for at, why in found.removable.items()),
         *((at, "stay", f"{unowned}{policy[at]}") for at in found.unowned),
     ):
         yield {"savepoint": instant, "would": would, "why": why}
