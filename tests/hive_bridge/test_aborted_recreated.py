@@ -13,7 +13,7 @@ from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import content_of
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
-from tidegate.hive_bridge.aborted import AbortedTable, Ages, look_at_table
+from tidegate.hive_bridge.aborted import _AbortedTable, _Ages, look_at_table
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import Table, Transactions
 from tidegate.storage import Storage
@@ -49,7 +49,7 @@ class Metastore:
         return self.valid
 
 
-def look(metastore: Metastore, before: ValidWriteIds) -> AbortedTable | None:
+def look(metastore: Metastore, before: ValidWriteIds) -> _AbortedTable | None:
     client = cast("MetastoreClient", metastore)
     return look_at_table("sales", "t", before, client, Storage())
 
@@ -94,7 +94,7 @@ def test_a_table_that_was_created_again_during_the_walk_is_left_alone(
 
 def test_a_new_table_of_a_name_has_a_grace_time_of_its_own() -> None:
     now = 0.0
-    ages = Ages(GRACE, lambda: now)
+    ages = _Ages(GRACE, lambda: now)
 
     def old_enough(write_ids: ValidWriteIds) -> ValidWriteIds:
         ages.is_of_new_table(KEY, write_ids)

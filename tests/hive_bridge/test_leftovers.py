@@ -7,7 +7,7 @@ import pytest
 from support.acid import found
 from tidegate.events import VacuumKind
 from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
-from tidegate.hive_bridge.aborted import AbortedPlace, judged
+from tidegate.hive_bridge.aborted import _AbortedPlace, judged
 from tidegate.hive_bridge.describing import NotYet
 from tidegate.hive_bridge.marking import check_nothing_left
 from tidegate.hive_bridge.products import VacuumFields
@@ -106,7 +106,7 @@ def test_a_directory_of_aborted_writes_alone_is_left_whatever_an_event_calls_it(
 def test_the_aborts_of_a_table_with_a_directory_of_a_failed_compaction_are_not_forgotten() -> None:
     name = "base_0000004_v0000008"
     place = judged(None, found("base_0000003_v0000007", name), ids(1), FAILED)
-    assert place == AbortedPlace(None, (), (name,))
+    assert place == _AbortedPlace(None, (), (name,))
 
 
 def test_a_write_that_is_open_below_its_highest_id_may_still_abort() -> None:
@@ -128,4 +128,4 @@ def test_aborted_rows_alone_and_beside_others_in_a_directory() -> None:
 
     place = judged("day=1", found(*alone, *mixed, *none), ids(1, 3), TXNS)
 
-    assert place == AbortedPlace("day=1", alone, mixed)
+    assert place == _AbortedPlace("day=1", alone, mixed)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidegate.errors import FormatError
-from tidegate.hudi_bridge.callbacks import Callback, parse_callback
+from tidegate.hudi_bridge.callbacks import callback_location
 
 MESSAGE = {
     "commitTime": "20260101100000000",
@@ -17,14 +17,14 @@ MESSAGE = {
 }
 
 
-def test_a_message_of_hudi_names_the_table_and_the_instant() -> None:
-    found = parse_callback(json.dumps(MESSAGE).encode())
-    assert found == Callback("file:/wh/orders", "20260101100000000")
+def test_a_message_of_hudi_names_the_table() -> None:
+    found = callback_location(json.dumps(MESSAGE).encode())
+    assert found == "file:/wh/orders"
 
 
 def test_a_field_that_is_not_text_between_them_does_no_harm() -> None:
     message = json.dumps({"commitTime": "2", "tableName": None, "n": -1, "basePath": "/a\u00e9"})
-    assert parse_callback(message.encode()) == Callback("/a\u00e9", "2")
+    assert callback_location(message.encode()) == "/a\u00e9"
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_a_field_that_is_not_text_between_them_does_no_harm() -> None:
 )
 def test_junk_is_not_a_message(content: bytes) -> None:
     with pytest.raises(FormatError):
-        parse_callback(content)
+        callback_location(content)

@@ -11,12 +11,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi_bridge.callbacks import MAX_BYTES, MAX_HEAD_BYTES, Callback, parse_callback
+from tidegate.hudi_bridge.callbacks import MAX_BYTES, MAX_HEAD_BYTES, callback_location
 from tidegate.runtime.http_server import BoundedHandler, BoundedServer
 
 log = logging.getLogger(__name__)
-Hint = Callable[[Callback], bool]
-"""Receives a callback, on any thread; returns whether its table is watched."""
+Hint = Callable[[str], bool]
+"""Receives the location in a callback, on any thread; returns whether its table is watched."""
 _PIECE: Final = 64 * 1024
 _LONGEST_LENGTH: Final = len(str(MAX_BYTES))
 
@@ -82,11 +82,11 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
         if left:
             return  # the client has gone
         try:
-            callback = parse_callback(content)
+            location = callback_location(content)
         except FormatError as error:
             self._answer(HTTPStatus.BAD_REQUEST, str(error))
             return
-        if self.poll_soon(callback):
+        if self.poll_soon(location):
             self._answer(HTTPStatus.ACCEPTED, "the bridge polls the table now")
         else:
             self._answer(HTTPStatus.NOT_FOUND, "the bridge does not watch this table")

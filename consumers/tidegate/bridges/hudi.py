@@ -21,7 +21,6 @@ from tidegate.bridges.member import RECORDS, BridgeMember
 from tidegate.errors import TidegateError
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.topics import COMMITS, partition_of
-from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import PublishedCommits, WatchedTable, find_tables
 from tidegate.hudi_reader.table import NoSuchTable
@@ -121,9 +120,9 @@ class HudiBridgeLoop(BridgeMember):
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._subscription.close()
 
-    def hint(self, callback: Callback) -> bool:
+    def hint(self, named: str) -> bool:
         """Poll a callback's table soon; returns whether the table is watched."""
-        location = _location(callback.location)
+        location = _location(named)
         known = location in self._watches
         if known:
             self._hints.add(location)

@@ -256,7 +256,7 @@ class Restorer:
     def _roll_back(
         self, command: RestoreRequested, run: RestoreRun, began: datetime
     ) -> Generator[Outcome, None, RestoreMetadata]:
-        progress, rollbacks = Progress(run.plan, began), list[RollbackMetadata]()
+        progress, rollbacks = _Progress(run.plan, began), list[RollbackMetadata]()
         for steps in run.passes():
             run.check_savepoints()
             rollbacks += run.roll_back(steps)
@@ -324,7 +324,7 @@ def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:
 
 
 @dataclass(slots=True)
-class Progress:
+class _Progress:
     """Call `rolled_back` after each pass; it returns whether to publish the progress."""
 
     plan: PlannedRestore

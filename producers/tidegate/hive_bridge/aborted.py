@@ -62,7 +62,7 @@ _AGAIN_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedPlace:
+class _AbortedPlace:
     """A table's or partition's directory that contains directories with aborted rows."""
 
     partition: str | None
@@ -77,14 +77,14 @@ class AbortedPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedTable:
+class _AbortedTable:
     """A table with aborted writes; every write id up to its high-water mark is final."""
 
     database: str
     name: str
     location: str
     write_ids: ValidWriteIds
-    places: tuple[AbortedPlace, ...]
+    places: tuple[_AbortedPlace, ...]
 
     def events(self, catalog: str, source: str) -> Iterator[WritesAborted]:
         """One event for each place with directories to remove."""
@@ -124,7 +124,7 @@ def tables_with_aborted(
 
 def look_at_table(
     database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient, storage: Storage
-) -> AbortedTable | None:
+) -> _AbortedTable | None:
     """Walk a table's directory.
 
     The caller fetched the write ids earlier, perhaps of another table that had this name then. So
@@ -162,7 +162,7 @@ def look_at_table(
         else place
         for place in found
     )
-    return AbortedTable(database, name, location, write_ids, places)
+    return _AbortedTable(database, name, location, write_ids, places)
 
 
 def _is_same(database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient) -> bool:
@@ -192,7 +192,7 @@ def _with_parents(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path[: end.start()] for path in paths for end in re.finditer(r"/|$", path))
 
 
-def forget(table: AbortedTable, client: MetastoreClient) -> None:
+def forget(table: _AbortedTable, client: MetastoreClient) -> None:
     """Let the Metastore forget a table's aborted writes. None of their directories may be left.
 
     Args:
@@ -225,7 +225,7 @@ class _Walk:
     """The paths of registered partitions and of their parent directories."""
     _listed: set[str] = field(default_factory=set[str])
 
-    def places(self, below: str = "") -> Iterator[AbortedPlace]:
+    def places(self, below: str = "") -> Iterator[_AbortedPlace]:
         """The places with aborted rows in the table, or in the directory `below` it.
 
         Raises:
@@ -291,7 +291,7 @@ def judged(
     found: Sequence[FoundDirectory],
     write_ids: ValidWriteIds,
     transactions: ValidTxns,
-) -> AbortedPlace:
+) -> _AbortedPlace:
     """Find the ACID directories with aborted rows in a table's or partition's directory. Pure.
 
     Args:
@@ -308,10 +308,10 @@ def judged(
         if rows[directory.name] is RangeResponse.SOME
         or is_of_failed_compaction(directory, transactions)
     )
-    return AbortedPlace(partition, alone, mixed)
+    return _AbortedPlace(partition, alone, mixed)
 
 
-class Ages:
+class _Ages:
     """Finds the write ids that have been seen as final for the grace time.
 
     Order of calls for a table: `is_of_new_table`, then `old_enough`.
@@ -377,7 +377,7 @@ class AbortedSweep:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
         self._running: Future[list[WritesAborted]] | None = None
         self._next = 0.0
-        self._ages = Ages(settings.aborted_grace_ms / 1000, clock)
+        self._ages = _Ages(settings.aborted_grace_ms / 1000, clock)
         self._published: dict[str, float] = {}
         self._forgotten: dict[tuple[str, str], str] = {}
         self._logged: dict[str, str] = {}
@@ -438,7 +438,7 @@ class AbortedSweep:
             self._forgotten.pop(gone, None)
         return found
 
-    def _handled(self, table: AbortedTable, client: MetastoreClient) -> list[WritesAborted]:
+    def _handled(self, table: _AbortedTable, client: MetastoreClient) -> list[WritesAborted]:
         name = f"{table.database}.{table.name}"
         if not table.places:
             try:

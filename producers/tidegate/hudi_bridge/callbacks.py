@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -24,20 +23,12 @@ _OPENING: Final = re.compile(r"\s*\{" + _FIELD)
 _NEXT: Final = re.compile(r"\s*," + _FIELD)
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """The table's directory and the instant, as the writer names them (HoodieWriteCommitCallback).
+def callback_location(head: bytes) -> str:
+    """The table's directory, as the writer names it (HoodieWriteCommitCallback).
 
-    The message's other fields are not used: of the two that are Optional in Hudi 1.2 the values are
-    lost on the way, and the timeline has all of them.
-    """
-
-    location: str
-    instant: str
-
-
-def parse_callback(head: bytes) -> Callback:
-    """Read a message, or the first MAX_HEAD_BYTES of a longer one.
+    Reads a message, or the first MAX_HEAD_BYTES of a longer one. The other fields are not used: of
+    the two that are Optional in Hudi 1.2 the values are lost on the way, and the timeline has all
+    of them.
 
     Raises:
         FormatError: it is not one of Hudi's.
@@ -53,7 +44,7 @@ def parse_callback(head: bytes) -> Callback:
     for text in (location, instant):
         if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
             raise FormatError("commitTime and basePath of a commit callback are text")
-    return Callback(str(location), str(instant))
+    return str(location)
 
 
 def _first_fields(text: str) -> dict[object, object]:
