@@ -19,7 +19,12 @@ from tidegate.cleaning.plan import (
     plan_cleaning,
 )
 from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
-from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
+from tidegate.cleaning.quarantine_commands import (
+    QuarantineCommands,
+    event_fields,
+    location_of,
+    parts,
+)
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.second_source import SecondSource, check_files
 from tidegate.cleaning.settings import CleaningSettings, Handling
@@ -43,7 +48,6 @@ from tidegate.events import (
     Outcome,
     QuarantineRemovalRequested,
 )
-from tidegate.events.cleanings import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import not_confirmed
 from tidegate.runtime.gc_pause import gc_paused
@@ -157,8 +161,8 @@ class Cleaner:
             return
         how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
         if plan.remove:
-            for fields in self._parts(command, plan):
-                yield CleaningStarted.about(command, **fields, **how)
+            for fields in parts(plan.sizes):
+                yield CleaningStarted.about(command, **self._event_fields(command), **fields, **how)
         try:
             yield from self._removing(command, plan, handling, claim)
         except NotConfirmed as why:  # since the check before it
@@ -166,8 +170,9 @@ class Cleaner:
             return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
-        for fields in self._parts(command, plan):
-            yield DirectoriesCleaned.about(command, **fields, **done, **how)
+        for fields in parts(plan.sizes):
+            common = self._event_fields(command) | done | how
+            yield DirectoriesCleaned.about(command, **common, **fields)
 
     def _removing(
         self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
@@ -274,24 +279,11 @@ class Cleaner:
             return self._refused(command, Refused(why.reason, str(why)))
         return not_confirmed(command, why.reason, str(why), self.clock())
 
-    def _refused(
-        self, command: Cleaning | QuarantineRemovalRequested, refused: Refused
-    ) -> CleaningRefused:
-        return CleaningRefused.about(
-            command, **self._event_fields(command), reason=refused.reason, message=refused.message
-        )
+    def _refused(self, command: Cleaning, refused: Refused) -> CleaningRefused:
+        return CleaningRefused.about(command, **self._event_fields(command), **refused.fields)
 
-    def _parts(self, command: Cleaning, plan: CleaningPlan) -> Iterator[dict[str, Any]]:
-        """The fields of an outcome, split into parts if the names are too many for one message."""
-        groups = split_by_names((directory.name, directory) for directory in plan.remove)
-        for number, group in enumerate(groups, 1):
-            part = CleaningPlan(tuple(group))
-            counts = {"files": part.files, "bytes": part.bytes}
-            place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
-            yield self._event_fields(command) | {"directories": part.directories} | counts | place
-
-    def _event_fields(self, command: Cleaning | QuarantineRemovalRequested) -> dict[str, Any]:
-        return {"occurred_at": self.clock(), "source": self.name, "partition": command.partition}
+    def _event_fields(self, command: Cleaning) -> dict[str, Any]:
+        return event_fields(command, self.clock())
 
 
 @dataclass(slots=True)

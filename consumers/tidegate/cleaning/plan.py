@@ -67,6 +67,11 @@ class CleaningPlan:
         return tuple(tuple(phase) for phase in phases if phase)
 
     @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """By name, the number and the bytes of the files of the directories to remove."""
+        return {planned.name: (len(planned.files), planned.size) for planned in self.remove}
+
+    @property
     def files(self) -> int:
         """The number of files in these directories."""
         return sum(len(directory.files) for directory in self.remove)

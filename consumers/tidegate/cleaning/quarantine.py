@@ -82,9 +82,7 @@ class QuarantineRecord(Value, frozen=True):
             why=why,
             at=at.isoformat(),
             keep_ms=keep_ms,
-            directories={
-                planned.name: (len(planned.files), planned.size) for planned in plan.remove
-            },
+            directories=plan.sizes,
             paths=tuple(prefix + name for name in plan.directories),
             products=tuple(product.name for product in plan.products),
         )

@@ -34,6 +34,7 @@ from tidegate.events import (
     CleaningUndoPlanned,
     CleaningUndoRefused,
     CleaningUndoRequested,
+    Command,
     Outcome,
     QuarantineRemovalRequested,
     QuarantineRemoved,
@@ -47,9 +48,6 @@ from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _NAMED = 5
-
-
-_SOURCE = "cleaner"
 
 
 def plan_undo(
@@ -189,23 +187,19 @@ class QuarantineCommands:
         except Refused as refused:
             yield CleaningUndoRefused.about(
                 command,
-                **self._event_fields(command),
+                **event_fields(command, self.clock()),
                 cleaning=command.cleaning,
-                reason=refused.reason,
-                message=refused.message,
+                **refused.fields,
             )
             return
         if command.plan_only:
-            for fields in self._parts(command, plan.sizes):
-                yield CleaningUndoPlanned.about(command, **fields)
+            yield from self._outcomes(CleaningUndoPlanned, command, plan.sizes)
             return
         put_back(self.warehouse, location, plan, self.claim)
         self._verify(location, plan)
         self.claim.check()
         mark_undone(self.warehouse, plan, command.event_id)
-        took = self._took(began)
-        for fields in self._parts(command, plan.sizes):
-            yield CleaningUndone.about(command, **fields, duration_ms=took)
+        yield from self._outcomes(CleaningUndone, command, plan.sizes, began)
 
     def remove(self, command: QuarantineRemovalRequested) -> Iterator[Outcome]:
         """Remove the directories of a cleaning for good. Missing ones count as removed.
@@ -218,20 +212,14 @@ class QuarantineCommands:
             location = location_of(self.warehouse, command.location, command.partition)
             own = [e for e in self._entries(location) if e.record.cleaning == command.cleaning]
         except Refused as refused:
-            yield CleaningRefused.about(
-                command,
-                **self._event_fields(command),
-                reason=refused.reason,
-                message=refused.message,
-            )
+            fields = event_fields(command, self.clock())
+            yield CleaningRefused.about(command, **fields, **refused.fields)
             return
         sizes = {name: size for entry in own for name, size in entry.sizes.items()}
         remove_for_good(self.warehouse, location, own, self.parallel_map, self.claim)
         if any(e.record.cleaning == command.cleaning for e in self._entries(location)):
             raise TransientError(f"the quarantine in {location} changed during its removal")
-        took = self._took(began)
-        for fields in self._parts(command, sizes):
-            yield QuarantineRemoved.about(command, **fields, duration_ms=took)
+        yield from self._outcomes(QuarantineRemoved, command, sizes, began)
 
     def _plan(self, location: str, command: CleaningUndoRequested) -> UndoPlan:
         entries = self._entries(location)
@@ -262,26 +250,39 @@ class QuarantineCommands:
         except FormatError as error:
             raise Refused(Reason.UNREADABLE_QUARANTINE, str(error)) from error
 
-    def _parts(
+    def _outcomes(
         self,
+        kind: type[Outcome],
         command: CleaningUndoRequested | QuarantineRemovalRequested,
         sizes: Mapping[str, tuple[int, int]],
-    ) -> Iterator[dict[str, Any]]:
-        """The fields of an outcome, split into parts if the names are too many for one message."""
-        groups = split_by_names((name, name) for name in sorted(sizes))
-        for number, group in enumerate(groups, 1):
-            place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
-            files, size = (sum(sizes[name][n] for name in group) for n in (0, 1))
-            fields = self._event_fields(command) | {"cleaning": command.cleaning}
-            yield fields | {"directories": group, "files": files, "bytes": size} | place
+        began: datetime | None = None,
+    ) -> Iterator[Outcome]:
+        """The outcomes about these directories; with their duration, if something was done."""
+        now = self.clock()
+        more: dict[str, Any] = event_fields(command, now) | {"cleaning": command.cleaning}
+        if began is not None:
+            more["duration_ms"] = max(0, (now - began) // timedelta(milliseconds=1))
+        for fields in parts(sizes):
+            yield kind.about(command, **more, **fields)
 
-    def _took(self, began: datetime) -> int:
-        return max(0, (self.clock() - began) // timedelta(milliseconds=1))
 
-    def _event_fields(
-        self, command: CleaningUndoRequested | QuarantineRemovalRequested
-    ) -> dict[str, Any]:
-        return {"occurred_at": self.clock(), "source": _SOURCE, "partition": command.partition}
+def event_fields(command: Command, at: datetime) -> dict[str, Any]:
+    """The fields of every outcome of the cleaner."""
+    partition: str | None = getattr(command, "partition", None)
+    return {"occurred_at": at, "source": "cleaner", "partition": partition}
+
+
+def parts(sizes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    """The fields about directories, split into parts if the names are too many for one message.
+
+    Args:
+        sizes: By name, the number and the bytes of the files.
+    """
+    groups = split_by_names((name, name) for name in sorted(sizes))
+    for number, group in enumerate(groups, 1):
+        place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
+        files, size = (sum(sizes[name][n] for name in group) for n in (0, 1))
+        yield {"directories": group, "files": files, "bytes": size} | place
 
 
 def location_of(warehouse: Warehouse, location: str, partition: str | None) -> str:

@@ -143,8 +143,7 @@ class Restorer:
                     with removing_left_locks(self.context, command.location):
                         yield from self._restore(command, claim, needs)
         except Refused as refused:
-            fields = {"reason": refused.reason, "message": refused.message}
-            yield RestoreRejected.about(command, **self._fields(command), **fields)
+            yield RestoreRejected.about(command, **self._fields(command), **refused.fields)
 
     def _restore(
         self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
@@ -207,10 +206,9 @@ class Restorer:
     def _approval_rejected(
         self, approval: Command, request: RestoreRequested, refused: Refused
     ) -> RestoreApprovalRejected:
-        fields = {"reason": refused.reason, "message": refused.message}
         at = self.context.clock()
         return RestoreApprovalRejected.about(
-            approval, source=self.name, occurred_at=at, request=request.event_id, **fields
+            approval, source=self.name, occurred_at=at, request=request.event_id, **refused.fields
         ).to(approval)
 
     def _carry_out(

@@ -362,8 +362,7 @@ class SavepointWriter:
             source=self.name,
             occurred_at=self.clock(),
             instant=command.instant if isinstance(command, SavepointRequested) else None,
-            reason=refused.reason,
-            message=refused.message,
+            **refused.fields,
         )
 
 

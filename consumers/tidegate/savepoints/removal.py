@@ -76,8 +76,7 @@ class SavepointRemover:
                 source=self.source,
                 occurred_at=self.clock(),
                 instant=command.instant,
-                reason=refused.reason,
-                message=refused.message,
+                **refused.fields,
             )
 
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate.errors import ConfinementError, FormatError, ReachedByLink, TidegateError
 from tidegate.events.reasons import Reason
 
@@ -20,6 +22,11 @@ class Refused(TidegateError):  # noqa: N818 - an expected result, not a fault
         # an outcome that cannot be encoded would leave the command without any outcome
         self.message = readable(message)
         super().__init__(f"{reason}: {self.message}")
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The two in an outcome."""
+        return {"reason": self.reason, "message": self.message}
 
 
 def refusal_of(error: ConfinementError | FormatError) -> Refused:
