@@ -16,7 +16,7 @@ from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.events.reasons import Reason
 from tidegate.storage import FileInfo
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_directories import LocalMoves
+from tidegate.tables.warehouse.local_changes import LocalMoves
 
 pytestmark = pytest.mark.slow
 REQUESTED = ".restore.requested"

@@ -24,7 +24,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
 )
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_directories import LocalMoves
+from tidegate.tables.warehouse.local_changes import LocalMoves
 
 QUARANTINE = CleaningSettings(mode=CleaningMode.QUARANTINE)
 

@@ -34,7 +34,7 @@ from tidegate.tables import task_numbers
 from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.task_numbers import Overtaken
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_directories import LocalMoves
+from tidegate.tables.warehouse.local_changes import LocalMoves
 
 HIDDEN = ".tidegate/"
 
