@@ -28,6 +28,7 @@ from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.derivation import InDoubt
 from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.plan import SavepointPlan
+from tidegate.savepoints.rules import MOST_DERIVED
 
 ARCHIVED: Final = CLEANED | {
     "hoodie.archive.automatic": "true",
@@ -150,7 +151,7 @@ def test_of_a_random_history_a_derived_savepoint_is_that_of_a_listing_and_hudis(
             continue
         listed = list_savepoint(now, last.timestamp, None, ThreadMap())
         try:
-            found = derive_savepoint(now, last.timestamp, ThreadMap())
+            found = derive_savepoint(now, last.timestamp, ThreadMap(), MOST_DERIVED)
             derived += 1
             assert kept(found) == kept(listed), writer.done
             assert (found.bytes, found.file_count) == (listed.bytes, listed.file_count)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,10 +35,10 @@ from tidegate.events import SavepointCreated, SavepointRejected
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi_reader import partitions
-from tidegate.savepoints.derivation import MOST_DERIVED
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.plan import SavepointPlan
-from tidegate.service.assembly import most_derived
+from tidegate.savepoints.rules import MOST_DERIVED
+from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
 VERSIONS = pytest.mark.parametrize("version", [6, 8, 9])
@@ -225,7 +224,7 @@ def test_a_rule_says_how_often_everything_is_listed(tmp_path: Path, full_every: 
     settings = Settings.model_validate({"savepoints": [rule]})
     table = four_commits(tmp_path / "orders", 9)
     writer = SavepointWriter(
-        warehouse_over(tmp_path), ThreadMap(1), ticking(), partial(most_derived, settings)
+        warehouse_over(tmp_path), ThreadMap(1), ticking(), savepoint_policy(settings)
     )
     derived = list[bool]()
     for minute in range(1, 5):
@@ -234,7 +233,7 @@ def test_a_rule_says_how_often_everything_is_listed(tmp_path: Path, full_every: 
         derived.append(outcome.derived_from is not None)
 
     assert derived == [number % full_every != 0 for number in range(4)]
-    assert most_derived(settings, "lake.hr.staff") == MOST_DERIVED
+    assert savepoint_policy(settings).most_derived("lake.hr.staff") == MOST_DERIVED
 
 
 def _completed(table: HandMade, action: Action, minute: int) -> None:

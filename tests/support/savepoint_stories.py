@@ -21,6 +21,7 @@ from tidegate.savepoints.derivation import InDoubt
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.plan import SavepointPlan
+from tidegate.savepoints.rules import MOST_DERIVED
 from tidegate.storage import Storage
 from tidegate.tables.refusal import Refused
 
@@ -43,7 +44,7 @@ def keep(table: HandMade, instant: str | None = None) -> Outcome:
 def derived(table: HandMade, commit: str) -> SavepointPlan | str:
     """The derived plan, or why there is none."""
     try:
-        return derive_savepoint(opened(table), commit, ThreadMap(1))
+        return derive_savepoint(opened(table), commit, ThreadMap(1), MOST_DERIVED)
     except InDoubt as doubt:
         return str(doubt)
 

@@ -46,9 +46,6 @@ from tidegate.hudi.instant import WRITES, Action, Instant, InstantState, Layout
 from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.timeline import Timeline
 
-MOST_DERIVED: Final = 24
-"""Maximum of savepoints derived in a row. The next one lists everything, which detects files that
-were removed by hand from a partition without other changes."""
 _Key = tuple[str, str]
 
 
@@ -69,11 +66,7 @@ class Changes:
 
 
 def changes_since(
-    view: View,
-    savepointed: str,
-    properties: TableProperties,
-    timeline: Timeline,
-    most_derived: int = MOST_DERIVED,
+    view: View, savepointed: str, properties: TableProperties, timeline: Timeline, most_derived: int
 ) -> Changes:
     """The changes from which a savepoint of a later commit on the current timeline is derived.
 

@@ -30,7 +30,7 @@ from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.timeline import Timeline
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.runtime.protocols import Published
-from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
+from tidegate.savepoints.derivation import InDoubt
 from tidegate.savepoints.further_requests import is_wish, record_further_request
 from tidegate.savepoints.incremental import derive_savepoint, list_savepoint
 from tidegate.savepoints.lookup import (
@@ -86,16 +86,11 @@ class SavepointWriter:
         warehouse: Warehouse,
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
-        most_derived: Callable[[str], int] | None = None,
         policy: SavepointPolicy | None = None,
     ) -> None:
-        """Take the warehouse, the parallel map for listings, a clock (aware times) and the policy.
-
-        `most_derived` returns how many savepoints in a row may be derived for a table's name.
-        """
+        """Take the warehouse, the parallel map for listings, a clock (aware times), the policy."""
         self.policy = policy or SavepointPolicy()
         self._views = TimelineViews(warehouse, clock)
-        self.most_derived = most_derived or _most_derived
         self.warehouse = warehouse
         self.parallel_map = parallel_map
         self.clock = clock
@@ -260,7 +255,8 @@ class SavepointWriter:
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        plan = None if existing else self._plan(table, commit, self.most_derived(command.table))
+        most_derived = self.policy.most_derived(command.table)
+        plan = None if existing else self._plan(table, commit, most_derived)
         if plan is not None:
             task.check()
             self._claim(table, plan)
@@ -450,7 +446,3 @@ def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[st
 def _removals(timeline: Timeline) -> frozenset[Instant]:
     """The instants of actions that may remove data files, with their states."""
     return frozenset(i for i in timeline.instants if i.action in _REMOVES_FILES)
-
-
-def _most_derived(table: str) -> int:  # noqa: ARG001 - the same for every table
-    return MOST_DERIVED

@@ -18,7 +18,7 @@ from tidegate.hudi.table_services import cleaned_partitions, compacted_groups
 from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions, read_partitions
 from tidegate.hudi_reader.slices import slice_rules, with_merged
 from tidegate.hudi_reader.table import HudiTable
-from tidegate.savepoints.derivation import MOST_DERIVED, Changes, InDoubt, View, changes_since
+from tidegate.savepoints.derivation import Changes, InDoubt, View, changes_since
 from tidegate.savepoints.lookup import read_commits, undone_to
 from tidegate.savepoints.plan import SavepointPlan, commits_to_read, plan_savepoint
 from tidegate.storage import NotFound, ParallelMap
@@ -39,7 +39,7 @@ class _Base:
 
 
 def derive_savepoint(
-    table: HudiTable, commit: str, parallel_map: ParallelMap, most_derived: int = MOST_DERIVED
+    table: HudiTable, commit: str, parallel_map: ParallelMap, most_derived: int
 ) -> SavepointPlan:
     """Plan a savepoint from the last one at or before `commit`.
 

@@ -30,6 +30,9 @@ class Tier(StrEnum):
     """On the commit of an operation."""
 
 
+MOST_DERIVED: Final = 24
+"""Maximum of savepoints derived in a row. The next one lists everything, which detects files that
+were removed by hand from a partition without other changes."""
 _DIGITS: Final = {Tier.HOURLY: 10, Tier.DAILY: 8, Tier.MONTHLY: 6}
 """How many digits of an instant (yyyyMMddHHmmssSSS) name its period."""
 PERIODIC: Final = frozenset({*_DIGITS, Tier.WEEKLY})
@@ -88,6 +91,8 @@ class PolicyRule(Value, frozen=True):
     max_count: int | None = Field(default=None, ge=1)
     adopts: tuple[PolicyName, ...] = ()
     """Earlier names of the policy: their savepoints are its own."""
+    most_derived: int = Field(default=MOST_DERIVED, ge=0)
+    """Maximum of savepoints of a table that are derived in a row."""
 
     def covers(self, table: str) -> bool:
         """Whether this rule applies to a table (`catalog.database.table`, lower case)."""
@@ -110,5 +115,13 @@ class SavepointPolicy(Value, frozen=True):
 
     def rule_of(self, table: str) -> PolicyRule | None:
         """The rule of a table; None if there is none or it has no tiers."""
-        found = next((rule for rule in self.rules if rule.covers(table)), None)
+        found = self._covering(table)
         return found if found and found.tiers else None
+
+    def most_derived(self, table: str) -> int:
+        """Maximum of savepoints of a table that are derived in a row."""
+        found = self._covering(table)
+        return MOST_DERIVED if found is None else found.most_derived
+
+    def _covering(self, table: str) -> PolicyRule | None:
+        return next((rule for rule in self.rules if rule.covers(table)), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -40,7 +39,6 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
-from tidegate.savepoints.derivation import MOST_DERIVED
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR
@@ -111,6 +109,7 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
         min_gap=rule.min_gap or timedelta(0),
         max_count=rule.max_count,
         adopts=rule.adopts,
+        most_derived=rule.full_every - 1,
     )
 
 
@@ -252,22 +251,10 @@ def _executor(
     )
 
 
-def most_derived(settings: Settings, table: str) -> int:
-    """How many savepoints of a table in a row may be derived, by the rule for its name."""
-    matching = (
-        savepoint
-        for savepoint in settings.savepoints
-        if fnmatchcase(table, savepoint.tables.lower())
-    )
-    rule = next(matching, None)
-    return MOST_DERIVED if rule is None else rule.full_every - 1
-
-
 def _savepoint_writer(
     settings: Settings, warehouse: Warehouse, files: AdaptiveMap
 ) -> SavepointWriter:
-    derived, policy = partial(most_derived, settings), savepoint_policy(settings)
-    return SavepointWriter(warehouse, files, _now, derived, policy)
+    return SavepointWriter(warehouse, files, _now, savepoint_policy(settings))
 
 
 def _cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
