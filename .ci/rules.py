@@ -179,7 +179,7 @@ RULES: Final = (
     ),
     Rule(
         "a directory that was exchanged is moved back",
-        "consumers/tidegate/tables/warehouse/local_directories.py",
+        "consumers/tidegate/tables/warehouse/local_changes.py",
         "if not os.path.samestat(moved, os.fstat(directory)):",
         "if False:",
         "tests/tables/warehouse/test_moves.py::test_what_was_put_in_its_place_after_the_look_is_moved_back",
@@ -215,7 +215,7 @@ RULES: Final = (
     ),
     Rule(
         "a file that appears below a directory after the last look stays",
-        "consumers/tidegate/tables/warehouse/local_directories.py",
+        "consumers/tidegate/tables/warehouse/local_changes.py",
         'if only is not None and f"{path}/{name}" not in only:',
         "if False:",
         "tests/tables/warehouse/test_open_folder.py::test_a_file_that_appears_in_a_directory_below_after_the_last_look_stays",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import ConfinementError, ReachedByLink
-from tidegate.storage import NotFound, Storage, TooDeep
+from tidegate.errors import ConfinementError, FormatError, ReachedByLink
+from tidegate.storage import NotFound, Storage
 from tidegate.storage.store import MAX_DEPTH
 
 ONE = ThreadMap(1)
@@ -78,7 +78,7 @@ def test_nothing_is_listed_too_deep(tmp_path: Path) -> None:
     for _ in range(MAX_DEPTH):
         here /= "d"
     (here / "one").mkdir(parents=True)
-    with pytest.raises(TooDeep):
+    with pytest.raises(FormatError, match="nested"):
         storage.walk_each(str(here), ["one"], ONE)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidegate.hudi.instant import Layout
@@ -68,63 +68,65 @@ def named_partitions(properties: TableProperties) -> list[str]:
     return sorted(named - {""})
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataTableRemoval:
-    """The removal of the metadata table by one restore; `restore` is the restore's instant.
+def drop_metadata_table(
+    warehouse: Warehouse, location: str, restore: str, check: Callable[[], object]
+) -> None:
+    """Remove the metadata table from the table's properties, as Hudi does, then its files.
 
-    Order of calls: `drop` before the first rollback, `discard_remains` after the restore, even if
-    another process completed it.
+    A crash within a removal file by file would leave a part, which Hudi would use when it resumes
+    the restore. So the directory is moved away first. Where that is impossible, its timeline goes
+    first: without it, Hudi does not use the rest.
+
+    Call it before the first rollback, and `discard_remains` after the restore, even if another
+    process completed it.
+
+    Args:
+        warehouse: The files of the table.
+        location: The table's base path.
+        restore: The restore's instant.
+        check: Called right before every step that other processes can see; it raises if another
+            process has completed the restore.
     """
-
-    warehouse: Warehouse
-    location: str
-    restore: str
-
-    def drop(self, check: Callable[[], object]) -> None:
-        """Remove the metadata table from the table's properties, as Hudi does, then its files.
-
-        A crash within a removal file by file would leave a part, which Hudi would use when it
-        resumes the restore. So the directory is moved away first. Where that is impossible, its
-        timeline goes first: without it, Hudi does not use the rest.
-
-        Args:
-            check: Called right before every step that other processes can see; it raises if
-                another process has completed the restore.
-        """
+    check()
+    _undeclare(warehouse, location)
+    if warehouse.can(location).renames:
+        _move_away(warehouse, location, restore, check)
+        discard_remains(warehouse, location, restore)
+    place = join(location, METADATA_TABLE)
+    for folder in (join(place, ".hoodie"), place):
         check()
-        self._undeclare()
-        if self.warehouse.can(self.location).renames:
-            self._move_away(check)
-            self.discard_remains()
-        place = join(self.location, METADATA_TABLE)
-        for folder in (join(place, ".hoodie"), place):
+        warehouse.remove_tree(folder)
+
+
+def discard_remains(warehouse: Warehouse, location: str, restore: str) -> None:
+    """Remove the directory that was moved away."""
+    warehouse.remove_tree(_aside(location, restore))
+
+
+def _undeclare(warehouse: Warehouse, location: str) -> None:
+    content = read_properties(warehouse, location)
+    edited = without(content, METADATA_PARTITIONS)
+    if edited != content:
+        warehouse.replace(join(location, PROPERTIES), edited)
+
+
+def _move_away(
+    warehouse: Warehouse, location: str, restore: str, check: Callable[[], object]
+) -> None:
+    folder, _, name = join(location, METADATA_TABLE).rpartition("/")
+    there, _, as_name = _aside(location, restore).rpartition("/")
+
+    def is_allowed(_files: object) -> bool:
+        check()
+        return True
+
+    # an OSError comes from overlays and mounted object stores, which can't rename directories
+    with suppress(NotFound, OSError), warehouse.moving(folder, there) as moves:
+        if moves.move_if(name, is_allowed, as_name):
             check()
-            self.warehouse.remove_tree(folder)
+            # Hudi may have built and declared another one meanwhile
+            _undeclare(warehouse, location)
 
-    def discard_remains(self) -> None:
-        """Remove the directory that was moved away."""
-        self.warehouse.remove_tree(self._aside)
 
-    def _undeclare(self) -> None:
-        content = read_properties(self.warehouse, self.location)
-        edited = without(content, METADATA_PARTITIONS)
-        if edited != content:
-            self.warehouse.replace(join(self.location, PROPERTIES), edited)
-
-    def _move_away(self, check: Callable[[], object]) -> None:
-        folder, _, name = join(self.location, METADATA_TABLE).rpartition("/")
-        there, _, as_name = self._aside.rpartition("/")
-
-        def is_allowed(_files: object) -> bool:
-            check()
-            return True
-
-        # an OSError comes from overlays and mounted object stores, which can't rename directories
-        with suppress(NotFound, OSError), self.warehouse.moving(folder, there) as moves:
-            if moves.move_if(name, is_allowed, as_name):
-                check()
-                self._undeclare()  # Hudi may have built and declared another one meanwhile
-
-    @property
-    def _aside(self) -> str:
-        return join(self.location, HUDI, f"restorer/metadata-{self.restore}")
+def _aside(location: str, restore: str) -> str:
+    return join(location, HUDI, f"restorer/metadata-{restore}")

@@ -24,7 +24,7 @@ from tidegate.hudi.rollback import RestoreMetadata, RestorePlanFile, rollback_ta
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.metadata_table import MetadataTableRemoval
+from tidegate.restores.metadata_table import discard_remains
 from tidegate.storage import NotFound, join
 from tidegate.tables.claim import HUDI, Claim
 from tidegate.tables.hudi import TimelineWriter, open_table
@@ -185,7 +185,7 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
     ]
     # the requested file last: after a crash it still shows the instant of this rollback
     writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
-    MetadataTableRemoval(writer.warehouse, now.location, metadata.started).discard_remains()
+    discard_remains(writer.warehouse, now.location, metadata.started)
 
 
 def _is_of(targets: AbstractSet[str], table: HudiTable, rollback: Instant) -> bool:

@@ -20,7 +20,7 @@ from tidegate.hudi.timeline import Timeline
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.metadata_table import MetadataTableRemoval
+from tidegate.restores.metadata_table import drop_metadata_table
 from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
@@ -106,10 +106,8 @@ class RestoreRun:
             TransientError: another process completed the restore meanwhile.
         """
         if self.plan.drops_metadata_table:
-            removal = MetadataTableRemoval(
-                self.context.warehouse, self.table.location, self.instant.timestamp
-            )
-            removal.drop(self._reload)
+            location, restore = self.table.location, self.instant.timestamp
+            drop_metadata_table(self.context.warehouse, location, restore, self._reload)
 
     def passes(self) -> Iterator[tuple[Step, ...]]:
         """The steps of every pass, in the order of the plan."""

@@ -6,7 +6,6 @@ from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import is_below, join, local_path, normalise
 from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.reader import NotFound, Storage
-from tidegate.storage.store import TooDeep
 
 __all__ = [
     "FileInfo",
@@ -14,7 +13,6 @@ __all__ = [
     "NotFound",
     "ParallelMap",
     "Storage",
-    "TooDeep",
     "is_below",
     "join",
     "local_path",

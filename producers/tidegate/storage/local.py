@@ -21,7 +21,7 @@ from tidegate.errors import ConfinementError, FormatError, ReachedByLink
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import is_below, join
 from tidegate.storage.parallel import ParallelMap, batches_of
-from tidegate.storage.store import MAX_DEPTH, Capabilities, Store, TooDeep
+from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
 
 _NANOSECONDS_PER_MS: Final = 1_000_000
 _TIME_BITS: Final = 64
@@ -40,7 +40,7 @@ class LocalPath:
 
         Raises:
             ConfinementError: it is outside all of them.
-            TooDeep: it has too many names.
+            FormatError: it has too many names.
         """
         containing = [root for root in roots if location == root or is_below(location, root)]
         if not containing:
@@ -48,7 +48,7 @@ class LocalPath:
         root = max(containing, key=len)
         names = tuple(name for name in location[len(root) :].split("/") if name)
         if len(names) > MAX_DEPTH:
-            raise TooDeep(f"{location} is nested deeper than {MAX_DEPTH} directories")
+            raise FormatError(f"{location} is nested deeper than {MAX_DEPTH} directories")
         return cls(root, names)
 
     @property
@@ -177,7 +177,7 @@ def walk_below(parent: int, path: LocalPath) -> list[FileInfo] | None:
     The files are sorted by name, level by level. Links are listed as links.
 
     Raises:
-        TooDeep: directories are nested deeper than MAX_DEPTH.
+        FormatError: directories are nested deeper than MAX_DEPTH.
         ReachedByLink, ConfinementError: the directory is a link.
         OSError: a directory can't be read.
     """
@@ -196,7 +196,7 @@ def walk_below(parent: int, path: LocalPath) -> list[FileInfo] | None:
 def walk_open(directory: int, path: LocalPath) -> list[FileInfo]:
     """List all files below an open directory, as `walk_below` does."""
     if len(path.names) > MAX_DEPTH:
-        raise TooDeep(f"{path} is nested deeper than {MAX_DEPTH} directories")
+        raise FormatError(f"{path} is nested deeper than {MAX_DEPTH} directories")
     try:
         with os.scandir(directory) as entries:
             found = _file_infos(str(path), entries)

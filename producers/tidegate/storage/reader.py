@@ -98,7 +98,7 @@ class Storage:
 
         Raises:
             NotFound: the directory does not exist.
-            TooDeep: directories are nested deeper than MAX_DEPTH.
+            FormatError: directories are nested deeper than MAX_DEPTH.
             ReachedByLink, ConfinementError: as in `list`.
         """
         with _missing_at(location):
@@ -111,7 +111,7 @@ class Storage:
         """List all files below these directories of one parent; None for a missing directory.
 
         Raises:
-            TooDeep, ReachedByLink, ConfinementError: as in `walk`.
+            FormatError, ReachedByLink, ConfinementError: as in `walk`.
         """
         if any("/" in name or name in {"", ".", ".."} for name in names):
             raise ConfinementError(f"some are not names of directories in {location}: {names[:3]}")

@@ -26,7 +26,7 @@ from obstore.store import S3Store as Objects
 
 from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo
-from tidegate.storage.store import MAX_DEPTH, Store, TooDeep
+from tidegate.storage.store import MAX_DEPTH, Store
 from tidegate.storage.store_errors import store_errors
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class S3Store(Store):
 
         Raises:
             FormatError: a key has an empty name there (`a//b`).
-            TooDeep: directories are nested deeper than MAX_DEPTH.
+            FormatError: directories are nested deeper than MAX_DEPTH.
         """
         prefix = self.prefix(location)
         with store_errors(location):
@@ -176,7 +176,7 @@ class S3Store(Store):
                 f" path can name: {key!r}"
             )
         if len(names) > MAX_DEPTH:
-            raise TooDeep(f"{self._place}{key} is nested deeper than {MAX_DEPTH} directories")
+            raise FormatError(f"{self._place}{key} is nested deeper than {MAX_DEPTH} directories")
         ms = int(modified.timestamp() * _MS) if modified else 0
         is_dir = key.endswith("/")
         # the prefix of a listing is a directory like all others; a marker's key keeps its slash

@@ -21,10 +21,6 @@ MAX_READ: Final = 256 * 1024 * 1024
 """Maximum size, in bytes, of a file that is read without an explicit limit."""
 
 
-class TooDeep(FormatError):  # noqa: N818 - states a finding
-    """Directories are nested deeper than MAX_DEPTH. The catcher refuses the table."""
-
-
 class Capabilities(NamedTuple):
     """The properties of a place that decide what its callers do."""
 
@@ -75,7 +71,7 @@ class Store(ABC):
         """All files below a directory, level by level, sorted by name. Links count as files.
 
         Raises:
-            TooDeep: directories are nested deeper than MAX_DEPTH.
+            FormatError: directories are nested deeper than MAX_DEPTH.
         """
         return self._walk(location, MAX_DEPTH)
 
@@ -97,7 +93,7 @@ class Store(ABC):
 
     def _walk(self, location: str, depth: int) -> Iterator[FileInfo]:
         if not depth:
-            raise TooDeep(f"{location} is nested too deep ({MAX_DEPTH} directories)")
+            raise FormatError(f"{location} is nested too deep ({MAX_DEPTH} directories)")
         for info in sorted(self.children(location)):
             if info.is_dir and not info.is_link:
                 yield from self._walk(info.path, depth - 1)

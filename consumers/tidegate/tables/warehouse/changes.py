@@ -35,7 +35,7 @@ class OpenFolder(Protocol):
 
         Raises:
             ReachedByLink, ConfinementError: it is a link.
-            TooDeep: directories are nested deeper than MAX_DEPTH.
+            FormatError: directories are nested deeper than MAX_DEPTH.
             OSError: something can't be removed; EXDEV for a mounted file system.
         """
         ...

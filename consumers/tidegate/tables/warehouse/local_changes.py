@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import IO, Final
 
-from tidegate.errors import TransientError
-from tidegate.storage import FileInfo, NotFound, TooDeep
+from tidegate.errors import FormatError, TransientError
+from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.local import (
     LocalPath,
@@ -111,7 +111,7 @@ class LocalChanges(LocalStore, Changes):
         in the tree are not entered.
 
         Raises:
-            TooDeep: directories are nested deeper than MAX_DEPTH.
+            FormatError: directories are nested deeper than MAX_DEPTH.
             OSError: something can't be removed; EXDEV for a mounted file system.
         """
         path = self.path(location)
@@ -427,11 +427,11 @@ def _empty(
     With `only`, the files at other paths stay, and the directories that contain them.
 
     Raises:
-        TooDeep: directories are nested deeper than MAX_DEPTH.
+        FormatError: directories are nested deeper than MAX_DEPTH.
         OSError: something can't be removed; EXDEV for a mounted file system.
     """
     if len(path.names) > MAX_DEPTH:
-        raise TooDeep(f"{path} is nested deeper than {MAX_DEPTH} directories")
+        raise FormatError(f"{path} is nested deeper than {MAX_DEPTH} directories")
     with os.scandir(directory) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:
