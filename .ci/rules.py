@@ -310,7 +310,7 @@ RULES: Final = (
     Rule(
         "a metadata table is moved away before its files are removed",
         "consumers/tidegate/restores/metadata_table.py",
-        "self._move_away(check)",
+        "_move_away(warehouse, location, restore, check)",
         "pass",
         "tests/restores/test_restore_crashes.py::test_no_part_of_a_metadata_table_is_left_by_a_death_within_its_removal",
     ),
@@ -438,7 +438,7 @@ RULES: Final = (
     Rule(
         "a policy removes only its own savepoints",
         "consumers/tidegate/savepoints/removal.py",
-        "if mark is None or (mark.policy, mark.lifetime) != (ended.policy, ended.lifetime):",
+        "if mark is None or (mark.policy, mark.lifetime) != ended:",
         "if mark is None:",
         "tests/savepoints/test_savepoint_removal.py::test_a_policy_never_removes_what_is_not_its_own",
     ),
