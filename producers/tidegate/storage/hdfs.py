@@ -23,7 +23,7 @@ from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import hadoop_settings
 from tidegate.storage.parallel import ParallelMap, batches_of
-from tidegate.storage.store import MAX_DEPTH, Capabilities, Store, TooDeep
+from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
 from tidegate.storage.store_errors import store_errors
 
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?")
@@ -170,7 +170,7 @@ class HdfsStore(Store):
         for batch in batches_of(sorted(children), _DIRECTORIES):
             folders = [child.path for child in batch if child.is_dir]
             if folders and depth == 1:
-                raise TooDeep(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
+                raise FormatError(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
             listed = iter(self.call_all(self._listed, folders, in_order=False))
             for child in batch:
                 yield child

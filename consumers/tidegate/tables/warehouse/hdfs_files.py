@@ -15,7 +15,7 @@ from typing import Final
 
 from hdfs_native import WriteOptions
 
-from tidegate.errors import FormatError, TransientError
+from tidegate.errors import TransientError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.hdfs import HdfsStore
