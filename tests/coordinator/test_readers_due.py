@@ -17,8 +17,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue
-from tidegate.monitoring.observed import measured_subject, observed_bus
-from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.monitoring.observed import ProcessMonitoring, measured_subject, observed_bus
 from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 
 TABLE = "lake.sales.orders"

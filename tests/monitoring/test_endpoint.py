@@ -55,9 +55,9 @@ def test_metrics_are_served(port: int) -> None:
 
 def test_a_service_is_ready_while_it_has_its_partitions(port: int, gate: ServiceHealth) -> None:
     assert get(port, "/readyz") == (503, "gate: has no partitions from its group yet\n")
-    gate.joined()
+    gate.is_ready = True
     assert get(port, "/readyz") == (200, "ok\n")
-    gate.left()
+    gate.is_ready = False
     assert get(port, "/readyz")[0] == 503
 
 

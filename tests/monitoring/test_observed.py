@@ -35,11 +35,11 @@ from tidegate.monitoring.catalog import PROCESS_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import (
     ObservedService,
+    ProcessMonitoring,
     measured_executor,
     measured_subject,
     observed_bus,
 )
-from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy

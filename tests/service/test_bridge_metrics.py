@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.hive_bridge.observer import Observer
 from tidegate.monitoring.catalog import BRIDGE_METRICS
-from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.monitoring.observed import ProcessMonitoring
 from tidegate.service.bridge_assembly import BridgeMetrics
 
 

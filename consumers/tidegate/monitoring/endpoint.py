@@ -33,28 +33,17 @@ Health = tuple[Callable[[], list[str]], Callable[[], list[str]]]
 class ServiceHealth:
     """One service of this process; written by its loop, read by anybody."""
 
+    is_ready = False
+    """Whether it is a member of its group, with its state restored."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Start as one that has just polled and owns nothing yet."""
         self._clock = clock
-        self._polled = clock()
-        self._joined = threading.Event()
+        self.polled()
 
     def polled(self) -> None:
         """Its loop asked for records."""
         self._polled = self._clock()
-
-    def joined(self) -> None:
-        """The group has given it its partitions, or none, and their state is restored."""
-        self._joined.set()
-
-    def left(self) -> None:
-        """It owns nothing until the group gives it partitions again."""
-        self._joined.clear()
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it is a member of its group, with its state restored."""
-        return self._joined.is_set()
 
     @property
     def seconds_since_poll(self) -> float:

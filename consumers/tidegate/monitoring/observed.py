@@ -1,16 +1,19 @@
-"""A bus, subjects and executors that are measured while a service uses them."""
+"""The monitoring of a process: its bus, subjects and executors are measured while it runs."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject
+from tidegate.errors import ConfigError
 from tidegate.events import (
     CleaningMode,
     CleaningUndone,
@@ -24,7 +27,8 @@ from tidegate.events import (
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.events.wire import TYPE_PREFIX, answered_id
 from tidegate.monitoring import catalog
-from tidegate.monitoring.endpoint import ServiceHealth
+from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
+from tidegate.monitoring.endpoint import ServiceHealth, health_of, serve
 from tidegate.monitoring.metrics import Metrics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
@@ -133,10 +137,10 @@ class ObservedService:
         """Count a change of ownership."""
         if event == "assigned":
             self.owned.update(partitions)
-            self.health.joined()
+            self.health.is_ready = True
         else:
             self.owned.difference_update(partitions)
-            self.health.left()
+            self.health.is_ready = False
         self.metrics.add(catalog.REBALANCES, 1, self.name, event)
         self.metrics.set(catalog.ASSIGNED, len(self.owned), self.name)
 
@@ -266,18 +270,13 @@ class _Subject:
         self.due = subject.due  # no event: no latency to measure
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        if self._traces is None:
-            return self._handle(event, rows, at)
-        with self._traces.processing("decides", event) as span:
-            effects = self._handle(event, rows, at)
+        traces = self._traces
+        with traces.processing("decides", event) if traces else nullcontext() as span:
+            effects = self._subject.handle(event, rows, at)
             for message in (*effects.commands, *effects.outcomes):
-                self._traces.follows(message.event_id, span)
-        return effects
-
-    def _handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        effects = self._subject.handle(event, rows, at)
-        for message in (*effects.commands, *effects.outcomes):
-            self._causes.put(message.event_id, (at.timestamp(), type(message).__name__))
+                self._causes.put(message.event_id, (at.timestamp(), type(message).__name__))
+                if traces and span:
+                    traces.follows(message.event_id, span)
         return effects
 
 
@@ -296,7 +295,7 @@ class _Executor:
         began, thread = time.monotonic(), threading.get_ident()
         service.running[thread] = began
         try:
-            yield from self._traced(command, self._executor.execute(command, claim, grounds))
+            yield from self._measured(command, self._executor.execute(command, claim, grounds))
             result = _DONE
         except (Overtaken, AlreadyDone):  # a result, not a failed attempt
             result = _DONE
@@ -309,27 +308,21 @@ class _Executor:
             taken = time.monotonic() - began
             service.metrics.observe(catalog.COMMAND_SECONDS, taken, self.name, kind, result)
 
-    def _traced(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-        traces, counted = self._service.traces, self._counted(command, outcomes)
-        if traces is None:
-            yield from counted
-            return
-        with traces.processing("executes", command) as span:
-            for outcome in counted:
-                traces.follows(outcome.event_id, span)
-                yield outcome
-
-    def _counted(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    def _measured(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         service, cause = self._service, self._service.causes.get(command.event_id)
-        for outcome in outcomes:
-            kind = type(outcome).__name__
-            if cause is not None:
-                service.causes.put(outcome.event_id, (cause[0], kind))
-            yield outcome  # counted once it is published
-            labels = (self.name, kind, catalog.reason_of(outcome))
-            if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
-                service.metrics.add(catalog.OUTCOMES, 1, *labels)
-            self._count(outcome)
+        traces = service.traces
+        with traces.processing("executes", command) if traces else nullcontext() as span:
+            for outcome in outcomes:
+                kind = type(outcome).__name__
+                if cause is not None:
+                    service.causes.put(outcome.event_id, (cause[0], kind))
+                if traces and span:
+                    traces.follows(outcome.event_id, span)
+                yield outcome  # counted once it is published
+                labels = (self.name, kind, catalog.reason_of(outcome))
+                if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
+                    service.metrics.add(catalog.OUTCOMES, 1, *labels)
+                self._count(outcome)
 
     def _count(self, outcome: Outcome) -> None:
         """Count what was done to tables."""
@@ -347,3 +340,48 @@ class _Executor:
                 add(catalog.FILES, outcome.files_deleted, self.name)
             case _:
                 pass
+
+
+def _exporting() -> Callable[[str], Traces]:
+    try:
+        from tidegate.monitoring.tracing import Traces, exporting_tracer  # noqa: PLC0415 - an extra
+
+        return partial(Traces, exporting_tracer())
+    except ImportError as error:
+        raise ConfigError(
+            "[monitoring] traces needs OpenTelemetry: pip install 'tidegate[otel]'"
+        ) from error
+
+
+class ProcessMonitoring:
+    """Measures the services of this process."""
+
+    def __init__(
+        self, executors: Iterable[str], *, traces: bool = False, more: Sequence[Metric] = ()
+    ) -> None:
+        """Take which services execute commands, whether to export spans, and further metrics.
+
+        Raises:
+            ConfigError: OpenTelemetry is not installed.
+        """
+        self.metrics = Metrics((*PROCESS_METRICS, *more))
+        self._traces_of = _exporting() if traces else None
+        self._executors = frozenset(executors)
+        self._services: dict[str, ServiceHealth] = {}
+
+    def service(self, name: str) -> ObservedService:
+        """Begin to measure a service of this process."""
+        health = self._services[name] = ServiceHealth()
+        traces = self._traces_of(name) if self._traces_of else None
+        executes = name in self._executors
+        return ObservedService(name, self.metrics, health, executes=executes, traces=traces)
+
+    def serve(
+        self, host: str, port: int, settings: Mapping[str, object] | None = None
+    ) -> AbstractContextManager[int]:
+        """Answer /metrics, /livez, /readyz and /settings while the block runs; returns the port.
+
+        Raises:
+            ConfigError: the address can't be used.
+        """
+        return serve(host, port, self.metrics.registry, health_of(self._services), settings)

@@ -84,7 +84,7 @@ def _described(tier: TierRule) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class _Story:
     """The events, oldest first, and the requests and vacuums that are not finished."""
 
     subject: str
@@ -344,7 +344,7 @@ def held_by(vacuums: Iterable[VacuumFinished]) -> Callable[[Event], bool]:
     return is_released_by
 
 
-def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
+def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> _Story:
     """The history of a table, or of the chain of causes that an event belongs to.
 
     Args:
@@ -383,7 +383,7 @@ def _story(
     since: datetime | None,
     limit: int,
     chain: Collection[str] | None = None,
-) -> Story:
+) -> _Story:
     """The story of a table, or only of the events with these ids."""
     log, newest = EventLog.of(settings), NewestEvents(limit)
     vacuums = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
@@ -418,7 +418,7 @@ def _story(
                 for dead_letter in batch
                 if (event := dead_letter.event(box.wire)) and event.event_id in chain
             ]
-    return Story(table, newest, oldest.vacuums, dead_letters, newest.dropped, oldest.count, also)
+    return _Story(table, newest, oldest.vacuums, dead_letters, newest.dropped, oldest.count, also)
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:

@@ -24,11 +24,11 @@ from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import interface
 from tidegate.monitoring.observed import (
     ObservedService,
+    ProcessMonitoring,
     measured_executor,
     measured_subject,
     observed_bus,
 )
-from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
 from tidegate.restores.executor import Restorer
 from tidegate.restores.hudi_engine import EXTENSION, HudiEngine

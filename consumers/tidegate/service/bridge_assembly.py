@@ -21,8 +21,7 @@ from tidegate.hive_metastore.connection import interface
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_SOURCE
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import observed_bus
-from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.monitoring.observed import ProcessMonitoring, observed_bus
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus

@@ -24,7 +24,7 @@ from tidegate.errors import StopService, TidegateError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events.topics import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
-from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.monitoring.observed import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import SERVICES, Loop, assemble, instance_ids
 from tidegate.service.bridge_assembly import BRIDGES

@@ -12,7 +12,7 @@ from tidegate.cli.look.status import show_vacuums
 from tidegate.cli.options import since_of
 from tidegate.cli.output import write, write_json
 from tidegate.errors.commands import command_line
-from tidegate.ops.explain import Story, described_rule
+from tidegate.ops.explain import described_rule
 from tidegate.ops.explain import explain as gather
 from tidegate.ops.summary import line_of
 from tidegate.service.assembly import savepoint_policy
@@ -42,7 +42,8 @@ def explain(
     """
     settings = Settings.load(config)
     story = gather(settings, subject, since_of(since), limit)
-    policy = _policy(settings, story)
+    table = story.table_of_commits
+    policy = described_rule(savepoint_policy(settings), table) if table else None
     if as_json:
         write_json(
             {
@@ -62,21 +63,6 @@ def explain(
         write(f"  ... {story.left_out} older events; see --limit")
     for event in story.shown():
         write(f"  {line_of(event, of_table=story.subject)}")
-    _show_state(story)
-    if policy is not None:
-        write(f"savepoint policy: {policy}")
-    write("next:")
-    for step in story.next_steps():
-        write(f"  {step}")
-
-
-def _policy(settings: Settings, story: Story) -> str | None:
-    """The savepoint rule of the story's table; None where there is no commit."""
-    table = story.table_of_commits
-    return described_rule(savepoint_policy(settings), table) if table else None
-
-
-def _show_state(story: Story) -> None:
     if story.waiting:
         write("waiting:")
         show_vacuums(story.waiting, datetime.now(UTC), "  ")
@@ -84,5 +70,10 @@ def _show_state(story: Story) -> None:
             write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
     if story.dead_letters:
         write("dead letters:")
-        for found in story.dead_letters:
-            write(f"  {found.dead_letter_id}  {found.state}  {found.service}: {found.error}")
+    for found in story.dead_letters:
+        write(f"  {found.dead_letter_id}  {found.state}  {found.service}: {found.error}")
+    if policy is not None:
+        write(f"savepoint policy: {policy}")
+    write("next:")
+    for step in story.next_steps():
+        write(f"  {step}")
