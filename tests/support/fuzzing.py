@@ -342,7 +342,7 @@ def dead_letter_headers() -> Decoder:
 
 
 def event_json() -> Decoder:
-    from tidegate.cli.options import read_event  # noqa: PLC0415
+    from tidegate.cli.options import read_model  # noqa: PLC0415
 
     file = Path(tempfile.mkdtemp(prefix="fuzz-json-")) / "event.json"
     seeds = [_example_json("VacuumFinished"), _example_json("RestoreRequested")]
@@ -350,7 +350,7 @@ def event_json() -> Decoder:
     def decode(content: bytes) -> object:
         file.write_bytes(content)
         kind = VacuumFinished if b"own_lock_id" in content else RestoreRequested
-        return read_event(kind, file)
+        return read_model(kind, file)
 
     inputs = st.one_of(
         damaged_json(seeds).map(json_bytes), damaged([json_bytes(it) for it in seeds])

@@ -25,10 +25,7 @@ Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.ta
 @hold.command()
 @option_group(Requesting)
 def add(
-    asking: Requesting,
-    table: Annotated[str, typer.Argument(metavar="TABLE")],
-    reason: str,
-    config: Path | None = None,
+    asking: Requesting, table: Annotated[str, typer.Argument(metavar="TABLE")], reason: str
 ) -> None:
     """Pause the cleaning of a table until the hold is removed.
 
@@ -42,16 +39,13 @@ def add(
     Examples:
         tidegate hold add lake.sales.orders --reason 'the report is stuck' --wait
     """
-    request(config, asking, table_of(table) or "", Publisher.hold_cleaning, reason=reason)
+    request(asking, table_of(table) or "", Publisher.hold_cleaning, reason=reason)
 
 
 @hold.command()
 @option_group(Requesting)
 def remove(
-    asking: Requesting,
-    table: Annotated[str, typer.Argument(metavar="TABLE")],
-    reason: str,
-    config: Path | None = None,
+    asking: Requesting, table: Annotated[str, typer.Argument(metavar="TABLE")], reason: str
 ) -> None:
     """Resume the cleaning of a table, including cleanings that were requested during the hold.
 
@@ -61,7 +55,7 @@ def remove(
     Examples:
         tidegate hold remove lake.sales.orders --reason 'it is done' --wait
     """
-    request(config, asking, table_of(table) or "", Publisher.release_hold, reason=reason)
+    request(asking, table_of(table) or "", Publisher.release_hold, reason=reason)
 
 
 @hold.command("list")
@@ -95,7 +89,6 @@ def undo(
     reason: str,
     execute: bool = False,
     requested_by: str | None = None,
-    config: Path | None = None,
 ) -> None:
     """Put back the directories that a cleaning moved into quarantine, while they are there.
 
@@ -110,11 +103,10 @@ def undo(
         tidegate undo lake.sales.orders --reason 'the report had stalled' --wait
         tidegate undo 95c3731d --reason 'the report had stalled' --execute --wait
     """
-    found = find_cleaning(Settings.load(config), subject)
+    found = find_cleaning(Settings.load(sending.config), subject)
     if not execute:
         write_error("a plan only; --execute puts it back")
     request(
-        config,
         sending,
         found.table,
         Publisher.request_undo,

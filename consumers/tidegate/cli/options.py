@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -27,12 +28,12 @@ from typing import (
 )
 
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from typer.models import OptionInfo
 
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import validation_message
-from tidegate.events import Event, table_identity
+from tidegate.events import table_identity
 from tidegate.events.fields import MAX_WIDE_BYTES, parse_duration
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from tidegate.service.settings import Settings
 
-E = TypeVar("E", bound=Event)
+M = TypeVar("M", bound=BaseModel)
 G = TypeVar("G", bound="DataclassInstance")
 _YEAR: Final = re.compile(r"[0-9]{4}-")
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -266,34 +267,20 @@ def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
     raise ConfigError(f"unknown {what} {text}; {hint}")
 
 
-def read_text(file: Path, limit: int) -> str:
-    """Read a file, or standard input if the file is `-`.
+def read_model(kind: type[M], file: Path) -> M:
+    """Read an event or a plan from a JSON file, or from standard input if the file is `-`.
 
     Raises:
-        ConfigError: it is larger than so many bytes.
-        OSError, UnicodeDecodeError: it can't be read, or is not UTF-8.
-    """
-    if str(file) == "-":
-        content = sys.stdin.buffer.read(limit + 1)
-    else:
-        with file.open("rb") as opened:
-            content = opened.read(limit + 1)
-    if len(content) > limit:
-        raise ConfigError(f"{file} is larger than the limit of {limit} bytes")
-    return content.decode()
-
-
-def read_event(kind: type[E], file: Path) -> E:
-    """Read an event from a JSON file, or from standard input if the file is `-`.
-
-    Raises:
-        ConfigError: the file can't be read, or is not such an event.
+        ConfigError: the file can't be read, is too large, or has something else.
     """
     try:
-        return kind.model_validate_json(read_text(file, MAX_WIDE_BYTES))
+        with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as opened:
+            content = opened.read(MAX_WIDE_BYTES + 1)
+        if len(content) > MAX_WIDE_BYTES:
+            raise ConfigError(f"{file} is larger than the limit of {MAX_WIDE_BYTES} bytes")
+        return kind.model_validate_json(content.decode())
     except ValidationError as error:
-        raise ConfigError(
-            f"{file} is not a valid {error.title}: {validation_message(error)}"
-        ) from error
+        reason = validation_message(error)
+        raise ConfigError(f"{file} is not a valid {error.title}: {reason}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {error}") from error

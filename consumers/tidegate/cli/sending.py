@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final, cast
 
 import typer
 
@@ -25,13 +25,6 @@ from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings
 
-RequestId = Annotated[
-    str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
-]
-SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
-SignWith = Annotated[
-    Path | None, typer.Option(help="Your private key, which signs it; default: security.sign_with.")
-]
 log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
@@ -60,6 +53,7 @@ class Sending:
     sign_with: Path | None = None
     new: bool = False
     as_json: bool = False
+    config: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +65,6 @@ class Requesting(Sending):
 
 
 def request(
-    config: Path | None,
     sending: Sending,
     table: str,
     publish_it: Callable[..., Receipt],
@@ -82,7 +75,6 @@ def request(
     """Publish, and optionally wait for the outcome; `again`: the outcome may exist already.
 
     Args:
-        config: The settings file.
         sending: How to send; a `Requesting` adds who asks, and the request's id.
         table: The table.
         publish_it: A method of `Publisher`, called with `table` and the fields.
@@ -96,7 +88,10 @@ def request(
             **fields,
         }
         again = again or sending.request_id is not None
-    with publisher_of(config, CLI, sending.sign_with, new=sending.new) as publisher:
+    settings = Settings.load(sending.config)
+    if "location" in fields:
+        fields["location"] = located(settings, table, cast("str | None", fields["location"]))
+    with _ReachablePublisher(settings, CLI, sending.sign_with, new=sending.new) as publisher:
         if not sending.wait:
             receipt = publish_it(publisher, table=table, **fields)
             print_receipt(receipt, as_json=sending.as_json)
@@ -152,7 +147,7 @@ class _ReachablePublisher(Publisher):
     """
 
     def __init__(
-        self, settings: Settings, source: str, sign_with: Path | None, *, new: bool
+        self, settings: Settings, source: str, sign_with: Path | None, *, new: bool = False
     ) -> None:
         """Take the deployment, the source of the events, and whether tables may be new."""
         super().__init__(
@@ -219,10 +214,10 @@ class _ReachablePublisher(Publisher):
 
 
 def publisher_of(
-    config: Path | None, source: str, sign_with: Path | None = None, *, new: bool = False
+    config: Path | None, source: str, sign_with: Path | None = None
 ) -> _ReachablePublisher:
     """A publisher for the deployment that the settings name."""
-    return _ReachablePublisher(Settings.load(config), source, sign_with, new=new)
+    return _ReachablePublisher(Settings.load(config), source, sign_with)
 
 
 def print_receipt(receipt: Receipt, *, as_json: bool) -> None:

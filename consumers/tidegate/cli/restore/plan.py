@@ -11,7 +11,7 @@ import typer
 
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cli.deployment import located
-from tidegate.cli.options import read_event, table_of
+from tidegate.cli.options import read_model, table_of
 from tidegate.cli.output import write, write_json, write_rows
 from tidegate.cli.restore.publish import PlanFile
 from tidegate.coordinator.readers import command_for
@@ -308,7 +308,7 @@ def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> No
     Examples:
         tidegate plan clean vacuum.json
     """
-    event = read_event(VacuumFinished, vacuum)
+    event = read_model(VacuumFinished, vacuum)
     warehouse, parallel_map = table_work(Settings.load(config))
     now = datetime.now(UTC)
     planned = Cleaner(warehouse, parallel_map, lambda: now).plan(command_for(event, now))

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 import typer
-from pydantic import ValidationError
 
 from tidegate.cli.deployment import located, whole_request_id
-from tidegate.cli.options import duration, one_of, option_group, person, read_event, read_text
+from tidegate.cli.options import duration, one_of, option_group, person, read_model
 from tidegate.cli.output import write_error
 from tidegate.cli.sending import (
     ANSWERED,
@@ -24,17 +23,13 @@ from tidegate.cli.sending import (
     request,
 )
 from tidegate.errors import ConfigError
-from tidegate.errors.validation import validation_message
 from tidegate.events import ReleaseReason, TableType, Value, table_identity
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
-_LIMIT: Final = 2**20
-"""Bytes of a file: 50,000 instants."""
 
-
-class PlanFile(Value, frozen=True):
+class PlanFile(Value, frozen=True, title="restore's plan"):
     """The content of the file. `instants` and the counts are for the people who read it."""
 
     kind: Literal["tidegate-restore-plan"] = "tidegate-restore-plan"
@@ -60,14 +55,7 @@ class PlanFile(Value, frozen=True):
         Raises:
             ConfigError: it can't be read, is not a plan, or there is nothing to do.
         """
-        try:
-            plan = cls.model_validate_json(read_text(file, _LIMIT))
-        except ValidationError as error:
-            raise ConfigError(
-                f"{file} is not a restore's plan: {validation_message(error)}"
-            ) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file}: {error}") from error
+        plan = read_model(cls, file)
         if plan.is_empty:
             raise ConfigError(
                 f"{file}: there is nothing to do, {plan.savepoint} is the table's newest commit"
@@ -112,7 +100,6 @@ def savepoint(
     reason: str = "",
     lifetime: str | None = None,
     location: str | None = None,
-    config: Path | None = None,
 ) -> None:
     """Request a savepoint on a Hudi table.
 
@@ -127,11 +114,10 @@ def savepoint(
     """
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
     request(
-        config,
         asking,
         table,
         Publisher.request_savepoint,
-        location=located(Settings.load(config), table, location),
+        location=location,
         instant=None if instant == "latest" else instant,
         comment=reason,
         lifetime_seconds=seconds,
@@ -146,7 +132,6 @@ def savepoint_removal(
     savepoint: Annotated[str, typer.Option("--savepoint", "--instant")],
     reason: str,
     location: str | None = None,
-    config: Path | None = None,
 ) -> None:
     """Request the removal of any savepoint, so that Hudi may clean its files.
 
@@ -158,9 +143,8 @@ def savepoint_removal(
         tidegate publish savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
             --reason 'no longer needed' --wait
     """
-    found = located(Settings.load(config), table, location)
     ask = Publisher.request_savepoint_removal
-    request(config, asking, table, ask, location=found, instant=savepoint, reason=reason)
+    request(asking, table, ask, location=location, instant=savepoint, reason=reason)
 
 
 @publish.command()
@@ -175,7 +159,6 @@ def restore(
     plan_only: bool = False,
     expected_plan: str | None = None,
     seen_up_to: str | None = None,
-    config: Path | None = None,
 ) -> None:
     """Request a restore, which destroys every commit after the savepoint.
 
@@ -192,10 +175,9 @@ def restore(
     """
     given = {"table": table, "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
-    wanted = _completed(config, plan, given, ("table", "savepoint"))
-    chosen = _chosen(config, wanted["location"] or "", wanted["savepoint"] or "")
+    wanted = _completed(asking, plan, given, ("table", "savepoint"))
+    chosen = _chosen(asking, wanted["location"] or "", wanted["savepoint"] or "")
     request(
-        config,
         asking,
         wanted["table"] or "",
         Publisher.request_restore,
@@ -220,7 +202,6 @@ def approval(
     plan_id: str | None = None,
     approved_by: str | None = None,
     request_id: str | None = None,
-    config: Path | None = None,
 ) -> None:
     """Approve a restore that another person requested; it is then carried out.
 
@@ -236,16 +217,15 @@ def approval(
             --reason 'checked with finance' --wait
     """
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
-    wanted = _completed(config, plan, given, ("table", "plan_id"))
+    wanted = _completed(sending, plan, given, ("table", "plan_id"))
     name = wanted["table"] or ""
     request(
-        config,
         sending,
         name,
         Publisher.approve_restore,
         again=request_id is not None,
         location=wanted["location"],
-        request=whole_request_id(Settings.load(config), name, restore_request),
+        request=whole_request_id(Settings.load(sending.config), name, restore_request),
         plan_id=wanted["plan_id"],
         approved_by=person(approved_by),
         reason=reason,
@@ -265,7 +245,6 @@ class _Ending(Requesting):
     table: str
     reason: str
     location: str | None = None
-    config: Path | None = None
 
 
 @publish.command()
@@ -295,30 +274,29 @@ def rejection(ending: _Ending) -> None:
 def _end(ending: _Ending, *, as_approver: bool) -> None:
     settings = Settings.load(ending.config)
     request(
-        ending.config,
         ending,
         ending.table,
         Publisher.withdraw,
-        location=located(settings, ending.table, ending.location),
+        location=ending.location,
         request=whole_request_id(settings, ending.table, ending.request_of),
         reason=ending.reason,
         as_approver=as_approver,
     )
 
 
-def _chosen(config: Path | None, location: str, savepoint: str) -> str:
+def _chosen(sending: Sending, location: str, savepoint: str) -> str:
     """The instant of a savepoint; only for `latest` the table is read."""
     if not savepoint.startswith("latest"):
         return savepoint
     from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - reads tables
     from tidegate.service.assembly import table_work  # noqa: PLC0415
 
-    warehouse, _ = table_work(Settings.load(config))
+    warehouse, _ = table_work(Settings.load(sending.config))
     return chosen_savepoint(warehouse, location, savepoint)
 
 
 def _completed(
-    config: Path | None, plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
+    sending: Sending, plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
 ) -> dict[str, str | None]:
     """The options' values; missing ones come from the plan's file, the location from events.
 
@@ -329,7 +307,7 @@ def _completed(
     if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
         raise ConfigError(f"missing: {', '.join(missing)}")
     return wanted | {
-        "location": located(Settings.load(config), wanted["table"], wanted["location"])
+        "location": located(Settings.load(sending.config), wanted["table"], wanted["location"])
     }
 
 
@@ -459,7 +437,6 @@ def event(
     sending: Sending,
     kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")],
     file: Path,
-    config: Path | None = None,
 ) -> None:
     """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from.
 
@@ -471,7 +448,7 @@ def event(
         tidegate publish event VacuumFinished vacuum.json --wait
     """
     name = one_of(EVENT_TYPES, kind, "event")
-    parsed = read_event(EVENT_TYPES[name], file)
+    parsed = read_model(EVENT_TYPES[name], file)
     if sending.wait and not isinstance(parsed, ANSWERED):
         raise ConfigError(f"--wait: no service answers a {name}")
 
@@ -479,4 +456,4 @@ def event(
     def ask(publisher: Publisher, **_: object) -> Receipt:
         return publisher.publish(parsed)[0]
 
-    request(config, sending, parsed.table, ask, again=True)
+    request(sending, parsed.table, ask, again=True)

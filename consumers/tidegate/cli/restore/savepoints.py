@@ -130,12 +130,7 @@ def _shown(
 @savepoints.command()
 @option_group(Requesting)
 def remove(
-    asking: Requesting,
-    table: str,
-    policy: str,
-    reason: str,
-    location: str | None = None,
-    config: Path | None = None,
+    asking: Requesting, table: str, policy: str, reason: str, location: str | None = None
 ) -> None:
     """Request the removal of all savepoints of a policy that no rule of the table owns.
 
@@ -148,7 +143,7 @@ def remove(
         tidegate savepoints remove -t lake.sales.orders --policy orders
             --reason 'the policy was renamed' --wait
     """
-    settings = Settings.load(config)
+    settings = Settings.load(asking.config)
     warehouse, _ = table_work(settings)
     name, where = table_of(table) or table, located(settings, table, location)
     rule = savepoint_policy(settings).rule_of(name)
@@ -164,7 +159,7 @@ def remove(
         again = asking.request_id and f"{asking.request_id}-{instant}"
         ask = partial(Publisher.request_savepoint_removal, instant=instant, reason=reason)
         try:
-            request(config, replace(asking, request_id=again), name, ask, location=where)
+            request(replace(asking, request_id=again), name, ask, location=where)
         except typer.Exit as answered:
             codes.append(answered.exit_code)
     raise typer.Exit(max(codes, default=0))
