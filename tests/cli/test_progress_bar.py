@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from support.deployment_events import completed, restore_request, started
 from support.samples import NOON
-from tidegate.cli.progress import OutcomeBar, share_of
+from tidegate.cli.sending import _OutcomeBar, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ def shown(console: Console) -> str:
 
 def test_progress_is_drawn_and_an_outcome_is_printed_where_the_bar_was() -> None:
     console = terminal()
-    with OutcomeBar(console) as bar:
+    with closing(_OutcomeBar(console)) as bar:
         assert not bar.take(started(REQUEST))
         assert bar.take(HALF)
         assert not bar.take(completed(REQUEST))
-        bar.remove()
+        bar.close()
 
     assert REQUEST.table in shown(console)
     assert "30/60 files" in shown(console)
@@ -56,7 +57,7 @@ def test_progress_is_drawn_and_an_outcome_is_printed_where_the_bar_was() -> None
 
 
 def test_where_there_is_not_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    with OutcomeBar() as bar:
+    with closing(_OutcomeBar()) as bar:
         assert not bar.take(HALF)
 
     assert capsys.readouterr() == ("", "")
@@ -64,7 +65,7 @@ def test_where_there_is_not_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFi
 
 def test_a_table_s_name_is_not_markup() -> None:
     console = terminal()
-    with OutcomeBar(console) as bar:
+    with closing(_OutcomeBar(console)) as bar:
         bar.take(HALF.model_validate(HALF.model_dump() | {"table": "lake.[red]sales.orders"}))
 
     assert "lake.[red]sales.orders" in shown(console)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import getpass
 import inspect
-import logging
 import re
 import sys
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -39,7 +36,6 @@ from tidegate.events.fields import MAX_WIDE_BYTES, parse_duration
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from tidegate.service.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
 G = TypeVar("G", bound="DataclassInstance")
@@ -108,46 +104,6 @@ def parameters(command: Callable[..., object]) -> list[inspect.Parameter]:
         kind = inspect.Parameter.KEYWORD_ONLY
         found.append(parameter.replace(kind=kind, annotation=annotated[plain, info]))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """Options of a command that runs and logs until it is stopped.
-
-    Options:
-        verbose: Log at level DEBUG.
-        log_format: auto (human on a terminal, else json), human or json.
-    """
-
-    config: Path | None = None
-    verbose: bool = False
-    log_format: str = "auto"
-
-    def settings(self) -> Settings:
-        """Configure the log, and read the settings.
-
-        Raises:
-            typer.BadParameter: there is no such format.
-            ConfigError: the settings are invalid.
-        """
-        from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
-        from tidegate.service.settings import Settings  # noqa: PLC0415 - heavy
-
-        styles: dict[str, LogFormat] = {style: style for style in get_args(LogFormat)}
-        if self.log_format not in styles:
-            choices = ", ".join(styles)
-            raise typer.BadParameter(f"choose from {choices}", param_hint="--log-format")
-        level = logging.DEBUG if self.verbose else logging.INFO
-        configure_logging(level, styles[self.log_format])
-        return Settings.load(self.config)
-
-    def run(self, services: Sequence[str]) -> None:
-        """Run services and bridges until they are stopped. Raises as `run_services`."""
-        settings = self.settings()
-        from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
-
-        read_settings = partial(type(settings).load, self.config)
-        run_services(services, settings, threading.Event(), read_settings)
 
 
 def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,22 +1,18 @@
-"""A sign of life on standard error: lines while a command runs, a bar while one waits."""
+"""A sign of life on standard error: lines while a command runs."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidegate.cli.output import error_console, is_terminal, write_error
-from tidegate.monitoring.visible import visible
+from tidegate.cli.output import is_terminal, write_error
 
 if TYPE_CHECKING:
     import typer
-    from rich import console, progress
 
-    from tidegate.events import Event
 
 T = TypeVar("T")
 WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
@@ -78,74 +74,3 @@ def say_until(what: str, wait: Callable[[float], bool]) -> None:
         took += pause
         write_error(f"{what}, {took:.0f} s ...")
         pause = took
-
-
-def share_of(event: Event | None) -> tuple[int, int, str] | None:
-    """How far the work is that an outcome is about: done, total, of what; None if it is unknown."""
-    from tidegate.events import CleaningProgressed, RestoreProgressed, RestoreStarted  # noqa: PLC0415
-
-    match event:
-        case RestoreStarted():
-            return (0, event.files, "files")
-        case RestoreProgressed():
-            return (event.files_done, event.files_total, "files")
-        case CleaningProgressed():
-            return (event.directories_done, event.directories_total, "directories")
-        case _:
-            return None
-
-
-class OutcomeBar(AbstractContextManager["OutcomeBar"]):
-    """A bar on standard error while a request is waited for; nothing where it is not a terminal."""
-
-    def __init__(self, on: console.Console | None = None, *, wanted: bool = True) -> None:
-        """Draw nothing yet; `on` is standard error unless a test gives another."""
-        self._console, self._wanted = on, wanted
-        self._progress: progress.Progress | None = None
-        self._task: progress.TaskID | None = None
-
-    def __enter__(self) -> Self:
-        """Nothing is drawn before the first outcome that says how far it is."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Remove the bar."""
-        self.remove()
-
-    def take(self, event: Event | None) -> bool:
-        """Draw how far the work is; False where that is not drawn, and a line is to be printed."""
-        share = share_of(event)
-        if event is None or share is None or not self._wanted or not self._is_terminal():
-            return False
-        drawing, task = self._bar(event.table)
-        done, total, of = share
-        drawing.update(task, completed=done, total=total, of=of)
-        return done > 0  # the first one says more than a bar can
-
-    def remove(self) -> None:
-        """Remove the bar, so that a line can be printed where it was."""
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress = self._task = None
-
-    def _is_terminal(self) -> bool:
-        return is_terminal(error=True) if self._console is None else self._console.is_terminal
-
-    def _bar(self, table: str) -> tuple[progress.Progress, progress.TaskID]:
-        if self._progress is None or self._task is None:
-            from rich import progress as bars  # noqa: PLC0415
-            from rich.markup import escape  # noqa: PLC0415 - heavy
-
-            self._progress = bars.Progress(
-                bars.TextColumn("{task.description}"),
-                bars.BarColumn(),
-                bars.TaskProgressColumn(),
-                bars.MofNCompleteColumn(),
-                bars.TextColumn("{task.fields[of]}"),
-                bars.TimeElapsedColumn(),
-                console=self._console or error_console(),
-                transient=True,
-            )
-            self._task = self._progress.add_task(escape(visible(table)), total=None, of="")
-            self._progress.start()
-        return self._progress, self._task

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import typer
 
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import duration, person
-from tidegate.cli.output import write, write_error, write_json
-from tidegate.cli.progress import OutcomeBar
+from tidegate.cli.output import error_console, is_terminal, write, write_error, write_json
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.errors.commands import command_line
-from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
+from tidegate.events import (
+    CleaningProgressed,
+    CleaningReleased,
+    Event,
+    Request,
+    RestoreProgressed,
+    RestoreStarted,
+    VacuumFinished,
+)
 from tidegate.events.base import Verdict
 from tidegate.events.topics import topic_of
 from tidegate.hudi.instant import is_instant
+from tidegate.monitoring.visible import visible
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from rich import console, progress
 
 log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
@@ -103,7 +115,7 @@ def request(
             receipt = publish_it(publisher, table=table, **fields)
             write_error(f"published {receipt.event_id}, waiting for its outcome")
             try:
-                with OutcomeBar(wanted=not sending.as_json) as bar:
+                with closing(_OutcomeBar(wanted=not sending.as_json)) as bar:
                     answers = watch.answers(receipt, seconds)
                     raise typer.Exit(_report(answers, receipt, bar, sending))
             except KeyboardInterrupt:
@@ -112,7 +124,7 @@ def request(
 
 
 def _report(
-    answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar, sending: Sending
+    answers: Iterable[Answered], receipt: Receipt, bar: _OutcomeBar, sending: Sending
 ) -> ExitCode:
     """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
     from tidegate.ops.summary import sentence  # noqa: PLC0415 - heavy
@@ -123,9 +135,9 @@ def _report(
         line = f"{type(event).__name__} {sentence(event)}" if event else last.message
         ends = not sending.as_json and last.verdict is not Verdict.UNDER_WAY
         if not bar.take(event) and not ends:
-            bar.remove()
+            bar.close()
             write_error(line)
-    bar.remove()
+    bar.close()
     fields = {
         "event_id": receipt.event_id,
         "verdict": last.verdict,
@@ -137,6 +149,63 @@ def _report(
     if last.verdict is Verdict.UNANSWERED and not sending.as_json:
         write(f"it may still come: {_look(receipt)}")
     return OF_VERDICT[last.verdict]
+
+
+def share_of(event: Event | None) -> tuple[int, int, str] | None:
+    """How far the work is that an outcome is about: done, total, of what; None if it is unknown."""
+    match event:
+        case RestoreStarted():
+            return (0, event.files, "files")
+        case RestoreProgressed():
+            return (event.files_done, event.files_total, "files")
+        case CleaningProgressed():
+            return (event.directories_done, event.directories_total, "directories")
+        case _:
+            return None
+
+
+class _OutcomeBar:
+    """A bar on standard error while a request is waited for; nothing where it is not a terminal."""
+
+    def __init__(self, on: console.Console | None = None, *, wanted: bool = True) -> None:
+        """Draw nothing yet; `on` is standard error unless a test gives another."""
+        self._console, self._wanted = on, wanted
+        self._progress: progress.Progress | None = None
+
+    def take(self, event: Event | None) -> bool:
+        """Draw how far the work is; False where that is not drawn, and a line is to be printed."""
+        is_seen = self._console.is_terminal if self._console else is_terminal(error=True)
+        share = share_of(event)
+        if event is None or share is None or not self._wanted or not is_seen:
+            return False
+        done, total, of = share
+        if self._progress is None:
+            self._progress = self._started(event.table)
+        self._progress.update(self._progress.task_ids[0], completed=done, total=total, of=of)
+        return done > 0  # the first one says more than a bar can
+
+    def close(self) -> None:
+        """Remove the bar, so that a line can be printed where it was."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
+
+    def _started(self, table: str) -> progress.Progress:
+        from rich import progress as bars  # noqa: PLC0415 - heavy
+        from rich.markup import escape  # noqa: PLC0415
+
+        columns = (
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.TaskProgressColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[of]}"),
+            bars.TimeElapsedColumn(),
+        )
+        drawn = bars.Progress(*columns, console=self._console or error_console(), transient=True)
+        drawn.add_task(escape(visible(table)), total=None, of="")
+        drawn.start()
+        return drawn
 
 
 class _ReachablePublisher(Publisher):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import Logged, option_group, person
+from tidegate.cli.options import option_group, person
 from tidegate.cli.output import is_terminal, write, write_json
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
-from tidegate.service.runner import stop_on_signals
+from tidegate.service.runner import run_services, stop_on_signals
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,8 +28,38 @@ if TYPE_CHECKING:
 METRICS_PORT: Final = 9465
 
 
-@option_group(Logged)
-def run(logged: Logged, services: list[str] | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """Options of a command that runs and logs until it is stopped.
+
+    Options:
+        verbose: Log at level DEBUG.
+        log_format: auto (human on a terminal, else json), human or json.
+    """
+
+    config: Path | None = None
+    verbose: bool = False
+    log_format: Literal["auto", "human", "json"] = "auto"
+
+    def settings(self) -> Settings:
+        """Configure the log, and read the settings.
+
+        Raises:
+            ConfigError: the settings are invalid.
+        """
+        from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy
+
+        configure_logging(logging.DEBUG if self.verbose else logging.INFO, self.log_format)
+        return Settings.load(self.config)
+
+    def run(self, services: Sequence[str]) -> None:
+        """Run services and bridges until they are stopped. Raises as `run_services`."""
+        read_settings = partial(Settings.load, self.config)
+        run_services(services, self.settings(), threading.Event(), read_settings)
+
+
+@option_group(_Logged)
+def run(logged: _Logged, services: list[str] | None = None) -> None:
     """Run services until SIGTERM or SIGINT.
 
     SIGHUP: with the settings as they are then.
@@ -88,9 +121,9 @@ def demo(folder: Path | None = None) -> None:
     raise typer.Exit(run_demo(folder or Path("demo-runs") / run))
 
 
-@option_group(Logged)
+@option_group(_Logged)
 def monitor(
-    logged: Logged,
+    logged: _Logged,
     host: str | None = None,
     port: Annotated[int, typer.Option(min=0, max=65535)] = METRICS_PORT,
     interval: Annotated[float, typer.Option(min=0.1)] = 15,
@@ -130,8 +163,8 @@ bridge = typer.Typer(
 
 
 @bridge.command()
-@option_group(Logged)
-def metastore(logged: Logged) -> None:
+@option_group(_Logged)
+def metastore(logged: _Logged) -> None:
     """Watch a Hive Metastore until SIGTERM or SIGINT: compactions, and the locks they wait for.
 
     Run as many as you like: one is active, and another takes over within seconds. See
@@ -144,8 +177,8 @@ def metastore(logged: Logged) -> None:
 
 
 @bridge.command()
-@option_group(Logged)
-def hudi(logged: Logged) -> None:
+@option_group(_Logged)
+def hudi(logged: _Logged) -> None:
     """Watch the timelines of Hudi tables until SIGTERM or SIGINT, and publish their commits.
 
     Run as many as you like: they share the tables, and take over from each other within seconds.
