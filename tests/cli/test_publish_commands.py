@@ -210,7 +210,10 @@ def test_an_empty_plan_says_that_there_is_nothing_to_do(tidegate: Tidegate, tmp_
 
 def test_a_file_that_is_not_a_plan_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"savepoint": 1}')
-    for name, said in (("plan.json", "is not a valid restore's plan"), ("none.json", "No such file")):
+    for name, said in (
+        ("plan.json", "is not a valid restore's plan"),
+        ("none.json", "No such file"),
+    ):
         code, _, err = tidegate(
             "publish", "restore", "--reason", "x", "--plan", str(tmp_path / name)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -70,27 +70,63 @@ class _Filters:
 
 @dataclass(frozen=True, slots=True)
 class _Selected(_Filters):
-    """Filters, or ids; at least one of them is needed to change anything.
+    """Filters, or ids; at least one of them is needed to change anything. And how to change it.
 
     Positional:
         ids: Ids, abbreviated as long as they are unique.
+
+    Options:
+        limit: Print at most this many; do all.
     """
 
     ids: list[str] | None = None
+    requested_by: str | None = None
+    limit: Annotated[int, typer.Option(min=1)] = 100
+    execute: bool = False
+    as_json: bool = False
+    config: Path | None = None
 
-    def required(self) -> DeadLetterFilter:
-        """The filter.
+    def box(self) -> DeadLetterBox:
+        """The deployment's dead letters.
 
         Raises:
             ConfigError: nothing is selected, or a time or the table's name is invalid.
         """
-        wanted = self.selection(self.ids)
-        if wanted == DeadLetterFilter():
+        if self.selection(self.ids) == DeadLetterFilter():
             raise ConfigError(
                 "no dead letters selected: give ids as `tidegate dead-letters list` shows them, or"
                 " a filter such as --service cleaner"
             )
-        return wanted
+        return DeadLetterBox(reachable(self.config))
+
+    def matching(self, box: DeadLetterBox, *, include_resolved: bool = False) -> list[DeadLetter]:
+        """The selected dead letters.
+
+        Raises:
+            TidegateError: there are none.
+        """
+        wanted = self.selection(self.ids)
+        if not (found := list(box.list(wanted, include_resolved=include_resolved))):
+            raise TidegateError("no open dead letter matches")
+        return found
+
+    def show(self, rows: list[dict[str, Any]], count: int, done: str) -> None:
+        """Print what was done to dead letters, or would be done; rows are the newest of them."""
+        if self.as_json:
+            more = {"more": count > len(rows), "count": count, "executed": self.execute}
+            write_json({"dead_letters": rows} | more)
+            return
+        write_table(
+            [
+                row | {"event": row["event"]["kind"] if row["event"] else "can't be decoded"}
+                if "event" in row
+                else row
+                for row in rows
+            ]
+        )
+        shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
+        would, how = ("", "") if self.execute else ("would be ", "; add --execute to do it")
+        write(f"{counted(count, 'dead letter')} {would}{done}{shown}{how}")
 
 
 @dead_letters.command("list")
@@ -172,11 +208,6 @@ def redrive(
     selected: _Selected,
     include_resolved: Annotated[bool, typer.Option("--all")] = False,
     destructive: bool = False,
-    requested_by: str | None = None,
-    limit: Annotated[int, typer.Option(min=1)] = 100,
-    execute: bool = False,
-    as_json: bool = False,
-    config: Path | None = None,
 ) -> None:
     """Publish the original messages again, unchanged, on the topics that they came from.
 
@@ -186,27 +217,25 @@ def redrive(
     Options:
         include_resolved: Include resolved ones.
         destructive: Also redrive what destroys data.
-        limit: Print at most this many; do all.
 
     Examples:
         tidegate dead-letters redrive 1b9ce7ae --execute
     """
-    wanted = selected.required()
     rows, destructive_ones, undecodable = list[dict[str, Any]](), list[Event](), list[DeadLetter]()
-    with DeadLetterBox(reachable(config)) as box:
-        found = _matching(box, wanted, include_resolved=include_resolved)
+    with selected.box() as box:
+        found = selected.matching(box, include_resolved=include_resolved)
         for batch in box.batches(found):
             for dead_letter, _, event in box.originals(batch):
                 if event is None:
                     undecodable.append(dead_letter)
                 elif is_destructive(event):
                     destructive_ones.append(event)
-                if len(rows) < limit:
-                    rows.append(dead_letter.row | _event_field(event))
-        if execute:
+                if len(rows) < selected.limit:
+                    rows.append(dead_letter.row | {"event": _fields(event)})
+        if selected.execute:
             _check_destructive(destructive_ones, allowed=destructive)
-            box.redrive(found, person(requested_by), datetime.now(UTC))
-    _show(rows, len(found), "redriven", executed=execute, as_json=as_json)
+            box.redrive(found, person(selected.requested_by), datetime.now(UTC))
+    selected.show(rows, len(found), "redriven")
     if undecodable:
         again = command_line("dead-letters discard", undecodable[0].dead_letter_id, reason="WHY")
         fail = "fails" if len(undecodable) == 1 else "fail"
@@ -218,57 +247,18 @@ def redrive(
 
 @dead_letters.command()
 @option_group(_Selected)
-def discard(
-    selected: _Selected,
-    reason: str,
-    requested_by: str | None = None,
-    limit: Annotated[int, typer.Option(min=1)] = 100,
-    execute: bool = False,
-    as_json: bool = False,
-    config: Path | None = None,
-) -> None:
+def discard(selected: _Selected, reason: str) -> None:
     """Mark messages as not needed. They stay on the topic but are no longer listed.
-
-    Options:
-        limit: Print at most this many; do all.
 
     Examples:
         tidegate dead-letters discard 1b9ce7ae --reason 'sent by a test' --execute
     """
-    wanted = selected.required()
-    with DeadLetterBox(reachable(config)) as box:
-        found = _matching(box, wanted)
-        if execute:
-            box.discard(found, person(requested_by), datetime.now(UTC), reason)
-    rows = [dead_letter.row for dead_letter in found[:limit]]
-    _show(rows, len(found), "discarded", executed=execute, as_json=as_json)
-
-
-def _matching(
-    box: DeadLetterBox, wanted: DeadLetterFilter, *, include_resolved: bool = False
-) -> list[DeadLetter]:
-    found = list(box.list(wanted, include_resolved=include_resolved))
-    if not found:
-        raise TidegateError("no open dead letter matches")
-    return found
-
-
-def _show(
-    rows: list[dict[str, Any]], count: int, done: str, *, executed: bool, as_json: bool
-) -> None:
-    """Print what was done to dead letters, or would be done; rows are the newest of them."""
-    if as_json:
-        more = {"more": count > len(rows), "count": count, "executed": executed}
-        write_json({"dead_letters": rows} | more)
-        return
-    write_table([row | {"event": _kind(row)} if "event" in row else row for row in rows])
-    shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
-    would, how = ("", "") if executed else ("would be ", "; add --execute to do it")
-    write(f"{counted(count, 'dead letter')} {would}{done}{shown}{how}")
-
-
-def _kind(row: Mapping[str, Any]) -> str:
-    return row["event"]["kind"] if row["event"] else "can't be decoded"
+    with selected.box() as box:
+        found = selected.matching(box)
+        if selected.execute:
+            box.discard(found, person(selected.requested_by), datetime.now(UTC), reason)
+    rows = [dead_letter.row for dead_letter in found[: selected.limit]]
+    selected.show(rows, len(found), "discarded")
 
 
 def _check_destructive(found: Sequence[Event], *, allowed: bool) -> None:
@@ -282,10 +272,8 @@ def _check_destructive(found: Sequence[Event], *, allowed: bool) -> None:
         )
 
 
-def _event_field(event: Event | None) -> dict[str, Any]:
-    if event is None:
-        return {"event": None}
-    return {"event": {"kind": type(event).__name__, **event.model_dump(mode="json")}}
+def _fields(event: Event | None) -> dict[str, Any] | None:
+    return {"kind": type(event).__name__, **event.model_dump(mode="json")} if event else None
 
 
 def _text(content: bytes | None) -> str | None:
