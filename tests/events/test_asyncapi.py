@@ -16,7 +16,7 @@ import pytest
 from tidegate.events.codec import current_writers, decode_body, schema_of
 from tidegate.events.topics import EVENT_TYPES, TOPICS
 from tidegate.local.embedded.jars import cache_dir
-from tidegate.ops.asyncapi import asyncapi
+from tidegate.ops.contract import asyncapi
 
 PACKAGE = "@asyncapi/specs@6.11.1"
 ARCHIVE = "asyncapi-specs-6.11.1.tgz"

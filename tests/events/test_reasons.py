@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidegate.events.reasons import Reason
 from tidegate.monitoring.docstrings import attribute_docs
-from tidegate.ops.asyncapi import asyncapi
+from tidegate.ops.contract import asyncapi
 
 PRODUCT = Path(__file__).parents[2] / "consumers"
 REFUSALS = {"Refused", "Refusal", "Unauthorized"}

@@ -19,7 +19,7 @@ from tidegate.events.fields import visible
 from tidegate.events.signature import KeyRole
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.acls import acls
-from tidegate.ops.asyncapi import asyncapi as document_of
+from tidegate.ops.contract import asyncapi as document_of
 from tidegate.ops.contract import example_of, export_schemas
 from tidegate.ops.topics import check_topics, create_topics
 from tidegate.service.settings import Settings

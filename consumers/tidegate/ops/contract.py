@@ -1,4 +1,6 @@
-"""The AsyncAPI 3.0 document of a deployment, generated from the topics' declarations.
+"""The contract with other applications: schemas, examples, and the AsyncAPI 3.0 document.
+
+The document is generated from the topics' declarations.
 
 Every topic is a channel; every role that writes or reads it has an operation; every event is a
 message with its Avro schema, the CloudEvents headers and an example. The codes of
@@ -13,17 +15,18 @@ from datetime import datetime, timedelta
 from enum import Enum
 from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
-from tidegate.events.base import Event
-from tidegate.events.codec import Headers, schema_text
+from tidegate.events.base import Event, Fact
+from tidegate.events.codec import schema_text
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import (
     DEFAULT_PARTITIONS,
     DEFAULT_PREFIX,
+    EVENT_TYPES,
     OUTSIDERS,
     TOPICS,
-    Role,
     Topic,
 )
 from tidegate.events.wire import headers_of
@@ -43,6 +46,35 @@ _WIRE: Final = (
     "Values are Avro single objects, or in the Confluent wire format where a schema registry is"
     " configured; a reader accepts both. Keys are distributed as murmur2_random does."
 )
+
+
+def export_schemas(folder: Path) -> list[Path]:
+    """Write the `.avsc` of every event, replacing existing files, and return the paths.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.avsc" for name in sorted(EVENT_TYPES)]
+    for file in written:
+        file.write_text(schema_text(file.stem), encoding="utf-8")
+    return written
+
+
+def example_of(kind: str) -> Json:
+    """A valid event of a kind, as JSON values; a fact has no id here, because it is derived.
+
+    Args:
+        kind: A name in `EVENT_TYPES`.
+    """
+    fields: Json = json.loads(_example(kind))
+    if issubclass(EVENT_TYPES[kind], Fact):
+        del fields["event_id"]
+    return fields
+
+
+def _example(kind: str) -> str:
+    return files("tidegate.events").joinpath("examples", f"{kind}.json").read_text("utf-8")
 
 
 def asyncapi(
@@ -119,30 +151,24 @@ def _typed(name: str, value: str) -> str | int | list[str]:
 def _operations(topic: Topic, prefix: str) -> Iterator[tuple[str, Json]]:
     channel = {"channel": {"$ref": f"#/channels/{topic.suffix}"}}
     for role in topic.written_by:
-        yield f"{role}.send.{topic.suffix}", {"action": "send"} | _summary(role, topic) | channel
+        operation = {"action": "send", "summary": f"{role}: {topic.purpose}"}
+        yield f"{role}.send.{topic.suffix}", operation | channel
     for role in topic.read_by:
-        operation = {"action": "receive"} | _summary(role, topic) | channel
+        operation = {"action": "receive", "summary": f"{role}: {topic.purpose}"}
         # a party outside chooses the names of its own consumer groups
-        bindings = {} if role in OUTSIDERS else _group(f"{prefix}.{role}")
-        yield f"{role}.receive.{topic.suffix}", operation | bindings
-
-
-def _summary(role: Role, topic: Topic) -> Json:
-    return {"summary": f"{role}: {topic.purpose}"}
-
-
-def _group(name: str) -> Json:
-    group = {"type": "string", "const": name}
-    return {"bindings": {"kafka": {"groupId": group, "bindingVersion": BINDING}}}
+        group = {"type": "string", "const": f"{prefix}.{role}"}
+        kafka = {"bindings": {"kafka": {"groupId": group, "bindingVersion": BINDING}}}
+        bindings = {} if role in OUTSIDERS else kafka
+        yield f"{role}.receive.{topic.suffix}", operation | channel | bindings
 
 
 def _message(kind: type[Event]) -> Json:
     schema = json.loads(schema_text(kind.__name__))
-    event = _example(kind)
+    event = kind.model_validate_json(_example(kind.__name__))
     headers = headers_of(event)
     example = {
         "name": kind.__name__,
-        "headers": _decoded(headers),
+        "headers": {name: content.decode() for name, content in headers if content is not None},
         "payload": _avro_value(event.model_dump()),
     }
     return {
@@ -180,15 +206,6 @@ def _header_schema(names: Sequence[str]) -> Json:
         "properties": {name: {"type": "string"} for name in names},
         "required": list(names),
     }
-
-
-def _decoded(headers: Headers) -> dict[str, str]:
-    return {name: content.decode() for name, content in headers if content is not None}
-
-
-def _example(kind: type[Event]) -> Event:
-    file = files("tidegate.events").joinpath("examples", f"{kind.__name__}.json")
-    return kind.model_validate_json(file.read_text("utf-8"))
 
 
 def _avro_value(value: Any) -> Any:  # noqa: ANN401 - any field's value
