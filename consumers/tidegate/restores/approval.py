@@ -38,18 +38,17 @@ def check_approval(
     return command
 
 
-def check_plan(approval: RestoreApproved, plan: PlannedRestore) -> None:
-    """Check that the current plan is the approved one.
+def check_plan(plan: PlannedRestore, reviewed: str, then: str) -> None:
+    """Check that the current plan is the one with the reviewed id.
 
     Raises:
-        Refused: the plan has changed; the new one has to be reviewed and approved.
+        Refused: the plan has changed; `then` says what to do once the new one is reviewed.
     """
-    if approval.plan_id not in plan.approved_by:
+    if reviewed not in plan.approved_by:
         current = " or ".join(sorted(plan.approved_by))
         raise Refused(
             Reason.PLAN_CHANGED,
-            f"the plan is now {current}, not {approval.plan_id}: review the new plan, then approve"
-            " it",
+            f"the plan is now {current}, not {reviewed}: review the new plan, then {then}",
         )
 
 

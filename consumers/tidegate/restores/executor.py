@@ -192,7 +192,7 @@ class Restorer:
                 return
             if approval is not None:
                 try:
-                    check_plan(approval, plan)
+                    check_plan(plan, approval.plan_id, "approve it")
                 except Refused as refused:  # the request continues to wait
                     yield self._approval_rejected(approval, command, refused)
                     return
@@ -304,13 +304,8 @@ class Restorer:
 
 def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: PlannedRestore) -> None:
     """Check that the requester had seen every commit that this restore removes."""
-    if command.expected_plan is not None and command.expected_plan not in plan.approved_by:
-        approved = " or ".join(sorted(plan.approved_by))
-        raise Refused(
-            Reason.PLAN_CHANGED,
-            f"the plan is now {approved}, not {command.expected_plan}: review the new plan, then"
-            " request the restore with its id",
-        )
+    if command.expected_plan is not None:
+        check_plan(plan, command.expected_plan, "request the restore with its id")
     if command.seen_up_to is not None:
         targets = {step.target.timestamp for step in plan.steps}
         later = [write for write in table.timeline.writes if write.timestamp in targets]

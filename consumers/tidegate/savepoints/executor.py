@@ -150,7 +150,13 @@ class SavepointWriter:
         resumed = dict.fromkeys(sorted(begun), "an earlier attempt began its removal")
         yield from self._remove(command, claim, resumed, {}, removed)
         table = table.reloaded()
-        yield from _not_there(command, table, self.name, now)
+        if missing := _missing(command, table.timeline):
+            named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+            message = (
+                f"published, but not completed on the timeline of {command.location}: {named}."
+                " Correct the instant or the location at its publisher"
+            )
+            yield _flagged(command, now, missing[0], CommitFlag.NOT_ON_TIMELINE, message)
         for _ in range(_AT_ONCE):
             view = self._views.of(table, rule, held)
             found = view.check(rule, now, refused)
@@ -170,7 +176,13 @@ class SavepointWriter:
             yield _caused(self._answer(request, claim), command)
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
-            yield _withheld(command, rule, max(found.withheld), self.name, now)
+            message = (
+                f"a savepoint of this commit is due, but policy {rule.name} has max_count ="
+                f" {rule.max_count} savepoints on the table, and all of them are still kept: raise"
+                " max_count, or let the tiers keep less"
+            )
+            flag = CommitFlag.SAVEPOINTS_AT_MAXIMUM
+            yield _flagged(command, now, max(found.withheld), flag, message)
         if not table.timeline.pending_restores:
             going = dict(islice(found.removable.items(), _AT_ONCE))
             marks = {saved.instant: saved for saved in view.savepoints}
@@ -389,44 +401,21 @@ def _caused(outcome: Outcome, command: SavepointsCheckRequested) -> Outcome:
     return type(outcome).model_validate(fields)
 
 
-def _withheld(
-    command: SavepointsCheckRequested, rule: PolicyRule, instant: str, source: str, now: datetime
+def _flagged(
+    command: SavepointsCheckRequested, at: datetime, instant: str, flag: CommitFlag, message: str
 ) -> CommitFlagged:
-    return CommitFlagged.about(
-        command,
-        source=source,
-        occurred_at=now,
-        instant=instant,
-        flag=CommitFlag.SAVEPOINTS_AT_MAXIMUM,
-        message=f"a savepoint of this commit is due, but policy {rule.name} has max_count ="
-        f" {rule.max_count} savepoints on the table, and all of them are still kept: raise"
-        " max_count, or let the tiers keep less",
-    )
+    fields = {"source": SavepointWriter.name, "occurred_at": at}
+    return CommitFlagged.about(command, **fields, instant=instant, flag=flag, message=message)
 
 
-def _not_there(
-    command: SavepointsCheckRequested, table: HudiTable, source: str, now: datetime
-) -> Iterator[CommitFlagged]:
-    """Flag the published commits that the timeline does not have as completed.
+def _missing(command: SavepointsCheckRequested, timeline: Timeline) -> list[str]:
+    """The published commits that the timeline does not have as completed.
 
-    A later restore or rollback explains it: such a commit is not reported.
+    A later restore or rollback explains it: such a commit is not among them.
     """
-    timeline = table.timeline
     undone = timeline.of_action(Action.RESTORE) + timeline.of_action(Action.ROLLBACK)
     newest = max((instant.timestamp for instant in undone), default="")
-    missing = [at for at in command.commits if at > newest and not timeline.is_committed(at)]
-    if not missing:
-        return
-    named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
-    yield CommitFlagged.about(
-        command,
-        source=source,
-        occurred_at=now,
-        instant=missing[0],
-        flag=CommitFlag.NOT_ON_TIMELINE,
-        message=f"published, but not completed on the timeline of {command.location}: {named}."
-        " Correct the instant or the location at its publisher",
-    )
+    return [at for at in command.commits if at > newest and not timeline.is_committed(at)]
 
 
 def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[str, object]:
