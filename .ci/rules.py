@@ -346,7 +346,7 @@ RULES: Final = (
     Rule(
         "the plan made now has to be the approved one",
         "consumers/tidegate/restores/approval.py",
-        "if approval.plan_id not in plan.approved_by:",
+        "if reviewed not in plan.approved_by:",
         "if not plan.approved_by:",
         "tests/restores/test_restore_approval.py::test_the_plan_is_made_again_and_has_to_be_the_approved_one",
     ),
