@@ -42,7 +42,7 @@ def check_plan(plan: PlannedRestore, reviewed: str, then: str) -> None:
     """Check that the current plan is the one with the reviewed id.
 
     Raises:
-        Refused: the plan has changed; `then` says what to do once the new one is reviewed.
+        Refused: the plan has changed; `then` is what to do once the new one is reviewed.
     """
     if reviewed not in plan.approved_by:
         current = " or ".join(sorted(plan.approved_by))
