@@ -41,6 +41,8 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 FIRST = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))
 HISTORIES = int(os.environ.get("TIDEGATE_HISTORIES", "20"))
+TABLES = 5
+"""How many histories, each of a table, come to their end together."""
 COLUMNS = {"id": "int"}
 STEPS = ("write",) * 4 + (
     *("delete", "delete", "abort", "open", "settle", "overwrite", "truncate", "rename", "drop"),
@@ -51,9 +53,13 @@ MINOR, MAJOR = 1, 2
 FAILS = 0.15
 """How many compactions die at first."""
 _TXN = "org.apache.hadoop.hive.metastore.txn.service"
+QUICK = {
+    "derby.system.durability": "test",  # nothing is synced to the disk
+    "derby.locks.deadlockTimeout": "1",  # seconds before it looks for one; usually 20
+}
 FORGETS = {
     "metastore.task.threads.always": f"{_TXN}.AcidHouseKeeperService,{_TXN}.AcidTxnCleanerService",
-    "metastore.acid.txn.cleaner.interval": "1s",
+    "metastore.acid.txn.cleaner.interval": "300ms",
 }
 """The Metastore forgets aborted transactions of which nothing is left, as in production."""
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full, pytest.mark.timeout(36_000)]
@@ -77,49 +83,151 @@ class Reader:
     rows: list[str]
 
 
-@dataclass
-class World:
-    """A table, its writers, its readers, and two bridges that both poll."""
+class Site:
+    """Two bridges that both poll, the gate and the cleaner, for the tables of some histories."""
 
-    engine: HiveEngine
-    judge: HiveJudge
-    db: str
-    seed: int
-    writes: dict[int, Write] = field(default_factory=dict)
-    """By write id."""
-    open: list[int] = field(default_factory=list)
-    """Write ids of open transactions."""
-    aborted: set[int] = field(default_factory=set)
-    failed: set[int] = field(default_factory=set)
-    """Transactions of compactions whose Worker died."""
-    readers: list[Reader] = field(default_factory=list)
-    others: list[int] = field(default_factory=list)
-    """Transactions that read another table."""
-    events: list[Event] = field(default_factory=list)
-    """All events of the topics."""
-    counts: Counter[str] = field(default_factory=Counter)
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
-    last_row: int = 0
-
-    def __post_init__(self) -> None:
-        self.random = Random(self.seed)  # noqa: S311 - the same history every time is the point
+    def __init__(self, engine: HiveEngine, judge: HiveJudge, db: str, seed: int) -> None:
+        self.engine, self.judge, self.db = engine, judge, db
+        self.random = Random(seed)  # noqa: S311 - the same history every time is the point
         self.at_once = self.random.random() < 0.5
-        self.names = (f"orders_{self.seed}", f"sold_{self.seed}")
-        self.name, self.other = self.names[0], f"other_{self.seed}"
-        self.table = AcidTable(self.engine.table(self.db, self.name), COLUMNS)
-        self.engine.table(self.db, self.other)
+        self.other = f"other_{seed}"
+        """A table that some transactions read."""
+        warehouse = engine.table(db, self.other).parents[1]
+        self.worlds: list[World] = []
+        self.failed: set[int] = set()
+        """Transactions of compactions whose Worker died."""
+        self.events: list[Event] = []
+        """All events of the topics."""
+        self.counts: Counter[str] = Counter()
+        self.now = datetime.now(UTC)
         self.gate = Rows(restarts=False)
         first = self.bridge(Baseline())
         first.bridge.look()
         self.bridges = [first, self.bridge(first.bridge.baseline)]
-        source = SecondSource(self.engine.settings, readers_lock_at_once=self.at_once)
-        roots = WarehouseRoots.of(str(self.table.location.parents[1]))
+        source = SecondSource(engine.settings, readers_lock_at_once=self.at_once)
+        roots = WarehouseRoots.of(str(warehouse))
         self.cleaner = Cleaner(Warehouse(roots), ThreadMap(1), lambda: self.now, second=source)
 
     def bridge(self, baseline: Baseline) -> Watched:
         """One that removes aborted writes at once: their writers have ended here."""
         grace = {"aborted_grace_ms": 0, "aborted_interval_ms": 1}
         return Watched(self.engine, baseline, readers_lock_at_once=self.at_once, **grace)
+
+    def poll(self) -> None:
+        """One of the bridges polls; the gate and the cleaner do what follows."""
+        active = self.random.choice(self.bridges)
+        seen = len(active.events)
+        active.vacuums(self.db)
+        wait_for_threads(active.bridge._aborted)
+        active.bridge.look()
+        self.deliver(active.events[seen:])
+        self.now += timedelta(minutes=2)
+        self.carry_out(self.gate.tick(self.now))
+        wait_for_threads(active.bridge._marking)
+        active.bridge.look()
+
+    def deliver(self, events: list[Event]) -> None:
+        names = {name for world in self.worlds for name in world.names}
+        events = [event for event in events if event.table.split(".")[2] in names]
+        self.events += events
+        for watched in self.bridges:
+            watched.bridge.take(events)
+        for event in events:
+            self.carry_out(self.gate.handle(event, at=self.now))
+
+    def carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            self.deliver(list(self.cleaner.execute(command)))
+            for world in self.worlds:
+                for reader in world.readers:
+                    world.check(reader)
+
+    def kill(self) -> None:
+        """One bridge dies; another one reads the topics from their beginning."""
+        place = self.random.randrange(2)
+        baseline = self.bridges[1 - place].bridge.baseline
+        self.bridges[place].bridge.close()
+        self.bridges[place] = self.bridge(baseline)
+        self.bridges[place].bridge.take(self.events)
+
+    def end(self) -> None:
+        """Compact every table twice, and check what is left of it."""
+        rows = [world.rows(world.snapshot()) for world in self.worlds]
+        self.poll_often()
+        for _ in range(2):  # the second one has nothing to merge
+            for world in self.worlds:
+                assert world.compact(MAJOR), f"the queue still has an entry of {world.name}"
+            self.poll_often()
+        wait_for("the Metastore to forget failed compactions", self.has_forgotten)
+        for world, before in zip(self.worlds, rows, strict=True):
+            world.check_end(before)
+
+    def poll_often(self) -> None:
+        """Until another bridge, which checks at once what one would check in a minute, is idle."""
+        for _ in range(8):
+            before = self.progress()
+            self.kill()
+            self.poll()
+            self.poll()
+            if before == self.progress():
+                break
+
+    def progress(self) -> tuple[object, ...]:
+        """What another poll may change."""
+        with MetastoreClient(self.engine.settings) as client:
+            found = [world.progress(client) for world in self.worlds]
+        return len(self.events), found
+
+    def has_forgotten(self) -> bool:
+        """Whether what they left would be read by now."""
+        with MetastoreClient(self.engine.settings) as client:
+            return not self.failed & client.transaction_states().aborted
+
+    def close(self) -> None:
+        for watched in self.bridges:
+            watched.bridge.close()
+        for name in (self.other, *(world.name for world in self.worlds)):
+            self.engine.drop_table(self.db, name)  # a sweep asks about every table
+
+
+@dataclass
+class World:
+    """A table, its writers and its readers."""
+
+    site: Site
+    seed: int
+    writes: dict[int, Write] = field(default_factory=dict)
+    """By write id."""
+    open: list[int] = field(default_factory=list)
+    """Write ids of open transactions."""
+    aborted: set[int] = field(default_factory=set)
+    readers: list[Reader] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    """Transactions that read another table."""
+    steps: list[str] = field(default_factory=list)
+    last_row: int = 0
+
+    def __post_init__(self) -> None:
+        self.engine, self.judge, self.db = self.site.engine, self.site.judge, self.site.db
+        self.random = Random(self.seed)  # noqa: S311 - as above
+        self.names = (f"orders_{self.seed}", f"sold_{self.seed}")
+        self.name = self.names[0]
+        self.table = AcidTable(self.engine.table(self.db, self.name), COLUMNS)
+        self.site.worlds.append(self)
+
+    def run(self) -> None:
+        """Take some steps, and let every transaction of this table end."""
+        for _ in range(self.random.randint(10, 30)):
+            self.steps.append(self.random.choice(STEPS))
+            self.act(self.steps[-1])
+        for write_id in list(self.open):
+            self.settle(write_id, "commit")
+        for reader in list(self.readers):
+            self.end_reader(reader)
+        for txn in self.others:
+            self.engine.commit(txn)
+        if self.engine.is_hive_3:  # there the bridge skips a compaction without a product
+            self.write("write")
 
     def snapshot(self) -> tuple[ValidWriteIds, ValidTxns]:
         with MetastoreClient(self.engine.settings) as client:
@@ -148,7 +256,8 @@ class World:
 
     def act(self, step: str) -> None:
         """Do a step, unless it is one that no engine would do now."""
-        self.counts[step] += 1
+        counts = self.site.counts
+        counts[step] += 1
         match step:
             case "write" | "delete" | "abort" | "open":
                 self.write(step)
@@ -165,9 +274,9 @@ class World:
             case "rename" | "drop" if not self.readers and not self.open:
                 (self.rename if step == "rename" else self.drop)()
             case "poll" | "kill":
-                (self.poll if step == "poll" else self.kill)()
+                (self.site.poll if step == "poll" else self.site.kill)()
             case _:
-                self.counts[step] -= 1
+                counts[step] -= 1
 
     def go_on(self, reader: Reader, step: str) -> None:
         if step == "end":
@@ -236,20 +345,20 @@ class World:
             txn = self.fail(info, kind, ids, state, txn)
         self.merge(kind, ids, state, txn)
         if self.random.random() < 0.3:
-            self.poll()
+            self.site.poll()
         self.engine.finish_compaction(info, txn)
         return True
 
     def fail(self, info: object, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> int:
         """The Worker dies with half of a product; another one takes the entry, with a new id."""
-        self.counts["fail"] += 1
+        self.site.counts["fail"] += 1
         before = set(names_in(self.table.location))
         self.merge(kind, ids, state, txn)
         for name in set(names_in(self.table.location)) - before:
             for bucket in (self.table.location / name).glob("bucket_*"):
                 bucket.unlink()
         self.engine.abort(txn)
-        self.failed.add(txn)
+        self.site.failed.add(txn)
         request = self.engine.types.OpenTxnRequest(1, "test", "worker-2", None, 3)
         [again] = self.engine.call("open_txns", request).txn_ids
         self.engine.call("update_compactor_state", info, again)
@@ -282,8 +391,8 @@ class World:
         if kind == "locks":
             lock = self.engine.lock(self.db, self.name, txn=txn)
         elif kind == "elsewhere":
-            self.engine.lock(self.db, self.other, txn=txn)
-            if self.at_once and txn is not None:  # it reads the other table only
+            self.engine.lock(self.db, self.site.other, txn=txn)
+            if self.site.at_once and txn is not None:  # it reads the other table only
                 self.others.append(txn)
                 return
         self.readers.append(Reader(txn, lock, snapshot, self.rows(snapshot)))
@@ -314,78 +423,19 @@ class World:
         self.table.location.mkdir(exist_ok=True)
         self.writes, self.aborted = {}, set()
 
-    def poll(self) -> None:
-        """One of the bridges polls; the gate and the cleaner do what follows."""
-        active = self.random.choice(self.bridges)
-        seen = len(active.events)
-        active.vacuums(self.db)
-        wait_for_threads(active.bridge._aborted)
-        active.bridge.look()
-        self.deliver(active.events[seen:])
-        self.now += timedelta(minutes=2)
-        self.carry_out(self.gate.tick(self.now))
-        wait_for_threads(active.bridge._marking)
-        active.bridge.look()
-
-    def deliver(self, events: list[Event]) -> None:
-        events = [event for event in events if event.table.split(".")[2] in self.names]
-        self.events += events
-        for watched in self.bridges:
-            watched.bridge.take(events)
-        for event in events:
-            self.carry_out(self.gate.handle(event, at=self.now))
-
-    def carry_out(self, commands: list[Command]) -> None:
-        for command in commands:
-            self.deliver(list(self.cleaner.execute(command)))
-            for reader in self.readers:
-                self.check(reader)
-
-    def kill(self) -> None:
-        """One bridge dies; another one reads the topics from their beginning."""
-        place = self.random.randrange(2)
-        baseline = self.bridges[1 - place].bridge.baseline
-        self.bridges[place].bridge.close()
-        self.bridges[place] = self.bridge(baseline)
-        self.bridges[place].bridge.take(self.events)
-
-    def end(self) -> None:
-        """Let everything come to its end, compact twice, and check what is left."""
-        for write_id in list(self.open):
-            self.settle(write_id, "commit")
-        for reader in list(self.readers):
-            self.end_reader(reader)
-        for txn in self.others:
-            self.engine.commit(txn)
-        if self.engine.is_hive_3:  # there the bridge skips a compaction without a product
-            self.write("write")
-        before = self.rows(self.snapshot())
-        self.poll_often()
-        for _ in range(2):  # the second one has nothing to merge
-            assert self.compact(MAJOR), "the queue still has an entry of the table"
-            self.poll_often()
-        wait_for("the Metastore to forget failed compactions", self.has_forgotten)
+    def check_end(self, before: list[str]) -> None:
+        """It has the rows of before, and nothing obsolete."""
         after = self.snapshot()
         assert before == self.rows(after) == self.expected(), names_in(self.table.location)
         # the cleaner of Hive 4 takes a base of Hive 3's Worker for one of an overwrite
         state = self.state(after, as_cleaner=not self.engine.is_hive_3)
         assert (state.obsolete, state.aborted) == ((), ()), names_in(self.table.location)
 
-    def has_forgotten(self) -> bool:
-        """Whether what they left would be read by now."""
-        return not any(self.snapshot()[1].is_aborted(txn) for txn in self.failed)
-
-    def poll_often(self) -> None:
-        for _ in range(4):
-            self.kill()  # another bridge checks at once what one would check in a minute
-            self.poll()
-            self.poll()
-
-    def close(self) -> None:
-        for watched in self.bridges:
-            watched.bridge.close()
-        for name in (self.name, self.other):  # a sweep asks about every table
-            self.engine.drop_table(self.db, name)
+    def progress(self, client: MetastoreClient) -> tuple[object, ...]:
+        """What a poll may change of it."""
+        where, valid = self.table.location, client.transaction_states().valid()
+        write_ids = client.write_ids(self.db, self.name, valid)
+        return names_in(where), write_ids, client.compactions(self.db, self.name)
 
 
 @pytest.fixture(scope="module")
@@ -394,8 +444,8 @@ def its_own(
 ) -> Iterator[EmbeddedMetastore]:
     """A Metastore of this file: the transactions of other tests would be readers here."""
     folder = tmp_path_factory.mktemp("metastore")
-    forgets = FORGETS if request.param == HIVE_4 else None
-    with own_metastore(folder, forgets, version=request.param) as running:
+    settings = QUICK | (FORGETS if request.param == HIVE_4 else {})
+    with own_metastore(folder, settings, version=request.param) as running:
         yield running
 
 
@@ -405,19 +455,19 @@ def test_no_reader_reads_other_rows_and_nothing_obsolete_is_left(
 ) -> None:
     engine, counts = HiveEngine(its_own), Counter[str]()
     db = engine.database()
-    for seed in range(FIRST, FIRST + HISTORIES):
-        world, steps = World(engine, hive, db, seed), list[str]()
+    for first in range(FIRST, FIRST + HISTORIES, TABLES):
+        site = Site(engine, hive, db, first)
         try:
-            for _ in range(world.random.randint(10, 30)):
-                steps.append(world.random.choice(STEPS))
-                world.act(steps[-1])
-            world.end()
+            for seed in range(first, first + TABLES):
+                World(site, seed).run()
+            site.end()
         except Exception as error:
-            raise AssertionError(f"history {seed}: {steps}: {error}") from error
+            steps = {world.seed: world.steps for world in site.worlds}
+            raise AssertionError(f"histories {steps}: {error}") from error
         finally:
-            world.close()
-        counts += world.counts
-        counts.update(type(event).__name__ for event in world.events)
+            site.close()
+        counts += site.counts
+        counts.update(type(event).__name__ for event in site.events)
     engine.close()
 
     print(dict(counts))  # noqa: T201 - the figures of a run
