@@ -637,9 +637,16 @@ RULES: Final = (
     Rule(
         "rows of an aborted write keep a compaction from being marked",
         "producers/tidegate/hive_bridge/marking.py",
-        "        if has_aborted:\n",
-        "        if False:\n",
+        "if rows is RangeResponse.ALL or (rows is RangeResponse.SOME and not is_product):",
+        "if False:",
         "tests/hive_bridge/test_leftovers.py::test_rows_of_an_aborted_write_are_left",
+    ),
+    Rule(
+        "an event can't make a streaming writer's delta the product of a compaction",
+        "producers/tidegate/hive_bridge/marking.py",
+        "is_product = own is None and compaction.is_product(directory.acid)",
+        "is_product = compaction.is_product(directory.acid)",
+        "tests/hive_bridge/test_leftovers.py::test_a_streaming_writers_rows_are_left_whatever_an_event_calls_them",
     ),
     Rule(
         "a compaction that aborted keeps the next one from being marked",

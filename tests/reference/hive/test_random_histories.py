@@ -52,6 +52,7 @@ STEPS = ("write",) * 4 + (
 MINOR, MAJOR = 1, 2
 FAILS = 0.15
 """How many compactions die at first."""
+NO_HISTORY = "Not enough history available"
 _TXN = "org.apache.hadoop.hive.metastore.txn.service"
 QUICK = {
     "derby.system.durability": "test",  # nothing is synced to the disk
@@ -81,6 +82,8 @@ class Reader:
     lock: int | None
     snapshot: tuple[ValidWriteIds, ValidTxns]
     rows: list[str]
+    directories: frozenset[str]
+    """What it reads."""
 
 
 class Site:
@@ -395,7 +398,9 @@ class World:
             if self.site.at_once and txn is not None:  # it reads the other table only
                 self.others.append(txn)
                 return
-        self.readers.append(Reader(txn, lock, snapshot, self.rows(snapshot)))
+        state = self.state(snapshot, as_cleaner=False)
+        read = frozenset(filter(None, (state.base, *state.current)))
+        self.readers.append(Reader(txn, lock, snapshot, self.rows(snapshot), read))
 
     def end_reader(self, reader: Reader) -> None:
         self.check(reader)
@@ -406,8 +411,12 @@ class World:
             self.engine.commit(reader.txn)
 
     def check(self, reader: Reader) -> None:
-        found = self.rows(reader.snapshot)
-        assert found == reader.rows, (reader, found, names_in(self.table.location))
+        found, names = self.rows(reader.snapshot), names_in(self.table.location)
+        if self.engine.is_hive_3 and NO_HISTORY in str(found):
+            # the base of Hive 3's compaction is at once there for every reader (HIVE-20823)
+            assert reader.directories <= set(names), (reader, names)
+            return
+        assert found == reader.rows, (reader, found, names)
 
     def rename(self) -> None:
         old, self.name = self.name, next(name for name in self.names if name != self.name)
