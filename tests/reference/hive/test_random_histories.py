@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from support.watched_bridge import Watched
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, TransientError
 from tidegate.events import Command, Event
 from tidegate.hive.names import parse_name
 from tidegate.hive.obsolete import AcidState
@@ -66,6 +67,18 @@ FORGETS = {
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full, pytest.mark.timeout(36_000)]
 
 
+class Engine(HiveEngine):
+    """Calls again if Derby ended a deadlock by undoing the call: Hive 4 does not."""
+
+    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
+        try:
+            return super().call(name, *arguments)
+        except TransientError as error:
+            if "Internal error" not in str(error):
+                raise
+            return super().call(name, *arguments)
+
+
 @dataclass
 class Write:
     """What a transaction wrote."""
@@ -89,7 +102,7 @@ class Reader:
 class Site:
     """Two bridges that both poll, the gate and the cleaner, for the tables of some histories."""
 
-    def __init__(self, engine: HiveEngine, judge: HiveJudge, db: str, seed: int) -> None:
+    def __init__(self, engine: Engine, judge: HiveJudge, db: str, seed: int) -> None:
         self.engine, self.judge, self.db = engine, judge, db
         self.random = Random(seed)  # noqa: S311 - the same history every time is the point
         self.at_once = self.random.random() < 0.5
@@ -462,7 +475,7 @@ def its_own(
 def test_no_reader_reads_other_rows_and_nothing_obsolete_is_left(
     its_own: EmbeddedMetastore, hive: HiveJudge
 ) -> None:
-    engine, counts = HiveEngine(its_own), Counter[str]()
+    engine, counts = Engine(its_own), Counter[str]()
     db = engine.database()
     for first in range(FIRST, FIRST + HISTORIES, TABLES):
         site = Site(engine, hive, db, first)
