@@ -54,9 +54,12 @@ class Answering(SecondSource):
         super().__init__()
         self.left = list(answers)
         self._aborted = frozenset(aborted)
+        self.asked = 0
+        """How often it was asked for the transactions that aborted."""
 
     def aborted(self, command: Cleaning) -> frozenset[int]:
         assert command.table
+        self.asked += 1
         return self._aborted
 
     def confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
@@ -142,6 +145,25 @@ def test_what_a_compaction_left_that_aborted_goes_with_the_next_ones_inputs(
     outcome = clean(tmp_path, Answering(Proof.CONFIRMED, aborted=(8,)), command)
     assert isinstance(outcome, DirectoriesCleaned)
     assert names_in(location) == [made]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param("delta_0000001_0000002_v0000007", id="replaced"),
+        pytest.param("base_0000004_v0000012", id="later"),
+    ],
+)
+def test_who_aborted_is_asked_only_where_a_directory_would_stay(tmp_path: Path, other: str) -> None:
+    made = "base_0000003_v0000009"
+    location = build(tmp_path / "t", dict.fromkeys([*INSERTS, made, other], 9))
+    fields = {"kind": "major", "directories": (made,), "own_transaction_id": 9}
+    command = release(str(location), **fields)
+    source = Answering(Proof.CONFIRMED)
+
+    clean(tmp_path, source, command)
+    assert names_in(location) == [made, *([other] if other.startswith("base") else [])]
+    assert source.asked == 0
 
 
 def test_what_can_not_be_proven_goes_into_quarantine(tmp_path: Path) -> None:

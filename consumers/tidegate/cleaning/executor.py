@@ -15,6 +15,7 @@ from tidegate.cleaning.plan import (
     Cleaning,
     CleaningPlan,
     check_complete,
+    may_have_failed,
     plan_aborted_cleaning,
     plan_cleaning,
 )
@@ -109,11 +110,15 @@ class Cleaner:
                 raise refusal_of(error) from error
             if isinstance(command, AbortedCleaningReleased):
                 return plan_aborted_cleaning(listing, command)
-            others = any(
-                "_v" in d.name and d.name not in command.directories for d in listing or ()
-            )
-            aborted = self.second.aborted(command) if others else frozenset[int]()
-            return plan_cleaning(listing, command, aborted)
+            try:
+                plan = plan_cleaning(listing, command)
+            except Refused:
+                if not may_have_failed(listing or (), command):
+                    raise
+            else:
+                if not may_have_failed(listing or (), command, plan):
+                    return plan
+            return plan_cleaning(listing, command, self.second.aborted(command))
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the directory of the table or partition."""

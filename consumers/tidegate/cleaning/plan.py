@@ -159,6 +159,27 @@ def _plan(
     return CleaningPlan(tuple(ordered), tuple(product.listed for product in products))
 
 
+def may_have_failed(
+    listing: Iterable[ListedDirectory], command: CleaningReleased, plan: CleaningPlan | None = None
+) -> bool:
+    """Whether a directory that stays may be of a compaction that aborted.
+
+    Args:
+        listing: The directory as it is now.
+        command: The released vacuum.
+        plan: The plan without aborted transactions: what it removes goes in any case. None: it is
+            refused.
+
+    Raises:
+        Refused: BAD_NAME or LINK_INSIDE.
+    """
+    known = {*command.directories}
+    if plan is not None:
+        known.update(directory.name for directory in (*plan.remove, *plan.products))
+    others = [one for one in listing if "_v" in one.name and one.name not in known]
+    return any(entry.acid.max_write_id <= command.max_write_id for entry in parsed(others))
+
+
 def check_complete(plan: CleaningPlan, command: Cleaning) -> None:
     """Check by their files' names that the products hold all that the plan would remove.
 
