@@ -663,6 +663,13 @@ RULES: Final = (
         "tests/cleaning/test_second_source.py::test_what_a_compaction_left_that_aborted_goes_with_the_next_ones_inputs",
     ),
     Rule(
+        "an undo does not put back what a compaction left that aborted",
+        "consumers/tidegate/cleaning/quarantine.py",
+        "failed=plan.failed,",
+        "failed=(),",
+        "tests/cleaning/test_undo_plan.py::test_an_undo_leaves_what_a_compaction_left_that_aborted_in_quarantine",
+    ),
+    Rule(
         "a rename moves a reader's lock, and does not end the reader",
         "producers/tidegate/hive_bridge/bridge.py",
         "renamed = {place for place in tables if not self._is_at(*place)}",

@@ -76,6 +76,21 @@ def test_what_a_crash_left_in_several_entries_comes_back_as_one() -> None:
     assert reason([MINOR_3], alive, cleaning="other") == "not-quarantined"
 
 
+def test_an_undo_leaves_what_a_compaction_left_that_aborted_in_quarantine() -> None:
+    """Readers would see it once the Metastore has forgotten the abort."""
+    made, failed = "delta_0000001_0000003_v0000009", "base_0000003_v0000008"
+    command = release(directories=(made,), own_transaction_id=9)
+    plan = plan_cleaning(listed(*sorted([*INSERTS, made, failed])), command, {8})
+    assert failed in plan.directories
+
+    found = undo([made], entry(command, plan), cleaning=command.event_id)
+
+    assert [name for name, _ in found.put_back] == list(found.sizes) == list(INSERTS)
+    of_the_failed = plan_cleaning(listed(failed, made), command, {8})
+    alone = entry(command, of_the_failed)
+    assert reason([made], alone, cleaning=command.event_id) == "not-quarantined"
+
+
 @pytest.mark.parametrize(
     ("product", "name", "is_hidden"),
     [

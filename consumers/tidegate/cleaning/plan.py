@@ -43,11 +43,13 @@ class CleaningPlan:
         products: The vacuum's complete products: while they are there, `remove` is not needed.
         superseded_by: Names of later vacuums' directories, if their cleaning has removed them all;
             then `remove` is empty.
+        failed: Names of the directories in `remove` that a compaction wrote which aborted.
     """
 
     remove: tuple[ListedDirectory, ...]
     products: tuple[ListedDirectory, ...] = ()
     superseded_by: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -151,12 +153,13 @@ def _plan(
     check_covered(removable.obsolete, products)
     obsolete = frozenset(directory.name for directory in removable.obsolete)
     check_empty_base(products, entries, obsolete)
-    failed = (directory.name for directory in removable.failed)
+    failed = tuple(directory.name for directory in removable.failed)
     names = {*obsolete, *aborted_within(removable.aborted, products), *failed}
     remove = [entry.listed for entry in entries if entry.name in names]
     check_links(remove)
     ordered = sorted(remove, key=lambda directory: directory.name)
-    return CleaningPlan(tuple(ordered), tuple(product.listed for product in products))
+    made = tuple(product.listed for product in products)
+    return CleaningPlan(tuple(ordered), made, failed=failed)
 
 
 def may_have_failed(

@@ -66,6 +66,8 @@ class QuarantineRecord(Value, frozen=True):
     """The original locations of the directories, relative to the table; for people."""
     products: tuple[str, ...]
     """The vacuum's products, which replace these directories for readers."""
+    failed: tuple[str, ...]
+    """Directories of compactions that aborted: an undo does not put them back."""
     version: Literal[1] = 1
 
     @classmethod
@@ -85,6 +87,7 @@ class QuarantineRecord(Value, frozen=True):
             directories=plan.sizes,
             paths=tuple(prefix + name for name in plan.directories),
             products=tuple(product.name for product in plan.products),
+            failed=plan.failed,
         )
 
     @classmethod

@@ -74,26 +74,37 @@ def plan_undo(
             " quarantine has ended",
         )
     there = {directory.name for directory in listing}
-    quarantined = Counter(name for entry in own for name in entry.quarantined)
+    sizes = {
+        name: size
+        for entry in own
+        for name, size in entry.record.directories.items()
+        if name not in entry.record.failed
+    }
+    places = [
+        (name, entry.path)
+        for entry in own
+        for name in entry.quarantined
+        if name not in entry.record.failed
+    ]
+    quarantined = Counter(name for name, _ in places)
     _check_none_leaving(own, quarantined)
     if quarantined:
-        _check_complete(own, quarantined, there)
+        _check_complete(own, sizes, quarantined, there)
         _check_hidden(quarantined, entries, listing)
-    elif not _was_undone(own, there, request):
+    elif not sizes or not _was_undone(own, sizes, there, request):
         raise Refused(Reason.NOT_QUARANTINED, "everything was put back already, or was removed")
-    sizes = {name: size for entry in own for name, size in entry.record.directories.items()}
-    places = {name: entry.path for entry in own for name in entry.quarantined}
-    ordered = sorted(places.items(), key=lambda item: (not _deletes(item[0]), item[0]))
+    ordered = sorted(places, key=lambda item: (not _deletes(item[0]), item[0]))
     return UndoPlan(tuple(ordered), sizes, tuple(entry.path for entry in own))
 
 
-def _was_undone(own: Sequence[Entry], there: Collection[str], request: str) -> bool:
+def _was_undone(
+    own: Sequence[Entry], planned: Collection[str], there: Collection[str], request: str
+) -> bool:
     """Whether this request was completed before, or crashed after its last move."""
     by = {entry.undone_by for entry in own}
     if by == {request}:
         return True
-    planned = {name for entry in own for name in entry.record.directories}
-    return by <= {None, request} and planned <= set(there)
+    return by <= {None, request} and set(planned) <= set(there)
 
 
 def _check_none_leaving(own: Sequence[Entry], quarantined: Collection[str]) -> None:
@@ -107,11 +118,13 @@ def _check_none_leaving(own: Sequence[Entry], quarantined: Collection[str]) -> N
 
 
 def _check_complete(
-    own: Sequence[Entry], quarantined: Counter[str], there: Collection[str]
+    own: Sequence[Entry],
+    planned: Collection[str],
+    quarantined: Counter[str],
+    there: Collection[str],
 ) -> None:
     """Refuse an incomplete undo: readers would miss rows silently instead of having an error."""
-    planned = {name for entry in own for name in entry.record.directories}
-    if gone := sorted(planned - set(quarantined) - set(there)):
+    if gone := sorted(set(planned) - set(quarantined) - set(there)):
         raise Refused(
             Reason.QUARANTINE_INCOMPLETE,
             f"missing in the quarantine and in the table: {_named(gone)}",
@@ -123,7 +136,7 @@ def _check_complete(
         raise Refused(
             Reason.NAME_TAKEN, f"another directory has the same name: {_named(sorted(twice))}"
         )
-    if stray := sorted(set(quarantined) - planned):
+    if stray := sorted(set(quarantined) - set(planned)):
         raise Refused(Reason.UNREADABLE_QUARANTINE, f"no record names {_named(stray)}")
     for entry in own:
         for name, size in entry.sizes.items():
