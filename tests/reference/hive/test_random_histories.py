@@ -387,8 +387,11 @@ class World:
         low = min((low for low, _ in ranges), default=0)
         high = max((high for _, high in ranges), default=0)
         if kind == MINOR:
-            # without a suffix, the product of one range could have the name of an input
-            if len(found) > 1 and (txn or len(ranges) > 1):
+            # a delta and a delete delta are not enough for Hive (isEnoughToCompact); without a
+            # suffix, the product of one range could have the name of an input
+            deletes = sum(name.startswith("delete_delta_") for name in state.current)
+            both_kinds = (len(found), deletes) == (2, 1)
+            if len(found) > 1 and not both_kinds and (txn or len(ranges) > 1):
                 self.table.compact_minor(low, high, ids, txn or None)
             return
         base = self.table.location / f"base_{ids.high_water_mark:07}"
