@@ -181,8 +181,9 @@ def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
 
 def _require_sasl() -> None:
     try:
+        # first: pure-sasl remembers that it is missing, and then does not know the mechanism
+        import_module("kerberos")
         import_module("puresasl.client")
-        import_module("kerberos")  # without it pure-sasl just does not know the mechanism
     except ModuleNotFoundError as error:
         raise ConfigError(
             "Kerberos to a Metastore needs pure-sasl and kerberos:"
