@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from support.commands import ALL, EXAMPLES
 from tidegate.cli import app, output
 from tidegate.cli.exit_codes import MEANINGS
+from tidegate.cli.options import parameters
 from tidegate.cli.progress import SHOWS_PROGRESS, WITHOUT_PROGRESS
 
 NARROW: Final = "40"
@@ -47,6 +48,27 @@ def help_of(name: str, columns: str = NARROW) -> str:
 @every_command
 def test_every_command_has_an_example(name: str) -> None:
     assert EXAMPLES[name], f"add examples to the docstring of `tidegate {name}`"
+
+
+@every_command
+def test_every_option_and_argument_has_help(name: str) -> None:
+    assert [found.name for found in ALL[name].params if not getattr(found, "help", "")] == []
+
+
+def test_a_docstring_describes_nothing_that_the_command_does_not_have() -> None:
+    def command(table: str, limit: int = 1) -> None:
+        """Do it.
+
+        Positional:
+            table: Which
+                table.
+
+        Options:
+            limt: How many.
+        """
+
+    with pytest.raises(KeyError, match="limt"):
+        parameters(command)
 
 
 @every_command

@@ -79,6 +79,9 @@ def parameters(command: Callable[..., object]) -> list[inspect.Parameter]:
 
     A parameter is an option, unless its docstring lists it in the section Positional; the section
     has the help. What else an option needs (a range, a second name) is in its annotation.
+
+    Raises:
+        KeyError: a docstring describes a parameter that does not exist.
     """
     hints = get_type_hints(command, include_extras=True)
     found, help_of = list[inspect.Parameter](), dict(_SHARED)
@@ -87,6 +90,8 @@ def parameters(command: Callable[..., object]) -> list[inspect.Parameter]:
         for title, text in sections(described.__doc__).items():
             if title in {"Positional", "Options"}:
                 items = {name: " ".join(words.split()) for name, words in _ITEM.findall(text)}
+                if unknown := items.keys() - hints.keys():
+                    raise KeyError(f"{command.__name__} has no {', '.join(unknown)}")
                 help_of |= items
                 arguments |= items.keys() if title == "Positional" else set()
     for parameter in inspect.signature(command).parameters.values():
