@@ -74,6 +74,7 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
 ) -> None:
     """A reader that compiled before the vacuum and locked after it is among them."""
     db, location = acid_table(engine)
+    watched.bridge.look()  # what it finds at its first poll may have stalled before
     plain = engine.lock(db, "orders")
     on_database = engine.lock(db)
     compiled, aborts = engine.open_txn(), engine.open_txn()
@@ -283,6 +284,7 @@ def test_a_broker_that_is_away_delays_a_release_and_loses_none(
     engine: HiveEngine, watched: Watched
 ) -> None:
     db, location = acid_table(engine)
+    watched.bridge.look()
     locked = engine.lock(db, "orders")
     compact(engine, db, location)
     watched.vacuums(db)

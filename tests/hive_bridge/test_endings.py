@@ -20,7 +20,7 @@ def beating(ms: int) -> Snapshot:
 def watched(*moments: tuple[float, int]) -> Endings:
     endings = Endings(TIMEOUT)
     for now, ms in moments:
-        endings.look(beating(ms), now)
+        endings.look(beating(ms), now, now)
     return endings
 
 
@@ -50,6 +50,21 @@ def test_an_answer_without_heartbeats_makes_no_stalled_reader_look_alive() -> No
     assert endings.of_transaction(7, NO_IDS, 95) is ReleaseReason.EXPIRED
 
 
+def test_a_reader_that_the_bridge_found_may_have_stalled_before() -> None:
+    endings = watched((0, 1), (2, 1))
+
+    assert endings.of_transaction(7, frozenset({7}), 4) is ReleaseReason.EXPIRED
+    assert endings.of_lock(1, None, NO_IDS, 4) is ReleaseReason.EXPIRED
+
+
+def test_a_bridge_without_processor_time_takes_no_old_heartbeat_for_a_new_one() -> None:
+    endings = watched((0, 1))
+    endings.look(beating(2), 10, 70)  # the Metastore answered at once; the bridge stood still
+
+    assert endings.of_transaction(7, frozenset({7}), 105) is ReleaseReason.EXPIRED
+    assert endings.of_transaction(7, frozenset({7}), 80) is ReleaseReason.ABORTED
+
+
 def test_what_lived_between_two_looks_did_not_expire() -> None:
     endings = watched(*((float(now), now) for now in range(0, 120, 2)))
 
@@ -68,7 +83,7 @@ def test_what_a_vacuum_of_before_the_bridge_names_may_have_expired_before_it_cam
 def test_the_lock_of_a_transaction_that_goes_on_has_not_ended_by_itself() -> None:
     endings = watched((0, 1))
     for now in (10, 50, 90):  # a rename took the lock away, and its transaction stalls
-        endings.look(snapshot(open_txns=[7]), now)
+        endings.look(snapshot(open_txns=[7]), now, now)
 
     assert endings.of_lock(2, 7, frozenset({7}), 95) is ReleaseReason.EXPIRED
 
@@ -77,7 +92,7 @@ def test_a_vacuum_that_comes_late_finds_why_its_reader_ended() -> None:
     stalled, alive = watched((0, 1), (40, 1), (80, 1)), watched((0, 1), (40, 2), (80, 3))
     for endings in (stalled, alive):
         for now in range(95, 300, 5):
-            endings.look(snapshot(), now)
+            endings.look(snapshot(), now, now)
 
     assert stalled.of_transaction(7, NO_IDS, 300) is ReleaseReason.EXPIRED
     assert stalled.of_lock(1, None, NO_IDS, 300, 20) is ReleaseReason.EXPIRED
@@ -95,9 +110,9 @@ def test_what_a_bridge_never_saw_may_have_expired_before_it_came() -> None:
 
 
 def test_a_lock_whose_row_was_seen_ends_as_its_transaction_does() -> None:
-    endings = watched((0, 1), (99, 2))
+    endings = watched((0, 1), (50, 1), (99, 2))
     assert endings.of_lock(2, None, frozenset({7}), 100) is ReleaseReason.ABORTED
-    endings.look(snapshot(), 101)
+    endings.look(snapshot(), 101, 101)
     assert not endings.has_seen(2, 7)
 
 
@@ -113,7 +128,7 @@ def test_what_stalled_and_is_gone_has_expired_and_what_its_reader_ended_has_not(
 def test_an_abort_that_an_idle_bridge_never_saw_open_may_have_expired_before_it_came() -> None:
     assert set(Endings(TIMEOUT).expired(snapshot(aborted=[7]), 1)) == {7}
     seen = watched((0, 1))
-    seen.look(snapshot(aborted=[7]), 1)
+    seen.look(snapshot(aborted=[7]), 1, 1)
     assert set(seen.expired(snapshot(aborted=[7]), 2)) == set()
 
 

@@ -173,7 +173,9 @@ class MetastoreBridge:
             self._publish_valid(batch)
             self._apply(batch)
         self._expirations.add(self._endings.expired(snapshot, now))
-        self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
+        self._endings.look(
+            snapshot, began, now
+        )  # a release that was not confirmed keeps its reason
         published = len(releases) + self._publish_vacuums(snapshot, held)
         published += self._publish_aborted(snapshot)
         self._observer.marked(self._marking.look(self._cleanings.cleaned(queue)))

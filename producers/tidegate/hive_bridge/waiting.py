@@ -9,6 +9,7 @@ wait longer.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -34,8 +35,9 @@ restored from a backup gives them out again."""
 
 class _Beat(NamedTuple):
     value: int
-    seen: float
-    """When the bridge first saw this value, in seconds; the heartbeat itself was earlier."""
+    after: float
+    """A time before the heartbeat, in seconds: when the poll before the first with this value
+    began. Of the first poll: minus infinity."""
 
 
 class Endings:
@@ -56,10 +58,11 @@ class Endings:
         self._watching_since: float | None = None
         self._watching_from = 0
         """The highest transaction id when the bridge began to watch."""
+        self._last_began = -math.inf
         self._last_poll = 0.0
 
-    def look(self, snapshot: Snapshot, now: float) -> None:
-        """Record a snapshot, at a time of a monotonic clock in seconds.
+    def look(self, snapshot: Snapshot, began: float, now: float) -> None:
+        """Record the snapshot of a poll between two times of a monotonic clock, in seconds.
 
         Call `expired`, `of_lock` and `of_transaction` for this snapshot before.
         """
@@ -75,9 +78,10 @@ class Endings:
             self._watching_from = snapshot.transactions.high_water_mark
         self._last_poll = now
         locks = {lock.lock_id: lock.heartbeat_ms for lock in snapshot.locks}
-        self._locks = _beats(locks, self._locks, now)
-        self._transactions = _beats(snapshot.transactions.open, self._transactions, now)
-        self._aborted = snapshot.transactions.aborted
+        after, self._last_began = self._last_began, began
+        self._locks = _beats(locks, self._locks, after)
+        self._transactions = _beats(opened, self._transactions, after)
+        self._aborted = aborted
         self._plain = tuple(lock for lock in snapshot.locks if lock.transaction_id is None)
         self._transaction_of = {
             lock.lock_id: lock.transaction_id
@@ -143,7 +147,7 @@ class Endings:
     def _may_have_expired(self, beat: _Beat | None, now: float, transaction: int) -> bool:
         limit = _SHARE * self._timeout
         if beat is not None:
-            return now - beat.seen >= limit
+            return now - beat.after >= limit
         # never seen: it began and ended between two polls, unless it ended before the first of
         # them, or there was a gap in the polls
         watched = 0.0 if self._watching_since is None else self._last_poll - self._watching_since
@@ -191,12 +195,14 @@ class Expirations:
         return islice(self._latest, max(0, first - (self._count - len(self._latest))), None)
 
 
-def _beats(listed: Mapping[int, int], before: Mapping[int, _Beat], now: float) -> dict[int, _Beat]:
+def _beats(
+    listed: Mapping[int, int], before: Mapping[int, _Beat], after: float
+) -> dict[int, _Beat]:
     found: dict[int, _Beat] = {}
     for key, value in listed.items():
         known = before.get(key)
         if known is None or value not in {0, known.value}:  # 0: this answer has no heartbeats
-            known = _Beat(value, now)
+            known = _Beat(value, after)
         found[key] = known
     return found
 
