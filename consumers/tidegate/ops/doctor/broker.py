@@ -292,15 +292,17 @@ def compare_offsets(
         holds = f"holds {span.start} to {span.stop}" if span is not None else "no longer exists"
         seen.append(f"committed offset {at} of {part.topic}[{part.number}], which {holds}")
         topic = part.topic.removeprefix(f"{prefix}.")
-        resets.append(_reset(service, topic=topic, partition=part.number))
+        resets.append(_reset(service, topic, part.number))
     if not seen:
         return Finding("ok", f"in range, {behind} records behind")
     advice = f"events were lost; stop it, then run: {' && '.join(resets)}"
     return Finding("fail", "; ".join(seen), advice)
 
 
-def _reset(service: str, **options: str | int) -> str:
-    return command_line("replay group", service, **options, to_earliest=True, execute=True)
+def _reset(service: str, topic: str | None = None, partition: int | None = None) -> str:
+    return command_line(
+        "replay group", service, topic=topic, partition=partition, to_earliest=True, execute=True
+    )
 
 
 _RETENTION: Final = "offsets.retention.minutes"
