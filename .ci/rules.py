@@ -670,6 +670,13 @@ RULES: Final = (
         "tests/cleaning/test_undo_plan.py::test_an_undo_leaves_what_a_compaction_left_that_aborted_in_quarantine",
     ),
     Rule(
+        "no abort is forgotten while a compaction may leave a directory",
+        "producers/tidegate/hive_bridge/aborted.py",
+        "and not before.is_valid(entry.transaction_id)",
+        "and False",
+        "tests/hive_bridge/test_aborted_recreated.py::test_no_abort_is_forgotten_while_a_compaction_may_leave_a_directory",
+    ),
+    Rule(
         "a rename moves a reader's lock, and does not end the reader",
         "producers/tidegate/hive_bridge/bridge.py",
         "renamed = {place for place in tables if not self._is_at(*place)}",

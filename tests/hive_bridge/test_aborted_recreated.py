@@ -15,7 +15,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
 from tidegate.hive_bridge.aborted import _AbortedTable, _Ages, look_at_table
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.values import Table, Transactions
+from tidegate.hive_metastore.values import QueueEntry, Table, Transactions
 from tidegate.storage import Storage
 
 ABORTED = "delta_0000004_0000004_0000"
@@ -33,6 +33,7 @@ class Metastore:
 
     location: Path
     valid: ValidWriteIds
+    queue: tuple[QueueEntry, ...] = ()
 
     def table(self, database: str, name: str) -> Table:
         return Table(database, name, str(self.location), {"transactional": "true"})
@@ -42,7 +43,11 @@ class Metastore:
         return []
 
     def transactions(self) -> Transactions:
-        return Transactions(10)
+        return Transactions(10, {8: 0}, frozenset({7}))
+
+    def compactions(self, database: str, name: str) -> tuple[QueueEntry, ...]:
+        del database, name
+        return self.queue
 
     def write_ids(self, database: str, name: str, transactions: object) -> ValidWriteIds:
         del database, name, transactions
@@ -76,6 +81,28 @@ def test_an_object_stores_markers_hinder_nothing(table: Path) -> None:
     found = look(Metastore(table, ids(9, "4")), ids(4, "4"))
     assert found is not None
     assert [location.alone for location in found.places] == [(ABORTED,)]
+
+
+@pytest.mark.parametrize(
+    ("state", "txn", "is_forgotten"),
+    [
+        pytest.param("working", None, False, id="a Worker has just taken it"),
+        pytest.param("failed", 8, False, id="it was open when the walk began"),
+        pytest.param("failed", 11, False, id="it began during the walk"),
+        pytest.param("ready for cleaning", 11, False, id="perhaps after another one died"),
+        pytest.param("succeeded", 6, True, id="it had committed"),
+        pytest.param("failed", 7, True, id="it had aborted: the walk saw its directory"),
+        pytest.param("initiated", None, True, id="it waits"),
+    ],
+)
+def test_no_abort_is_forgotten_while_a_compaction_may_leave_a_directory(
+    state: str, txn: int | None, tmp_path: Path, *, is_forgotten: bool
+) -> None:
+    """The Metastore would forget its abort too: readers would see what it wrote after the walk."""
+    table = build(tmp_path / "t", {"delta_0000005_0000005_0000": 10})
+    entry = QueueEntry(1, "sales", "t", None, None, state, 4, txn)
+    found = look(Metastore(table, ids(9, "4"), (entry,)), ids(4, "4"))
+    assert (found is not None) == is_forgotten
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import (
     ABORT_CLEAN_UP,
+    WORKING,
+    QueueEntry,
     Table,
     final_write_ids,
     write_ids_of_compaction,
@@ -131,7 +133,8 @@ def look_at_table(
     this fetches them once more after the walk.
 
     Returns:
-        None if the table is not ACID, was dropped or created again, or must not be cleaned.
+        None if the table is not ACID, was dropped or created again, or must not be cleaned; or if
+        nothing is left, but a compaction may have written since the walk, and aborted.
 
     Raises:
         TransientError, OSError: the Metastore or the store did not answer.
@@ -153,6 +156,10 @@ def look_at_table(
     walk.check_listed(registered)
     if not _is_same(database, name, write_ids, client):
         return None
+    # Hive 3.1.3 returns those of all tables
+    compactions = () if found else client.compactions(database, name)
+    if _is_compacted((c for c in compactions if c.place[:2] == (database, name)), transactions):
+        return None
     spared = {
         path for path, partition in registered.items() if has_no_cleanup(partition.parameters)
     }
@@ -163,6 +170,22 @@ def look_at_table(
         for place in found
     )
     return _AbortedTable(database, name, location, write_ids, places)
+
+
+def _is_compacted(entries: Iterable[QueueEntry], before: ValidTxns) -> bool:
+    """Whether a compaction of these was under way since, whatever became of it.
+
+    Forgetting a table's aborts forgets its abort too, and then readers see its directory.
+    """
+    return any(
+        entry.state == WORKING
+        or (
+            entry.transaction_id is not None
+            and not before.is_valid(entry.transaction_id)
+            and not before.is_aborted(entry.transaction_id)
+        )
+        for entry in entries
+    )
 
 
 def _is_same(database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient) -> bool:

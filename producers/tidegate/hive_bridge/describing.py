@@ -27,7 +27,7 @@ from tidegate.hive_bridge.products import (
 )
 from tidegate.hive_bridge.settings import milliseconds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.values import QueueEntry, Table, write_ids_of_compaction
+from tidegate.hive_metastore.values import WORKING, QueueEntry, Table, write_ids_of_compaction
 from tidegate.storage import FileInfo, NotFound, Storage, join, normalise
 
 _PLAIN_BASE: Final = re.compile("base_[0-9]+")
@@ -40,7 +40,6 @@ _USUAL_RETENTION: Final = "300s"
 _PREFIX: Final = "compactor."
 """Hive's prefix for a table's property that overrides a setting."""
 _AGAIN_SECONDS: Final = 60.0
-_WORKING: Final = "working"
 _SOON_SECONDS: Final = 2.0
 
 
@@ -226,7 +225,7 @@ def _products(
         return entries, products_of(compaction, names)
     marked = compacted_bases(storage, where, names)
     after = _others(compaction, client)
-    if before != after or _WORKING in after.values():
+    if before != after or WORKING in after.values():
         raise NotYet("another compaction of the same place is running", _SOON_SECONDS)
     return entries, products_of_hive_3(compaction, names, marked)
 

@@ -18,6 +18,8 @@ from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWrit
 
 ABORT_CLEAN_UP = 4
 """The type of a queue entry for aborted writes to clean, not for a compaction (since Hive 4.0)."""
+WORKING = "working"
+"""The Metastore's name for the state of a compaction that a Worker has taken."""
 READY_FOR_CLEANING = "ready for cleaning"
 """The Metastore's name for the state of a compaction whose result is complete."""
 
