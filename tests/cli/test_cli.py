@@ -144,7 +144,7 @@ def test_an_unknown_kind_of_event_is_wrong_and_the_known_ones_are_named(
     ("content", "sentence"),
     [
         pytest.param(None, "No such file or directory", id="no file"),
-        pytest.param(b"\xff\xfe", "codec can't decode", id="no text"),
+        pytest.param(b"\xff\xfe", "is not UTF-8", id="no text"),
         pytest.param(b"{", "Invalid JSON", id="no JSON"),
         pytest.param(b"[]", "not a valid VacuumFinished", id="no object"),
         pytest.param(

@@ -94,7 +94,25 @@ def test_a_word_outside_the_choices_is_wrong(
     code, _, err = tidegate("publish", *arguments, "-t", "lake.sales.orders", "-l", "/lake/orders")
 
     assert code == 2
-    assert "is not one of" in err
+    assert f"Invalid value for '{arguments[-2]}': '{arguments[-1]}' is not one of " in err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "problem"),
+    [
+        ("outcomes", "--limit", "x", "write a whole number"),
+        ("outcomes", "--limit", "-1", "write at least 0"),
+        ("monitor", "--port", "65536", "write at most 65535"),
+        ("monitor", "--interval", "soon", "write a number"),
+    ],
+)
+def test_a_wrong_value_is_answered_in_our_words(
+    tidegate: Tidegate, command: str, option: str, value: str, problem: str
+) -> None:
+    code, _, err = tidegate(command, option, value)
+
+    assert code == 2
+    assert err.splitlines()[-1] == f"Error: Invalid value for '{option}': {problem}"
 
 
 def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:

@@ -75,7 +75,7 @@ ALERTS: Final = (
         "5m",
         "warning",
         "An open transaction hides {{ $value }} offsets of {{ $labels.topic }}.",
-        "kafka-transactions.sh find-hanging, or describe-producers, names its writer: end it.",
+        "kafka-transactions.sh describe-producers, then list, names its producer: restart it.",
         "An open transaction hides events",
     ),
     Alert(

@@ -243,5 +243,7 @@ def read_model(kind: type[M], file: Path) -> M:
     except ValidationError as error:
         reason = validation_message(error)
         raise ConfigError(f"{file} is not a valid {error.title}: {reason}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8: {error.reason}") from error

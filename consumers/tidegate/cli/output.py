@@ -7,6 +7,7 @@ sequence could clear the screen or a line break forge a line of a dry run or of 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -79,12 +80,13 @@ def write_json_lines(items: Iterable[object]) -> None:
 
 
 def write_styled(*parts: tuple[str, str | None]) -> None:
-    """Print parts, each with its style, as one line of any length."""
-    from rich.console import Console  # noqa: PLC0415 - heavy
-    from rich.text import Text  # noqa: PLC0415
-
-    line = Text.assemble(*((visible(text), style or "") for text, style in parts))
-    Console().print(line, soft_wrap=True)
+    """Print parts, each with its style, bold or a colour, as one line of any length."""
+    line = ""
+    for text, style in parts:
+        bold = style == "bold"
+        line += typer.style(visible(text), fg=None if bold else style, bold=bold or None)
+    # a pipe gets no colour anyway
+    typer.echo(line, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def write_rows(rows: Iterable[Mapping[str, object]], nothing: str, *, as_json: bool) -> None:
@@ -106,23 +108,21 @@ def write_table(rows: Sequence[Mapping[str, object]]) -> None:
     """
     if not rows:
         return
-    from rich.cells import cell_len  # noqa: PLC0415 - heavy
-    from rich.console import Console  # noqa: PLC0415
-
     cells = [[visible(name.replace("_", " ")) for name in rows[0]]]
     cells += [[_cell(value) for value in row.values()] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     left, room = sum(widths[:-1]) + _GAP * len(widths[1:]), widths[-1]
     if is_terminal():
-        room = Console().width - left
+        columns = os.environ.get("COLUMNS", "")
+        room = (int(columns) if columns.isdigit() else os.get_terminal_size().columns) - left
     if room < min(widths[-1], _NARROWEST):
         write_blocks(rows)
         return
     for row in cells:
         start = ""
         for cell, width in zip(row[:-1], widths, strict=False):
-            start += cell + " " * (width - cell_len(cell) + _GAP)
-        folded = wrap(row[-1], room) if cell_len(row[-1]) > room else [row[-1]]
+            start += cell + " " * (width - _width(cell) + _GAP)
+        folded = wrap(row[-1], room) if _width(row[-1]) > room else [row[-1]]
         for line in folded:
             typer.echo(f"{start}{line}".rstrip())
             start = " " * left
@@ -136,6 +136,14 @@ def write_blocks(rows: Sequence[Mapping[str, object]]) -> None:
         for name, value in row.items():
             if (text := _cell(value)) not in {"", "-"}:
                 write(f"{name.replace('_', ' ')}: {text}")
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - heavy
+
+    return cell_len(text)
 
 
 def _cell(value: object) -> str:

@@ -151,6 +151,18 @@ class CommandTree(TyperGroup):
         super().__init__(**attrs)
         self.commands = _LazyCommands()
 
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's
+        """Run a command; a wrong value of an option is reported in our words."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            errors = getattr(error.__cause__, "errors", None)  # pydantic's: typer parses with it
+            if errors is not None:
+                from tidegate.errors.validation import problem_of  # noqa: PLC0415
+
+                error.message = problem_of(errors()[0])
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - click's
         """Write the list of commands."""
         for title, entries in SECTIONS.items():

@@ -41,6 +41,20 @@ _PLAIN: Final[Mapping[str, str]] = {
     "string_type": "write text",
     "too_short": "write at least {min_length}",
     "string_too_short": "write at least {min_length} characters",
+    "string_too_long": "write at most {max_length} characters",
+    "int_type": "write a whole number",
+    "int_parsing": "write a whole number",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number",
+    "float_parsing": "write a number",
+    "bool_type": "write true or false",
+    "bool_parsing": "write true or false",
+    "greater_than": "write more than {gt}",
+    "greater_than_equal": "write at least {ge}",
+    "less_than": "write less than {lt}",
+    "less_than_equal": "write at most {le}",
+    "literal_error": "write {expected}",
+    "enum": "write {expected}",
 }
 """What to write, by pydantic's own kind of the problem."""
 _SHOWN: Final = 20

@@ -14,7 +14,7 @@ from tidegate.ops.doctor import Finding, examine
 from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings
 
-_COLOURS: Final = {"fail": "bold red", "warn": "yellow", "skipped": "dim", "ok": "green"}
+_COLOURS: Final = {"fail": "red", "warn": "yellow", "skipped": "bright_black", "ok": "green"}
 
 
 def doctor(

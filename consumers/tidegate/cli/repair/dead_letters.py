@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import option_group, person, since_of, table_of
+from tidegate.cli.options import one_of, option_group, person, since_of, table_of
 from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
@@ -22,6 +22,7 @@ from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilte
 from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 from tidegate.ops.summary import counted
+from tidegate.service.catalogue import NAMES
 
 dead_letters = typer.Typer(
     help="Messages that could not be processed: list, show, redrive, discard.", no_args_is_help=True
@@ -56,11 +57,11 @@ class _Filters:
         """The same as a filter.
 
         Raises:
-            ConfigError: a time or the table's name is invalid.
+            ConfigError: a time or the table's name is invalid, or there is no such service.
         """
         return DeadLetterFilter(
             ids=tuple(ids or ()),
-            service=self.service,
+            service=self.service and one_of(NAMES, self.service, "service"),
             topic=self.topic,
             table=table_of(self.table),
             reason=self.error,
