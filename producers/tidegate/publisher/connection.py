@@ -23,6 +23,13 @@ POLL_SECONDS: Final = 0.01
 """The longest time that a call's messages wait for the reports of other calls."""
 CHECK_SECONDS: Final = 1.0
 """How often a waiting call checks that the thread is alive."""
+
+
+def codes(names: str) -> frozenset[int]:
+    """The codes of librdkafka's errors with these names; its local ones have underscores."""
+    return frozenset(getattr(KafkaError, name) for name in names.split())
+
+
 _AWAY: Final = {KafkaError._RESOLVE, KafkaError._TRANSPORT}  # noqa: SLF001 - librdkafka's own codes
 _CAUSE: Final = re.compile(
     r"(?:\S+/\S+: )?(?:Connect to \S+ failed: )?(?P<cause>.*?)(?: \(after .*\))?", re.DOTALL

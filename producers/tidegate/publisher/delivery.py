@@ -36,6 +36,7 @@ from tidegate.publisher.connection import (
     POLL_SECONDS,
     BrokerFaults,
     Connection,
+    codes,
     login_refused,
 )
 
@@ -153,24 +154,19 @@ _REPORT_SECONDS: Final = 10.0
 """How long after its time-out the client may take to report a message."""
 _CHECKS_BEFORE_WARNING: Final = 2
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
-_REFUSALS: Final = {
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-}
-_NOT_STORED: Final = {
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.INVALID_MSG,
-    KafkaError.INVALID_RECORD,
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.POLICY_VIOLATION,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-}
+_REFUSALS: Final = codes(
+    """
+    _AUTHENTICATION CLUSTER_AUTHORIZATION_FAILED SASL_AUTHENTICATION_FAILED
+    TOPIC_AUTHORIZATION_FAILED
+    """
+)
+_NOT_STORED: Final = codes(
+    """
+    CLUSTER_AUTHORIZATION_FAILED INVALID_MSG INVALID_RECORD MSG_SIZE_TOO_LARGE POLICY_VIOLATION
+    RECORD_LIST_TOO_LARGE TOPIC_AUTHORIZATION_FAILED TOPIC_EXCEPTION _UNKNOWN_PARTITION
+    _UNKNOWN_TOPIC
+    """
+)
 """After these answers the broker does not have the message; after others it may have it."""
 _NO_TOPIC: Final = {KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}  # noqa: SLF001
 _PURGED: Final = {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}  # noqa: SLF001

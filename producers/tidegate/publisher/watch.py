@@ -24,7 +24,7 @@ from tidegate.events.cleanings import DirectoriesOutcome, PartsJoiner
 from tidegate.events.codec import Headers
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, partition_of
 from tidegate.events.wire import Wire
-from tidegate.publisher.connection import BrokerFaults, arrived
+from tidegate.publisher.connection import BrokerFaults, arrived, codes
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
@@ -38,12 +38,9 @@ _REQUEST_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.2
 _ID: Final = "ce_id"
 _ERROR: Final = "__connect.errors.exception.message"
-_REFUSALS: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
-    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
-}
+_REFUSALS: Final = codes(
+    "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED _AUTHENTICATION _AUTO_OFFSET_RESET"
+)
 
 
 class Answered(NamedTuple):

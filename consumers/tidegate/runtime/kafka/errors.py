@@ -10,73 +10,35 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tidegate.errors import StopService, TransientError
 from tidegate.errors.commands import command_line
+from tidegate.publisher.connection import codes
 
 # A broker that dies, restarts or stalls; a leader or a coordinator that moves. librdkafka's own
-# codes have underscores: most of them mean that a connection ended while a call waited for it.
-_TRANSIENT: Final = {
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    KafkaError._DESTROY_BROKER,  # noqa: SLF001 - a broker left the cluster's list during the call
-    KafkaError._FAIL,  # noqa: SLF001
-    KafkaError._INTR,  # noqa: SLF001
-    KafkaError._ISR_INSUFF,  # noqa: SLF001
-    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
-    KafkaError._NODE_UPDATE,  # noqa: SLF001
-    KafkaError._NOENT,  # noqa: SLF001 - "No leaders found", while one is elected
-    KafkaError._OUTDATED,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-    KafkaError._RETRY,  # noqa: SLF001
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
-    KafkaError._TRANSPORT,  # noqa: SLF001
-    KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
-    KafkaError._WAIT_CACHE,  # noqa: SLF001
-    KafkaError._WAIT_COORD,  # noqa: SLF001
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.CONCURRENT_TRANSACTIONS,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.LISTENER_NOT_FOUND,
-    KafkaError.NETWORK_EXCEPTION,
-    KafkaError.NOT_CONTROLLER,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.NOT_ENOUGH_REPLICAS,
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
-}
-
+# codes have underscores: most of them mean that a connection ended while a call waited for it. With
+# _DESTROY_BROKER a broker left the cluster's list, with _NOENT a leader is being elected.
+_TRANSIENT: Final = codes(
+    """
+    _ALL_BROKERS_DOWN _DESTROY_BROKER _FAIL _INTR _ISR_INSUFF _MAX_POLL_EXCEEDED _MSG_TIMED_OUT
+    _NODE_UPDATE _NOENT _OUTDATED _RESOLVE _RETRY _TIMED_OUT _TIMED_OUT_QUEUE _TRANSPORT
+    _UNKNOWN_BROKER _WAIT_CACHE _WAIT_COORD BROKER_NOT_AVAILABLE CONCURRENT_TRANSACTIONS
+    COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE
+    FENCED_LEADER_EPOCH KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE LISTENER_NOT_FOUND
+    NETWORK_EXCEPTION NOT_CONTROLLER NOT_COORDINATOR NOT_ENOUGH_REPLICAS
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE
+    PREFERRED_LEADER_NOT_AVAILABLE REPLICA_NOT_AVAILABLE REQUEST_TIMED_OUT
+    THROTTLING_QUOTA_EXCEEDED UNKNOWN_LEADER_EPOCH UNSTABLE_OFFSET_COMMIT
+    """
+)
 # A broker does not know a new topic yet, or the topic was deleted.
-_UNKNOWN: Final = {
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-}
-
-
+_UNKNOWN: Final = codes("_UNKNOWN_PARTITION _UNKNOWN_TOPIC UNKNOWN_TOPIC_OR_PART")
 # A batch is corrupt or unpacks to more than the client accepts. Reading it again fails the same
 # way, so a reader that waited would wait forever.
-_UNREADABLE: Final = {
-    KafkaError._BAD_COMPRESSION,  # noqa: SLF001
-    KafkaError._BAD_MSG,  # noqa: SLF001
-}
-
-_REFUSED: Final = {
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
+_UNREADABLE: Final = codes("_BAD_COMPRESSION _BAD_MSG")
+_REFUSED: Final = codes(
+    """
+    CLUSTER_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED TOPIC_AUTHORIZATION_FAILED
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    """
+)
 _ADVICE: Final = f" (the rights of each role: {command_line('topics acls')})"
 
 

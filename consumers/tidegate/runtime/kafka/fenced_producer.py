@@ -16,6 +16,7 @@ from typing import Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from tidegate.errors import StopService, TransientError
+from tidegate.publisher.connection import codes
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.kafka.records import LARGE, Config
 
@@ -24,18 +25,12 @@ _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
 _AT_ONCE: Final = 4
 """Earlier producers that are fenced at the same time: each one costs a short-lived connection."""
-FENCED: Final = {
-    KafkaError._FENCED,  # noqa: SLF001 - librdkafka's local codes have underscores
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-}
+FENCED: Final = codes("_FENCED PRODUCER_FENCED INVALID_PRODUCER_EPOCH")
 FORGOTTEN: Final = KafkaError.INVALID_PRODUCER_ID_MAPPING
 """The broker forgets a transactional id that is idle for days."""
-_PERMANENT: Final = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
+_PERMANENT: Final = codes(
+    "MSG_SIZE_TOO_LARGE TOPIC_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+)
 
 
 class FencedProducer:

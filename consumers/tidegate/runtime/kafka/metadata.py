@@ -22,7 +22,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
-from tidegate.publisher.connection import BrokerFaults
+from tidegate.publisher.connection import BrokerFaults, codes
 from tidegate.runtime.bus import Partition, TopicIdentity, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import APPENDED, STABLE
@@ -36,11 +36,7 @@ _REQUEST_SECONDS: Final = 5.0
 _METADATA_SECONDS: Final = 2.0
 # librdkafka's local codes have underscores
 _REFUSALS: Final = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
-_LEADER_MOVED: Final = {
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-}
+_LEADER_MOVED: Final = codes("FENCED_LEADER_EPOCH NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH")
 # confluent-kafka leaves these two untyped
 _FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
 _END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
