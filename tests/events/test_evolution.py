@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version as package_version
 from importlib.resources import files
 from io import BytesIO
@@ -20,7 +21,6 @@ from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.codec import (
     SINGLE_OBJECT,
-    Writer,
     decode,
     decode_body,
     encode_body,
@@ -223,7 +223,7 @@ def commit_of_tomorrow() -> CommitTomorrow:
 
 
 def test_tomorrows_reader_reads_todays_bytes_with_the_default() -> None:
-    today = Writer(schema_of(CommitCompleted).parsed, TOMORROW)
+    today = replace(TOMORROW, parsed=schema_of(CommitCompleted).parsed, resolve_to=TOMORROW.parsed)
 
     event = decode_body(encode_body(commit(1)), 0, today)
 

@@ -22,13 +22,14 @@ from tidegate.events import CommitCompleted, CommitFlagged, Event
 from tidegate.events.codec import (
     VALUE_HEADER,
     RegistryKey,
-    Writer,
+    Schema,
     encode,
     encode_body,
     id_prefix,
     schema_text,
+    single_object_prefix,
 )
-from tidegate.events.wire import OwnSchemas, Wire
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of
 from tidegate.runtime.retry import RetryPolicy
@@ -139,13 +140,18 @@ def test_a_registry_that_is_down_is_a_transient_fault() -> None:
         wire.serialize(commit(1), TOPIC)
 
 
-class ComesBack(OwnSchemas):
+class ComesBack:
     """A registry that is away for the first questions."""
+
+    in_headers = False
 
     def __init__(self, behind: RegistrySchemas, away: int) -> None:
         self.behind, self.away = behind, away
 
-    def writer(self, key: RegistryKey) -> Writer:
+    def prefix(self, model: type[Event], topic: str) -> bytes:  # noqa: ARG002
+        return single_object_prefix(model)
+
+    def writer(self, key: RegistryKey) -> Schema:
         self.away -= 1
         if self.away >= 0:
             raise TransientError("the registry is away")

@@ -57,8 +57,10 @@ def test_a_misspelt_setting_is_refused(tmp_path: Path) -> None:
 def test_where_the_id_goes_is_a_setting_with_two_values(tmp_path: Path) -> None:
     shown = SETTINGS.replace("[registry]\n", '[registry]\nschema_id_in = "headers"\n')
 
-    assert wire_for(load(tmp_path, SETTINGS).registry)._source.in_headers is False
-    assert wire_for(load(tmp_path, shown).registry)._source.in_headers is True
+    for settings, in_headers in ((SETTINGS, False), (shown, True)):
+        source = wire_for(load(tmp_path, settings).registry)._source
+        assert source is not None
+        assert source.in_headers is in_headers
     with pytest.raises(ConfigError, match=r"registry\.schema_id_in"):
         load(tmp_path, shown.replace("headers", "header"))
 

@@ -86,14 +86,14 @@ def test_bytes_that_a_decoder_has_a_bug_for_are_dead_lettered_and_what_follows_g
     bus = memory_bus(partitions=1)
     bus.send([Message("tidegate.commits", b"k", b"trap", (), 0)])
     bus.send([message(commit(number)) for number in range(3)])
-    contents = Wire.contents
+    schema = Wire.schema
 
     def trapped(wire: Wire, value: bytes | None, headers: Headers) -> object:
         if value == b"trap":
             raise fault
-        return contents(wire, value, headers)
+        return schema(wire, value, headers)
 
-    monkeypatch.setattr(Wire, "contents", trapped)
+    monkeypatch.setattr(Wire, "schema", trapped)
     loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     loop.close()

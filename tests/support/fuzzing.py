@@ -45,7 +45,7 @@ from support.fuzz_inputs import (
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import RestoreRequested, VacuumFinished
 from tidegate.events.base import Event
-from tidegate.events.codec import RegistryKey, Writer, decode_body, schema_text, writer_from
+from tidegate.events.codec import RegistryKey, Schema, decode_body, schema_text, writer_from
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.events.wire import Wire
 
@@ -102,7 +102,7 @@ class _Registry:
     def prefix(self, model: type[Event], topic: str) -> bytes:
         raise NotImplementedError
 
-    def writer(self, key: RegistryKey) -> Writer:
+    def writer(self, key: RegistryKey) -> Schema:
         number = key.int if isinstance(key, UUID) else key
         if number >= len(self._writers):
             raise FormatError("no such schema")

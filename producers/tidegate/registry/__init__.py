@@ -19,7 +19,7 @@ from tidegate.errors import (
 from tidegate.events import Event
 from tidegate.events.codec import (
     RegistryKey,
-    Writer,
+    Schema,
     full_name,
     guid_prefix,
     id_prefix,
@@ -30,7 +30,8 @@ from tidegate.events.wire import Wire
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import RegisteredSchema as Response
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema as AvroSchema
+    from confluent_kafka.schema_registry import SchemaRegistryClient
 
 
 _TIMEOUT_SECONDS: Final = 10
@@ -84,10 +85,10 @@ _CLIENT_ERRORS: Final = range(400, 500)
 _RETRIABLE: Final = (408, 425, 429)
 
 
-def _avro(text: str) -> Schema:
-    from confluent_kafka.schema_registry import Schema  # noqa: PLC0415 - of an extra
+def _avro(text: str) -> AvroSchema:
+    from confluent_kafka.schema_registry import Schema as AvroSchema  # noqa: PLC0415 - of an extra
 
-    return Schema(text, "AVRO")
+    return AvroSchema(text, "AVRO")
 
 
 def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
@@ -134,7 +135,7 @@ class RegistrySchemas:
         self._auto_register = settings.auto_register
         self.in_headers = settings.schema_id_in == "headers"
         self._prefixes: dict[tuple[type[Event], str], bytes] = {}
-        self._writers: dict[RegistryKey, Writer] = {}
+        self._writers: dict[RegistryKey, Schema] = {}
 
     def prefix(self, model: type[Event], topic: str) -> bytes:
         """The magic and id or GUID, after one registration or look-up of the schema.
@@ -154,7 +155,7 @@ class RegistrySchemas:
             known = self._prefixes[model, topic] = self._prefix_of(subject, found)
         return known
 
-    def writer(self, key: RegistryKey) -> Writer:
+    def writer(self, key: RegistryKey) -> Schema:
         """Find a schema by its id or GUID.
 
         Raises:

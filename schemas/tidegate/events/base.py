@@ -147,12 +147,12 @@ class Command(Event, frozen=True):
     @property
     def asked_by(self) -> str:
         """The requester's name in the command. It is not verified: any writer can set it."""
-        return self.source
+        return str(getattr(self, "requested_by", self.source))
 
     @property
     def asked_why(self) -> str | None:
         """The reason that the command gives, if any."""
-        return None
+        return getattr(self, "reason", None) or getattr(self, "comment", None)
 
 
 class Request(Command, frozen=True):
@@ -184,16 +184,6 @@ class ReasonedRequest(Request, frozen=True):
 
     requested_by: Name
     reason: Text
-
-    @property
-    def asked_by(self) -> str:
-        """The name in the request."""
-        return self.requested_by
-
-    @property
-    def asked_why(self) -> str | None:
-        """The reason in the request."""
-        return self.reason
 
 
 class Caused(Event, frozen=True):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -108,24 +108,13 @@ FOREIGN_SCHEMAS: Final = SchemaLimits(
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An event's schema: its model, the parsed Avro schema, the fingerprint on the wire."""
+    """An event's schema, of this version or an earlier one, with its fingerprint on the wire."""
 
     model: type[Event]
     parsed: Any
     fingerprint: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """A writer's schema, and the schema of this version (`reader`) to resolve it to."""
-
-    parsed: Any
-    reader: Schema
-
-    @property
-    def resolve_to(self) -> Any:  # noqa: ANN401 - fastavro has no type for a parsed schema
-        """The reader's schema; None where both are the same and nothing is to resolve."""
-        return None if self.parsed is self.reader.parsed else self.reader.parsed
+    resolve_to: Any = None
+    """The schema of this version; None where it is the same and nothing is to resolve."""
 
 
 def full_name(model: type[Event]) -> str:
@@ -162,8 +151,8 @@ def schema_of(model: type[Event]) -> Schema:
     return make_schema(model, schema_text(model.__name__))
 
 
-def writer_from(text: str) -> Writer:
-    """Make a writer from the schema of any version; the record's full name identifies the event.
+def writer_from(text: str) -> Schema:
+    """A writer's schema, of any version; the record's full name identifies the event.
 
     Raises:
         FormatError: not an Avro schema, beyond the limits, or not of a Tidegate event.
@@ -178,28 +167,24 @@ def writer_from(text: str) -> Writer:
     model = EVENT_TYPES.get(name.removeprefix(f"{NAMESPACE}."))
     if model is None or full_name(model) != name:
         raise FormatError(f"the schema of {name:.200}, which is not a Tidegate event")
-    reader, written = schema_of(model), make_schema(model, text)
-    return current_writers().get(written.fingerprint) or Writer(written.parsed, reader)
+    written = make_schema(model, text)
+    earlier = replace(written, resolve_to=schema_of(model).parsed)
+    return current_writers().get(written.fingerprint) or earlier
 
 
 @cache
-def current_writers() -> Mapping[bytes, Writer]:
+def current_writers() -> Mapping[bytes, Schema]:
     """The schemas of this version by fingerprint."""
-    return {
-        schema.fingerprint: Writer(schema.parsed, schema)
-        for schema in map(schema_of, EVENT_TYPES.values())
-    }
+    return {schema.fingerprint: schema for schema in map(schema_of, EVENT_TYPES.values())}
 
 
 @cache
-def previous_writers() -> Mapping[bytes, Writer]:
+def previous_writers() -> Mapping[bytes, Schema]:
     """The schemas of every released version by fingerprint."""
-    texts = (text for _, text in previous_texts())
-    writers = ((text, writer_from(text)) for text in texts)
-    return {make_schema(writer.reader.model, text).fingerprint: writer for text, writer in writers}
+    return {schema.fingerprint: schema for schema in (writer_from(t) for _, t in previous_texts())}
 
 
-def writer_by_fingerprint(name: bytes) -> Writer | None:
+def writer_by_fingerprint(name: bytes) -> Schema | None:
     """The schema with this fingerprint, of this version or a released one; None: unknown."""
     return current_writers().get(name) or previous_writers().get(name)
 
@@ -232,7 +217,7 @@ def decode(value: bytes | None) -> Event:
     return decode_body(value or b"", frame.body_at, own_writer(frame))
 
 
-def own_writer(frame: Frame) -> Writer:
+def own_writer(frame: Frame) -> Schema:
     """The schema that a frame refers to, among those of this package.
 
     Raises:
@@ -251,14 +236,14 @@ def own_writer(frame: Frame) -> Writer:
     return writer
 
 
-def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
+def decode_body(value: bytes, body_at: int, writer: Schema) -> Event:
     """Decode the Avro body that starts at `body_at`, written by any version.
 
     Raises:
         FormatError: the body is corrupt or has trailing bytes, a required field is missing, or a
             value is invalid.
     """
-    model, body = writer.reader.model, BytesIO(value)
+    model, body = writer.model, BytesIO(value)
     body.seek(body_at)
     is_wide = len(value) > MAX_VALUE_BYTES
     if is_wide and (writer.resolve_to is not None or model is not VacuumFinished):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -40,6 +41,21 @@ AGAIN: Final = timedelta(minutes=1)
 _REPEATED: Final = OfVacuum.model_fields.keys() - Event.model_fields.keys()
 """Fields of the command that its deferral repeats."""
 
+_OF_DIRECTORIES: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
+_REFUSALS: Final[
+    Sequence[tuple[type[Command] | tuple[type[Command], ...], type[Answer], Sequence[str]]]
+] = (
+    (RestoreRequested, RestoreRejected, ("savepoint",)),
+    (RestoreApproved, RestoreApprovalRejected, ("request",)),
+    (Withdrawal, WithdrawalRefused, ("request",)),
+    ((SavepointRequested, SavepointsCheckRequested), SavepointRejected, ("instant",)),
+    (SavepointRemovalRequested, SavepointRemovalRejected, ("instant",)),
+    (CleaningUndoRequested, CleaningUndoRefused, ("cleaning", "partition")),
+    (HoldRequest, CleaningRefused, ()),
+    (_OF_DIRECTORIES, CleaningRefused, ("partition",)),
+)
+"""Of a kind of command, the outcome that refuses it, and the fields that this repeats."""
+
 
 def not_confirmed(
     command: CleaningReleased, reason: Reason, message: str, at: datetime
@@ -75,36 +91,9 @@ def refusal(command: Command, reason: Reason, message: str, source: str, at: dat
     Raises:
         PermanentError: there is no such outcome for this kind of command.
     """
-    fields = {"reason": reason, "message": message, "source": source, "occurred_at": at}
-    kind, more = _refusal_of(command, reason, message)
-    return kind.about(command, **fields, **more)
-
-
-def _refusal_of(
-    command: Command, reason: Reason, message: str
-) -> tuple[type[Answer], dict[str, str | None]]:
-    """The kind of outcome, and its fields about the command."""
-    found: tuple[type[Answer], dict[str, str | None]]
-    match command:
-        case RestoreRequested():
-            found = RestoreRejected, {"savepoint": command.savepoint}
-        case RestoreApproved():
-            found = RestoreApprovalRejected, {"request": command.request}
-        case Withdrawal():
-            found = WithdrawalRefused, {"request": command.request}
-        case SavepointRequested():
-            found = SavepointRejected, {"instant": command.instant}
-        case SavepointsCheckRequested():
-            found = SavepointRejected, {"instant": None}
-        case SavepointRemovalRequested():
-            found = SavepointRemovalRejected, {"instant": command.instant}
-        case CleaningUndoRequested():
-            about = {"cleaning": command.cleaning, "partition": command.partition}
-            found = CleaningUndoRefused, about
-        case HoldRequest():
-            found = CleaningRefused, {}
-        case CleaningReleased() | AbortedCleaningReleased() | QuarantineRemovalRequested():
-            found = CleaningRefused, {"partition": command.partition}
-        case _:
-            raise PermanentError(f"{reason}: {message}")
-    return found
+    for commands, kind, repeated in _REFUSALS:
+        if isinstance(command, commands):
+            fields = {name: getattr(command, name, None) for name in repeated}
+            about = {"reason": reason, "message": message, "source": source, "occurred_at": at}
+            return kind.about(command, **about, **fields)
+    raise PermanentError(f"{reason}: {message}")

@@ -164,11 +164,6 @@ class RestoreApproved(Request, frozen=True):
         """The name in the approval."""
         return self.approved_by
 
-    @property
-    def asked_why(self) -> str | None:
-        """The reason in the approval."""
-        return self.reason
-
 
 class RestoreAwaitingApproval(RestorePlan, frozen=True):
     """The plan of a requested restore that waits for a second person; nothing was changed.

@@ -129,16 +129,6 @@ class SavepointRequested(Request, frozen=True):
             lifetime_seconds=self.lifetime_seconds,
         )
 
-    @property
-    def asked_by(self) -> str:
-        """The name in the request."""
-        return self.requested_by
-
-    @property
-    def asked_why(self) -> str | None:
-        """The comment, if there is one."""
-        return self.comment or None
-
 
 class SavepointsCheckRequested(Caused, Command, frozen=True):
     """Check a table's savepoints: make those that are due, remove those that may go.

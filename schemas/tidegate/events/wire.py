@@ -13,17 +13,16 @@ from tidegate.events.codec import (
     OBJECT_PREFIX_BYTES,
     SINGLE_OBJECT,
     VALUE_HEADER,
-    Frame,
     Headers,
     RegistryKey,
-    Writer,
+    Schema,
     current_writers,
     decode,
     decode_body,
+    encode,
     encode_body,
     frame_of,
     own_writer,
-    single_object_prefix,
 )
 from tidegate.events.fields import MAX_WIDE_BYTES
 from tidegate.events.tasks import OriginalHeader, OriginalMessage, TaskIssued
@@ -119,7 +118,7 @@ class SchemaSource(Protocol):
         """The bytes that identify the schema of an event on a topic. May block."""
         ...
 
-    def writer(self, key: RegistryKey) -> Writer:
+    def writer(self, key: RegistryKey) -> Schema:
         """Find the schema with this id or GUID in the schema registry. May block.
 
         Raises:
@@ -129,44 +128,10 @@ class SchemaSource(Protocol):
         ...
 
 
-class OwnSchemas:
-    """Only the schemas of this package: Avro single objects."""
-
-    @property
-    def in_headers(self) -> bool:
-        """Never: the fingerprint precedes the body."""
-        return False
-
-    def prefix(self, model: type[Event], topic: str) -> bytes:  # noqa: ARG002 - the protocol's
-        """The single object's magic and fingerprint."""
-        return single_object_prefix(model)
-
-    def writer(self, key: RegistryKey) -> Writer:
-        """Raise: there is no registry.
-
-        Raises:
-            FormatError: always.
-        """
-        return own_writer(Frame(key, 0))
-
-
-class Contents(NamedTuple):
-    """What a message claims to hold: an event of the schema `writer`, from `body_at` on."""
-
-    writer: Writer
-    body_at: int
-
-    @property
-    def kind(self) -> type[Event]:
-        """The kind of the event."""
-        return self.writer.reader.model
-
-
 @cache
-def _own_objects() -> Mapping[bytes, Contents]:
-    """The contents of single objects of this version's schemas, by their first bytes."""
-    writers = current_writers().items()
-    return {SINGLE_OBJECT + name: Contents(writer, OBJECT_PREFIX_BYTES) for name, writer in writers}
+def _own_objects() -> Mapping[bytes, Schema]:
+    """This version's schemas by the first bytes of single objects."""
+    return {SINGLE_OBJECT + name: writer for name, writer in current_writers().items()}
 
 
 class Wire:
@@ -176,9 +141,8 @@ class Wire:
     """
 
     def __init__(self, source: SchemaSource | None = None) -> None:
-        """Use a source of schemas, by default the package's own."""
-        self._source: SchemaSource = source or OwnSchemas()
-        self._in_headers = self._source.in_headers
+        """Use a source of schemas, by default the package's own, in Avro single objects."""
+        self._source = source
 
     def serialize(self, event: Event, topic: str) -> Message:
         """Make the message that carries an event on a topic.
@@ -186,14 +150,16 @@ class Wire:
         Raises:
             TransientError: a schema registry is needed and can't be reached now.
         """
-        prefix, body = self._source.prefix(type(event), topic), encode_body(event)
         key, headers = event.table.encode(), headers_of(event)
-        if self._in_headers:
+        if self._source is None:
+            return Message(topic, key, encode(event), headers)
+        prefix, body = self._source.prefix(type(event), topic), encode_body(event)
+        if self._source.in_headers:
             return Message(topic, key, body, (*headers, (VALUE_HEADER, prefix)))
         return Message(topic, key, prefix + body, headers)
 
-    def contents(self, value: bytes | None, headers: Headers = ()) -> Contents:
-        """Recognise the kind and the schema of a message, without decoding it.
+    def schema(self, value: bytes | None, headers: Headers = ()) -> tuple[Schema, int]:
+        """The schema of a message, without decoding it, and where the event's body begins.
 
         Raises:
             FormatError: not an event that this version knows.
@@ -204,11 +170,11 @@ class Wire:
             and len(value) <= MAX_WIDE_BYTES
             and (own := _own_objects().get(value[:OBJECT_PREFIX_BYTES]))
         ):
-            return own
+            return own, OBJECT_PREFIX_BYTES
         frame = frame_of(value, headers)
-        if isinstance(frame.schema, bytes):
-            return Contents(own_writer(frame), frame.body_at)
-        return Contents(self._source.writer(frame.schema), frame.body_at)
+        if self._source is None or isinstance(frame.schema, bytes):
+            return own_writer(frame), frame.body_at
+        return self._source.writer(frame.schema), frame.body_at
 
     def kind(self, value: bytes | None, headers: Headers = ()) -> type[Event] | None:
         """The kind of event that a message claims to hold, without decoding it; None: unknown.
@@ -217,18 +183,9 @@ class Wire:
             TransientError: a schema registry is needed and can't be reached now.
         """
         try:
-            return self.contents(value, headers).kind
+            return self.schema(value, headers)[0].model
         except FormatError:
             return None
-
-    def read(self, key: bytes | None, value: bytes | None, contents: Contents) -> Event:
-        """Decode the event of a message whose contents are known.
-
-        Raises:
-            FormatError: it can't be decoded, or its key is not the event's table.
-        """
-        event = decode_body(value or b"", contents.body_at, contents.writer)
-        return check_key(key, event)
 
     def deserialize(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
         """Decode the event of a message.
@@ -237,7 +194,8 @@ class Wire:
             FormatError: it can't be decoded, or its key is not the event's table.
             TransientError: a schema registry is needed and can't be reached now.
         """
-        return self.read(key, value, self.contents(value, headers))
+        schema, body_at = self.schema(value, headers)
+        return check_key(key, decode_body(value or b"", body_at, schema))
 
 
 def carried_kind(task: TaskIssued, wire: Wire) -> type[Event] | None:

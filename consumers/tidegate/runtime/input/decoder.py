@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.events import Event
+from tidegate.events.codec import decode_body
 from tidegate.events.topics import EVENT_TYPES, PARTITIONER, partition_of, topic_of
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, check_key
 from tidegate.runtime.bus import Record
 from tidegate.runtime.retry import RetryPolicy
 
@@ -48,14 +49,14 @@ class Decoder:
     def _decode(self, record: Record) -> Event | None:
         if record.unreadable:
             raise FormatError(record.unreadable)
-        contents = self.wire.contents(record.value, record.headers)
-        kind = contents.kind
+        schema, body_at = self.wire.schema(record.value, record.headers)
+        kind = schema.model
         expected = self._topics.get(kind)
         if record.partition.topic != expected:
             raise FormatError(f"{kind.__name__} belongs on {expected}")
         if kind not in self.consumes:
             return None
-        event = self.wire.read(record.key, record.value, contents)
+        event = check_key(record.key, decode_body(record.value or b"", body_at, schema))
         if record.partition.number != partition_of(event.table, self.partitions):
             raise self._misplaced(event, record)
         return event
