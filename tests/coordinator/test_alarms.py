@@ -9,7 +9,7 @@ import pytest
 from support.acid import IDS_1_TO_4, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows
-from tidegate.coordinator.alarms import AlarmRule, Alarms
+from tidegate.coordinator.alarms import AlarmRule
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     Event,
@@ -34,7 +34,7 @@ class Gate(Rows):
     """A gate whose process is killed after every decision: another one reads its changelog."""
 
     def __init__(self, *rules: AlarmRule, restarts: bool = True) -> None:
-        super().__init__(ReaderGate(alarms=Alarms(rules)), restarts=restarts)
+        super().__init__(ReaderGate(alarms=rules), restarts=restarts)
 
     def decide(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
         before = len(self.outcomes)

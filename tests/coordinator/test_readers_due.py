@@ -11,7 +11,7 @@ import pytest
 from support.markers import marker_behind
 from support.memory_bus import MemoryBus, MemoryChangelog
 from support.samples import events_on, memory_bus, message, release
-from tidegate.coordinator.alarms import AlarmRule, Alarms
+from tidegate.coordinator.alarms import AlarmRule
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
@@ -22,7 +22,7 @@ from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 
 TABLE = "lake.sales.orders"
 LIMIT_MS = 60_000
-GATE = ReaderGate(alarms=Alarms((AlarmRule(overdue_after=timedelta(milliseconds=LIMIT_MS)),)))
+GATE = ReaderGate(alarms=(AlarmRule(overdue_after=timedelta(milliseconds=LIMIT_MS)),))
 
 
 class Broker:

@@ -44,34 +44,18 @@ class AlarmRule:
     unknown_after: timedelta | None = timedelta(days=7)
     """How long releases of a table may come before its first vacuum."""
 
-
-@dataclass(frozen=True)
-class Alarms:
-    """The rules; the first whose pattern matches a table applies, and else the usual limits."""
-
-    rules: tuple[AlarmRule, ...] = ()
-
-    def rule_of(self, table: str) -> AlarmRule:
-        """The rule that applies to a table."""
-        return _rule_of(self.rules, table)
-
-    def overdue_at(self, table: str, since: int) -> int | None:
+    def overdue_at(self, since: int) -> int | None:
         """When a vacuum that waits since then is overdue, in ms of the broker's time."""
-        limit = _rule_of(self.rules, table).overdue_after
-        return None if limit is None else since + limit // _MS
+        return None if self.overdue_after is None else since + self.overdue_after // _MS
 
-    def unknown_at(self, table: str, since: int) -> int | None:
+    def unknown_at(self, since: int) -> int | None:
         """When a table is unknown of which only releases have come since then."""
-        limit = _rule_of(self.rules, table).unknown_after
-        return None if limit is None else since + limit // _MS
-
-
-USUAL_ALARMS: Final = Alarms()
-"""No rule: the usual limits for all tables."""
+        return None if self.unknown_after is None else since + self.unknown_after // _MS
 
 
 @lru_cache(maxsize=10_000)
-def _rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
+def rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
+    """The first rule whose pattern matches a table, else the usual limits."""
     return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmRule())
 
 

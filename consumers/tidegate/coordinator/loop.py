@@ -26,6 +26,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
+from tidegate.coordinator import tasks
 from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.catch_up import CatchUp
 from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
@@ -37,14 +38,12 @@ from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
     MessageTooLargeError,
-    PermanentError,
     StoppingError,
     StopService,
     TransientError,
 )
-from tidegate.events import Command, Event, TaskEnded
+from tidegate.events import Command, Event
 from tidegate.events.cleanings import HoldRequest
-from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
 from tidegate.events.topics import (
@@ -197,7 +196,7 @@ class CoordinatorLoop:
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         owned = [self._owned[number] for number in self._owned]
-        under_way = [m for it in owned for m in Tasks.unended(it.store)]
+        under_way = [m for it in owned for m in tasks.unended(it.store)]
         self._publish_unsent(owned, under_way)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         first = self._catch_up.first(starts)
@@ -290,18 +289,16 @@ class CoordinatorLoop:
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
         kind, store = type(event), owned.store
-        if kind in OF_TASKS and (is_unproven(event) or Tasks.carried(event, store) is None):
+        if kind in OF_TASKS and (is_unproven(event) or tasks.carried(event, store) is None):
             return []  # late, replayed or forged
         if kind in self._signed_kinds:
             self._authorization.require(event, record)
         if kind in self._requests and isinstance(event, Command):
             effects = self._authorized(owned, event, record, at)
-        elif isinstance(event, TaskEnded):
-            effects = self._people.ended(event, store, at)
         else:
             effects = self._subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
-        if isinstance(event, HoldRequest) and Tasks.confirm_later(event.table, messages, store):
+        if isinstance(event, HoldRequest) and tasks.confirm_later(event.table, messages, store):
             messages = []
         if effects.commands or kind in _MAY_ISSUE:
             messages += self._tasks.issue(event.table, store, at)
@@ -313,7 +310,7 @@ class CoordinatorLoop:
         """Apply a request only if its signature permits it; otherwise the outcome is a refusal."""
         try:
             signed_by = self._authorization.check(event, record)
-            if self._is_used(event, owned.store, at):
+            if Requests.is_used(event, owned.store, at):
                 log.info("the request %s was used before", event.event_id)
                 return Effects()
         except Unauthorized as refused:
@@ -332,13 +329,6 @@ class CoordinatorLoop:
             effects = self._subject.handle(event, owned.store, at)
         effects.name_asker(event, signer)
         return effects
-
-    @staticmethod
-    def _is_used(request: Command, store: Store, at: datetime) -> bool:
-        try:
-            return Requests.is_used(request, store, at)
-        except PermanentError as old:
-            raise Unauthorized(Reason.REQUEST_TOO_OLD, str(old)) from old
 
     def _pass_ends(self) -> None:
         """Go past what holds no record before the end of an input."""
@@ -415,7 +405,7 @@ class CoordinatorLoop:
             self._require_accepted(message)
         made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(effects.commands, messages, strict=False):
-            Tasks.queue(command, original_of(message, made), store)
+            tasks.queue(command, original_of(message, made), store)
         return effects.repeated + messages[count:]
 
     def _require_accepted(self, message: Message, more: int = 0) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Final
+from typing import ClassVar, Final
 
 from tidegate.coordinator import alarms, holds, quarantines
-from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms
+from tidegate.coordinator.alarms import SOURCE, AlarmRule, rule_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.store import Kind, Store, dumps
 from tidegate.coordinator.subject import Effects, milliseconds
@@ -39,6 +39,7 @@ from tidegate.coordinator.vacuums import (
     has_ended,
     next_hold,
     overdue_ms,
+    waiting,
     watch,
     watched,
 )
@@ -80,15 +81,12 @@ _DONE_LIMIT: Final = 2 * 4096
 """Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
 _AT_ONCE: Final = 1000
 _WATCHING: Final = {
-    0: "select id, since, content, body from vacuum indexed by vacuum_lock"
-    " where tbl = ? and watch_lock = ?",
-    1: "select id, since, content, body from vacuum indexed by vacuum_transaction"
-    " where tbl = ? and watch_transaction = ?",
+    0: "indexed by vacuum_lock where tbl = ? and watch_lock = ?",
+    1: "indexed by vacuum_transaction where tbl = ? and watch_transaction = ?",
 }
 """By the lowest bit of a token."""
 _READY: Final = (
-    "select id, since, content, body from vacuum indexed by vacuum_ready"
-    " where tbl = ? and watch_lock is null and watch_transaction is null"
+    "indexed by vacuum_ready where tbl = ? and watch_lock is null and watch_transaction is null"
 )
 _DUE: Final = (
     "select min(due) from ("
@@ -96,19 +94,6 @@ _DUE: Final = (
     " union all select min(due) from seen indexed by seen_due where due is not null"
     " union all select min(due) from deferred indexed by deferred_due where due is not null"
     " union all select min(due) from quarantine indexed by quarantine_due)"
-)
-
-
-_CONSUMES: Final[tuple[type[Event], ...]] = (
-    VacuumFinished,
-    LockReleased,
-    WritesAborted,
-    CleaningHoldRequested,
-    CleaningHoldRemovalRequested,
-    CleaningDeferred,
-    CleaningStarted,
-    CleaningUndone,
-    QuarantineRemoved,
 )
 
 
@@ -123,24 +108,30 @@ class ReaderGate:
 
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 2**18
-    alarms: Alarms = USUAL_ALARMS
+    alarms: tuple[AlarmRule, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
-
-    @property
-    def consumes(self) -> tuple[type[Event], ...]:
-        """The kinds of events that it decides on."""
-        return _CONSUMES
-
-    @property
-    def kinds(self) -> Sequence[Kind]:
-        """The rows that it keeps."""
-        return KINDS
+    consumes: ClassVar[tuple[type[Event], ...]] = (
+        VacuumFinished,
+        LockReleased,
+        WritesAborted,
+        CleaningHoldRequested,
+        CleaningHoldRemovalRequested,
+        CleaningDeferred,
+        CleaningStarted,
+        CleaningUndone,
+        QuarantineRemoved,
+    )
+    kinds: ClassVar[Sequence[Kind]] = KINDS
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a hold, and derive when rows are due."""
-        for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
-            vacuum = WaitingVacuum.of_row(table, row)
-            due = None if overdue_ms(rows, vacuum) else self.alarms.overdue_at(table, vacuum.since)
+        for vacuum in waiting(rows):
+            table = vacuum.table
+            due = (
+                None
+                if overdue_ms(rows, vacuum)
+                else rule_of(self.alarms, table).overdue_at(vacuum.since)
+            )
             hold = next_hold(rows, vacuum)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
@@ -149,7 +140,7 @@ class ReaderGate:
             )
         for table, since, said, body in rows.all("select tbl, since, said, body from seen"):
             if body != "null" and said is None:
-                due = self.alarms.unknown_at(table, since)
+                due = rule_of(self.alarms, table).unknown_at(since)
                 rows.execute("update seen set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
@@ -182,8 +173,7 @@ class ReaderGate:
                 effects.outcomes.append(holds.hold(event, rows, at))
             case CleaningHoldRemovalRequested():
                 holds.remove_hold(event, rows, at, effects)
-                ready = rows.all(_READY, event.table)
-                _free(rows, [WaitingVacuum.of_row(event.table, row) for row in ready], at, effects)
+                _free(rows, waiting(rows, _READY, event.table), at, effects)
                 released = len(effects.commands)
                 effects.outcomes.append(holds.removal_of(event, released, at))
             case CleaningDeferred():
@@ -205,14 +195,16 @@ class ReaderGate:
         if event.transaction_id is not None:
             tokens.append(2 * event.transaction_id + 1)
         if rows.one("select 1 from seen where tbl = ?", table) is None:
-            due, first = self.alarms.unknown_at(table, now), dumps(event.model_dump(mode="json"))
+            due, first = (
+                rule_of(self.alarms, table).unknown_at(now),
+                dumps(event.model_dump(mode="json")),
+            )
             rows.put("seen", table, None, (now, None, None, None), first, (due,))
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
             end(rows, event, token, now)
         for token in tokens:
-            for row in rows.all(_WATCHING[token & 1], table, token):
-                vacuum = WaitingVacuum.of_row(table, row)
+            for vacuum in waiting(rows, _WATCHING[token & 1], table, token):
                 hold = next_hold(rows, vacuum)
                 watch(rows, vacuum, hold)
                 if hold is None:
@@ -225,15 +217,9 @@ class ReaderGate:
         require_publishable(event)
         now = WaitingVacuum.of_event(event, milliseconds(at))
         self._table_known(event, rows, at, effects)
-        before = rows.one(
-            "select id, since, content, body from vacuum where tbl = ? and id = ?",
-            now.table,
-            now.id,
-        )
+        before = next(waiting(rows, "where tbl = ? and id = ?", now.table, now.id), None)
         if before is not None:
-            self._published_again(
-                event, rows, WaitingVacuum.of_row(now.table, before), now, at, effects
-            )
+            self._published_again(event, rows, before, now, at, effects)
             return
         if _is_done(rows, now.table, now.content):
             late = [hold for hold in now.holds if not has_ended(rows, now, hold)]
@@ -276,7 +262,7 @@ class ReaderGate:
             _free(rows, [vacuum], at, effects)
             return False
         overdue = overdue_ms(rows, vacuum)
-        due = None if overdue else self.alarms.overdue_at(vacuum.table, vacuum.since)
+        due = None if overdue else rule_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*watched(hold), due))
         return hold is not None
@@ -308,19 +294,12 @@ class ReaderGate:
             self._wait(rows, now, at, effects)
 
     def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
-        due = rows.all(
-            "select tbl, id, since, content, body from vacuum indexed by vacuum_due"
-            " where due <= ? order by due limit ?",
-            milliseconds(at),
-            _AT_ONCE,
-        )
-        for table, *row in due:
-            vacuum = WaitingVacuum.of_row(table, row)
-            rows.execute(
-                "update vacuum set due = null where tbl = ? and id = ?", (table, vacuum.id)
-            )
+        due = "indexed by vacuum_due where due <= ? order by due limit ?"
+        for vacuum in waiting(rows, due, milliseconds(at), _AT_ONCE):
+            table, number = vacuum.table, vacuum.id
+            rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
             outstanding = list(vacuum.outstanding_readers(rows))
-            limit = self.alarms.rule_of(table).overdue_after
+            limit = rule_of(self.alarms, table).overdue_after
             if outstanding and limit is not None:  # without readers it waits for a person's hold
                 rows.put("overdue", table, vacuum.id, (milliseconds(at),))
                 effects.outcomes.append(alarms.overdue(vacuum.about(at), outstanding, limit))
@@ -333,7 +312,7 @@ class ReaderGate:
             _AT_ONCE,
         )
         for table, since, *marks, body in due:
-            limit = self.alarms.rule_of(table).unknown_after or timedelta()
+            limit = rule_of(self.alarms, table).unknown_after or timedelta()
             rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
             first = LockReleased.model_validate_json(body)
             effects.outcomes.append(alarms.unknown(first, since, limit, at))
@@ -352,17 +331,15 @@ class ReaderGate:
     def _forget_ended(self, rows: Store, table: str, now: int, before: int) -> None:
         """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest."""
         old = _oldest(rows, "ended", "token", table, before, self.remember_most)
-        [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
-        if not old or len(old) < waiting:  # it reads all waiting vacuums: not for a few
+        [count] = rows.one("select count(*) from vacuum where tbl = ?", table)
+        if not old or len(old) < count:  # it reads all waiting vacuums: not for a few
             return
-        needed = set[Token]()
-        for row in (
-            rows.all("select id, since, content, body from vacuum where tbl = ?", table)
-            if waiting
-            else ()
-        ):
-            for hold in WaitingVacuum.of_row(table, row).holds:
-                needed.update(hold)
+        needed = {
+            token
+            for vacuum in waiting(rows, "where tbl = ?", table)
+            for hold in vacuum.holds
+            for token in hold
+        }
         forgotten: list[Token] = []
         for token in old:
             if token in needed:

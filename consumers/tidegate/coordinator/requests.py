@@ -17,7 +17,7 @@ from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds, moment
-from tidegate.coordinator.tasks import ANY, Queued, Tasks, as_json, of_json
+from tidegate.coordinator.tasks import ANY, Queued, as_json, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
     CleaningProgressed,
@@ -44,6 +44,7 @@ from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import EVENT_TYPES, REQUEST_TOPIC
 from tidegate.events.wire import Wire
+from tidegate.runtime.authorization import Unauthorized
 
 USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))
 """A request that was used."""
@@ -72,7 +73,7 @@ _WAITS: Final = f"select id, body from queued indexed by queued_next where tbl =
 class Requests:
     """A subject (see `tidegate.coordinator.subject`): requests for work, approvals, withdrawals.
 
-    The loop calls `requested` for requests, with their messages, and `ended` for ends of tasks.
+    The loop calls `requested` for requests, with their messages.
     """
 
     consumes: tuple[type[Event], ...] = (
@@ -94,7 +95,7 @@ class Requests:
         """Whether a request was used; from now on it is.
 
         Raises:
-            PermanentError: it is so old that its id may have been forgotten.
+            Unauthorized: it is so old that its id may have been forgotten.
         """
         table, number, now = request.table, hashed(request.event_id), milliseconds(at)
         if rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None:
@@ -102,9 +103,10 @@ class Requests:
         # the newest is never forgotten: whatever it let be forgotten is refused by it
         [newest] = rows.one("select max(at) from used indexed by used_at")
         if now < (newest or 0) - _USED_MS:
-            raise PermanentError(
+            raise Unauthorized(
+                Reason.REQUEST_TOO_OLD,
                 f"the broker took this request at {at:%Y-%m-%dT%H:%M:%SZ}, more than"
-                f" {USED_FOR.days} days before another: it may have been used"
+                f" {USED_FOR.days} days before another: it may have been used",
             )
         rows.put("used", table, number, (now,))
         for old in rows.all(
@@ -127,7 +129,7 @@ class Requests:
             return self._approved(request, original, rows, at)
         if isinstance(request, Withdrawal):
             return self._withdrawn(request, signed_by, rows, at)
-        Tasks.queue(request, original, rows, signed_by)
+        tasks.queue(request, original, rows, signed_by)
         return Effects()
 
     @staticmethod
@@ -155,7 +157,7 @@ class Requests:
         rows.put("awaiting", table, number, (None,), body)
         grounds = [as_json(original)]
         approved = Queued(**waits)._replace(approval=request.event_id, grounds=grounds)
-        Tasks.put(table, ANY, approved, rows)
+        tasks.put(table, ANY, approved, rows)
         return Effects()
 
     def _withdrawn(
@@ -172,10 +174,10 @@ class Requests:
         awaiting = None if until is None else Queued(**loads(body)[0])
         found = next(iter(queued.values()), awaiting)
         is_late = rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None
-        under_way = Tasks.under_way(table, rows)
+        under_way = tasks.under_way(table, rows)
         if under_way is not None and under_way.command == event.request:
             found = under_way
-        failed = Tasks.failed(table, event.request, rows)
+        failed = tasks.failed(table, event.request, rows)
         if found is None and is_late:
             text = "it failed: discard its dead letter" if failed else "it has ended"
             return self._refused(event, Reason.TOO_LATE, text, at)
@@ -225,13 +227,15 @@ class Requests:
         return refusal(command, reason, message, SOURCE, at).to(command, queued.signed_by)
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        """Let a restore wait for an approval, or for another one; end those that are moot."""
-        carried = Tasks.carried(event, rows)
+        """Apply an outcome of a task: a restore waits for an approval, or others are moot."""
+        if isinstance(event, TaskEnded):
+            return self._ended(event, rows, at)
+        carried = tasks.carried(event, rows)
         if carried is None:
             return Effects()
         table, number = event.table, hashed(carried.command)
         if isinstance(event, PROGRESS):
-            Tasks.progressed(table, rows, at)
+            tasks.progressed(table, rows, at)
             return Effects()
         if isinstance(event, RestoreCompleted):
             return self._moot(table, event.caused_by, rows, at)
@@ -261,15 +265,15 @@ class Requests:
                 effects.outcomes.append(ended)
         return effects
 
-    def ended(self, event: TaskEnded, rows: Store, at: datetime) -> Effects:
+    def _ended(self, event: TaskEnded, rows: Store, at: datetime) -> Effects:
         """A task has ended, or was stopped."""
-        found, table = Tasks.ended(event, rows), event.table
+        found, table = tasks.ended(event, rows), event.table
         if found is None:
-            return Effects(repeated=Tasks.again(event, rows))
-        carried = found.carried
-        number, effects = hashed(carried.command), Effects(outcomes=[*found.outcomes])
+            return Effects(repeated=tasks.again(event, rows))
+        carried, is_over, outcomes = found
+        number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
         # an approved restore that does not wait again is over
-        if found.is_over and carried.approval:
+        if is_over and carried.approval:
             until, _ = rows.one(_AWAITING, table, number) or (None, None)
             if until is None:
                 rows.drop("awaiting", table, number)
@@ -303,11 +307,11 @@ class Requests:
     def next_due(self, rows: Store) -> int | None:
         """When the first restore, or task, has waited too long."""
         [until] = rows.one("select min(until) from awaiting indexed by awaiting_until")
-        return min((due for due in (until, Tasks.next_overdue(rows)) if due), default=None)
+        return min((due for due in (until, tasks.next_overdue(rows)) if due), default=None)
 
     def due(self, rows: Store, at: datetime) -> Effects:
         """End the restores that were not approved in time; repeat overdue tasks."""
-        effects = Tasks.overdue(rows, at, _AT_ONCE)
+        effects = tasks.overdue(rows, at, _AT_ONCE)
         for table, number, body in rows.all(
             "select tbl, id, body from awaiting indexed by awaiting_until where until <= ?"
             " order by until limit ?",

@@ -130,16 +130,6 @@ class Queued(NamedTuple):
         return cls(*about, as_json(original), partition=partition, signed_by=signed_by)
 
 
-class EndedTask(NamedTuple):
-    """A task that was under way."""
-
-    carried: Queued
-    is_over: bool
-    """False: its command is queued again, or is among the dead letters."""
-    outcomes: Sequence[TaskEnded] = ()
-    """To be published."""
-
-
 def as_json(message: OriginalMessage) -> dict[str, Any]:
     """A message for a row."""
     return message.model_dump(mode="json")
@@ -152,214 +142,26 @@ class Tasks:
         """Take what makes a message of an event on a topic, and what signs it."""
         self._serialize, self._sign, self._topic = serialize, sign, TASK_TOPIC.name(prefix)
 
-    @staticmethod
-    def queue(
-        command: Command, original: OriginalMessage, rows: Store, signed_by: str | None = None
-    ) -> None:
-        """Queue a command, which `issue` issues once its turn has come."""
-        table, lane, number = command.table, _lane(command), None
-        if lane == CHECKS:  # the newest replaces one that waits
-            [number, *_] = rows.one(_NEXT, table, lane) or (None,)
-        Tasks.put(table, lane, Queued.of(command, original, signed_by), rows, number)
-
-    @staticmethod
-    def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
-        """Queue a command that was made before; with `number` in the place of another command."""
-        number = rows.next_sequence() if number is None else number
-        rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
-
-    @staticmethod
-    def ended(event: TaskEnded, rows: Store) -> EndedTask | None:
-        """Apply the end of a task under way, or of a stop.
-
-        Returns:
-            None if it is issued again, is not under way, or is a stop that changes nothing.
-        """
-        table, number = event.table, event.number
-        redriven = event.end is TaskEnd.REDRIVEN
-        kind = "failed" if redriven else "task"
-        found = rows.one(_ENDED[kind], table, number)
-        if found is None or loads(found[1])[0] != event.caused_by:
-            return None
-        lane, (_, _, carried) = found[0], loads(found[1])
-        if lane == STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
-            return Tasks._stopped(event, carried, rows)
-        rows.drop(kind, table, number)
-        if event.end is TaskEnd.NUMBER_TAKEN:
-            [last] = rows.one("select last from number where tbl = ?", table)
-            rows.put("number", table, None, (max(last, event.highest or 0),))
-            if lane == STOPS:
-                return None
-        if kind == "task" and (stop := rows.one(_STOP, table)) is not None:
-            rows.drop("task", table, stop[0])  # it comes too late
-        queued = Queued(**carried)
-        if redriven or event.end is TaskEnd.NUMBER_TAKEN:
-            Tasks.put(table, lane, queued, rows)
-            return EndedTask(queued, is_over=False)
-        if event.end is TaskEnd.DEAD_LETTERED:  # perhaps half way
-            body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
-            rows.put("failed", table, number, (lane,), body)
-        return EndedTask(queued, event.end is not TaskEnd.DEAD_LETTERED)
-
-    @staticmethod
-    def _stopped(event: TaskEnded, number: int, rows: Store) -> EndedTask | None:
-        """Queue what the task with this number carries again, if it was stopped."""
-        table = event.table
-        if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
-            return None  # it can't be stopped, or is done: its own end comes, and drops the stop
-        lane, body = rows.one(_ENDED["task"], table, number)
-        rows.drop("task", table, number)
-        rows.drop("task", table, event.number)
-        task, _, carried = loads(body)
-        queued = Queued(**carried)
-        if event.stopped is Stopped.BEGUN:
-            queued = queued._replace(has_begun=True)
-        Tasks.put(table, lane, queued, rows, -number)  # in front: it may be half way
-        outcome = TaskEnded(
-            table=table,
-            location=queued.location,
-            occurred_at=event.occurred_at,
-            source=SOURCE,
-            caused_by=task,
-            number=number,
-            end=TaskEnd.SUPERSEDED,
-            message=f"task {event.number} stopped it",
-        )
-        return EndedTask(queued, is_over=False, outcomes=[outcome])
-
-    @staticmethod
-    def progressed(table: str, rows: Store, at: datetime) -> None:
-        """The task under way is not overdue yet: its worker goes on."""
-        number, _ = rows.one(_UNDER_WAY, table)
-        lane, body = rows.one(_ENDED["task"], table, number)
-        _put_task(rows, table, number, lane, body, at)
-
-    @staticmethod
-    def next_overdue(rows: Store) -> int | None:
-        """When the first task is overdue, in ms of the broker's time."""
-        due: int | None = rows.one("select min(due) from task indexed by task_due")[0]
-        return due
-
-    @staticmethod
-    def overdue(rows: Store, at: datetime, limit: int) -> Effects:
-        """The messages of overdue tasks, again, with an alarm for each task that is not a stop."""
-        effects = Effects()
-        found = rows.all(
-            "select tbl, number, lane, body from task indexed by task_due where due <= ?"
-            " order by due limit ?",
-            *(milliseconds(at), limit),
-        )
-        for table, number, lane, body in found:
-            _put_task(rows, table, number, lane, body, at)
-            task, message, carried = loads(body)
-            effects.repeated.append(load_message(message))
-            if lane == STOPS:
-                continue
-            queued = Queued(**carried)
-            alarm = TaskOverdue(
-                table=table,
-                location=queued.location,
-                occurred_at=at,
-                source=SOURCE,
-                caused_by=task,
-                number=number,
-                kind=queued.kind,
-                message=f"task {number} ({queued.kind}) has had no outcome for"
-                f" {span(OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
-                " run, and what does it log?",
-            )
-            effects.outcomes.append(alarm)
-        return effects
-
-    @staticmethod
-    def again(event: TaskEnded, rows: Store) -> list[Message]:
-        """The message of a redriven task that is under way: its worker could not decode it."""
-        found = rows.one(_ENDED["task"], event.table, event.number)
-        if event.end is not TaskEnd.REDRIVEN or found is None:
-            return []
-        event_id, message, _ = loads(found[1])
-        return [load_message(message)] if event_id == event.caused_by else []
-
     def issue(self, table: str, rows: Store, at: datetime) -> list[Message]:
         """The messages to publish now: the next task or a stop, and what its end confirms."""
         found = rows.one(_UNDER_WAY, table)
         if found is not None:
             number, lane = found
-            messages = [] if lane == CLEANINGS else self._confirmations(table, rows)
-            if self._must_stop(table, lane, rows):
+            messages = [] if lane == CLEANINGS else _confirmations(table, rows)
+            if _must_stop(table, lane, rows):
                 messages.append(self._stop(table, number, rows, at))
             return messages
-        messages = self._confirmations(table, rows)
+        messages = _confirmations(table, rows)
         lanes = (ANY, CHECKS) if is_held(rows, table) else (ANY, CLEANINGS, CHECKS)
         candidates = [rows.one(_NEXT, table, lane) for lane in lanes]
         first = min((row for row in candidates if row is not None), default=None)
         return messages if first is None else [*messages, self._task(table, first, rows, at)]
-
-    @staticmethod
-    def carried(outcome: Event, rows: Store) -> Queued | None:
-        """What the task carries that an outcome is of; None: no task under way.
-
-        An outcome is of the task of the command that caused it; that of an approval is of the
-        command that was approved.
-        """
-        queued = Tasks.under_way(outcome.table, rows)
-        is_its = queued is not None and outcome.caused_by in {queued.command, queued.approval}
-        return queued if is_its else None
-
-    @staticmethod
-    def failed(table: str, command: str, rows: Store) -> list[int]:
-        """The numbers of the tasks of a command that are among the dead letters."""
-        found = rows.all("select number, body from failed where tbl = ?", table)
-        return [number for number, body in found if loads(body)[2]["command"] == command]
-
-    @staticmethod
-    def under_way(table: str, rows: Store) -> Queued | None:
-        """What the task of a table carries that is under way."""
-        found = rows.one(_UNDER_WAY, table)
-        if found is None:
-            return None
-        _, body = rows.one(_ENDED["task"], table, found[0])
-        return Queued(**loads(body)[2])
-
-    @staticmethod
-    def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
-        """Whether a cleaning is under way; then `issue` publishes these outcomes behind its end."""
-        found = rows.one(_UNDER_WAY, table)
-        if found is None or found[1] != CLEANINGS:
-            return False
-        for outcome in outcomes:
-            rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
-        return True
-
-    @staticmethod
-    def unended(rows: Store) -> list[Message]:
-        """The messages of all tasks under way, and of stops."""
-        bodies = rows.all("select body from task order by tbl, number")
-        return [load_message(loads(body)[1]) for (body,) in bodies]
-
-    @staticmethod
-    def _confirmations(table: str, rows: Store) -> list[Message]:
-        found = rows.all("select id, body from unconfirmed where tbl = ? order by id", table)
-        for number, _ in found:
-            rows.drop("unconfirmed", table, number)
-        return [load_message(body) for _, body in found]
 
     def _task(self, table: str, found: tuple[int, int, str], rows: Store, at: datetime) -> Message:
         sequence, lane, body = found
         rows.drop("queued", table, sequence)
         queued = Queued(**loads(body))
         return self._issued(table, lane, queued, queued._asdict(), rows, at)
-
-    @staticmethod
-    def _must_stop(table: str, lane: int, rows: Store) -> bool:
-        """Whether the task under way is to be stopped, and no stop is under way.
-
-        It runs for every release during a task, so it reads no task.
-        """
-        is_wanted = (lane == CLEANINGS and is_held(rows, table)) or rows.one(
-            "select 1 from stopping where tbl = ?", table
-        ) is not None
-        return is_wanted and rows.one(_STOP, table) is None
 
     def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Message:
         """The stop of the task under way."""
@@ -409,6 +211,196 @@ class Tasks:
         body = dumps([task.event_id, dump_message(message), row])
         _put_task(rows, table, number, lane, body, at)
         return message
+
+
+def queue(
+    command: Command, original: OriginalMessage, rows: Store, signed_by: str | None = None
+) -> None:
+    """Queue a command, which `issue` issues once its turn has come."""
+    table, lane, number = command.table, _lane(command), None
+    if lane == CHECKS:  # the newest replaces one that waits
+        [number, *_] = rows.one(_NEXT, table, lane) or (None,)
+    put(table, lane, Queued.of(command, original, signed_by), rows, number)
+
+
+def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
+    """Queue a command that was made before; with `number` in the place of another command."""
+    number = rows.next_sequence() if number is None else number
+    rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
+
+
+def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]] | None:
+    """Apply the end of a task under way, or of a stop.
+
+    Returns:
+        None if it is issued again, is not under way, or is a stop that changes nothing.
+    """
+    table, number = event.table, event.number
+    redriven = event.end is TaskEnd.REDRIVEN
+    kind = "failed" if redriven else "task"
+    found = rows.one(_ENDED[kind], table, number)
+    if found is None or loads(found[1])[0] != event.caused_by:
+        return None
+    lane, (_, _, carried) = found[0], loads(found[1])
+    if lane == STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
+        return _stopped(event, carried, rows)
+    rows.drop(kind, table, number)
+    if event.end is TaskEnd.NUMBER_TAKEN:
+        [last] = rows.one("select last from number where tbl = ?", table)
+        rows.put("number", table, None, (max(last, event.highest or 0),))
+        if lane == STOPS:
+            return None
+    if kind == "task" and (stop := rows.one(_STOP, table)) is not None:
+        rows.drop("task", table, stop[0])  # it comes too late
+    queued = Queued(**carried)
+    if redriven or event.end is TaskEnd.NUMBER_TAKEN:
+        put(table, lane, queued, rows)
+        return queued, False, []
+    if event.end is TaskEnd.DEAD_LETTERED:  # perhaps half way
+        body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
+        rows.put("failed", table, number, (lane,), body)
+    return queued, event.end is not TaskEnd.DEAD_LETTERED, []
+
+
+def _stopped(
+    event: TaskEnded, number: int, rows: Store
+) -> tuple[Queued, bool, list[TaskEnded]] | None:
+    """Queue what the task with this number carries again, if it was stopped."""
+    table = event.table
+    if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
+        return None  # it can't be stopped, or is done: its own end comes, and drops the stop
+    lane, body = rows.one(_ENDED["task"], table, number)
+    rows.drop("task", table, number)
+    rows.drop("task", table, event.number)
+    task, _, carried = loads(body)
+    queued = Queued(**carried)
+    if event.stopped is Stopped.BEGUN:
+        queued = queued._replace(has_begun=True)
+    put(table, lane, queued, rows, -number)  # in front: it may be half way
+    outcome = TaskEnded(
+        table=table,
+        location=queued.location,
+        occurred_at=event.occurred_at,
+        source=SOURCE,
+        caused_by=task,
+        number=number,
+        end=TaskEnd.SUPERSEDED,
+        message=f"task {event.number} stopped it",
+    )
+    return queued, False, [outcome]
+
+
+def progressed(table: str, rows: Store, at: datetime) -> None:
+    """The task under way is not overdue yet: its worker goes on."""
+    number, _ = rows.one(_UNDER_WAY, table)
+    lane, body = rows.one(_ENDED["task"], table, number)
+    _put_task(rows, table, number, lane, body, at)
+
+
+def next_overdue(rows: Store) -> int | None:
+    """When the first task is overdue, in ms of the broker's time."""
+    due: int | None = rows.one("select min(due) from task indexed by task_due")[0]
+    return due
+
+
+def overdue(rows: Store, at: datetime, limit: int) -> Effects:
+    """The messages of overdue tasks, again, with an alarm for each task that is not a stop."""
+    effects = Effects()
+    found = rows.all(
+        "select tbl, number, lane, body from task indexed by task_due where due <= ?"
+        " order by due limit ?",
+        *(milliseconds(at), limit),
+    )
+    for table, number, lane, body in found:
+        _put_task(rows, table, number, lane, body, at)
+        task, message, carried = loads(body)
+        effects.repeated.append(load_message(message))
+        if lane == STOPS:
+            continue
+        queued = Queued(**carried)
+        alarm = TaskOverdue(
+            table=table,
+            location=queued.location,
+            occurred_at=at,
+            source=SOURCE,
+            caused_by=task,
+            number=number,
+            kind=queued.kind,
+            message=f"task {number} ({queued.kind}) has had no outcome for"
+            f" {span(OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
+            " run, and what does it log?",
+        )
+        effects.outcomes.append(alarm)
+    return effects
+
+
+def again(event: TaskEnded, rows: Store) -> list[Message]:
+    """The message of a redriven task that is under way: its worker could not decode it."""
+    found = rows.one(_ENDED["task"], event.table, event.number)
+    if event.end is not TaskEnd.REDRIVEN or found is None:
+        return []
+    event_id, message, _ = loads(found[1])
+    return [load_message(message)] if event_id == event.caused_by else []
+
+
+def carried(outcome: Event, rows: Store) -> Queued | None:
+    """What the task carries that an outcome is of; None: no task under way.
+
+    An outcome is of the task of the command that caused it; that of an approval is of the
+    command that was approved.
+    """
+    queued = under_way(outcome.table, rows)
+    is_its = queued is not None and outcome.caused_by in {queued.command, queued.approval}
+    return queued if is_its else None
+
+
+def failed(table: str, command: str, rows: Store) -> list[int]:
+    """The numbers of the tasks of a command that are among the dead letters."""
+    found = rows.all("select number, body from failed where tbl = ?", table)
+    return [number for number, body in found if loads(body)[2]["command"] == command]
+
+
+def under_way(table: str, rows: Store) -> Queued | None:
+    """What the task of a table carries that is under way."""
+    found = rows.one(_UNDER_WAY, table)
+    if found is None:
+        return None
+    _, body = rows.one(_ENDED["task"], table, found[0])
+    return Queued(**loads(body)[2])
+
+
+def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
+    """Whether a cleaning is under way; then `issue` publishes these outcomes behind its end."""
+    found = rows.one(_UNDER_WAY, table)
+    if found is None or found[1] != CLEANINGS:
+        return False
+    for outcome in outcomes:
+        rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
+    return True
+
+
+def unended(rows: Store) -> list[Message]:
+    """The messages of all tasks under way, and of stops."""
+    bodies = rows.all("select body from task order by tbl, number")
+    return [load_message(loads(body)[1]) for (body,) in bodies]
+
+
+def _confirmations(table: str, rows: Store) -> list[Message]:
+    found = rows.all("select id, body from unconfirmed where tbl = ? order by id", table)
+    for number, _ in found:
+        rows.drop("unconfirmed", table, number)
+    return [load_message(body) for _, body in found]
+
+
+def _must_stop(table: str, lane: int, rows: Store) -> bool:
+    """Whether the task under way is to be stopped, and no stop is under way.
+
+    It runs for every release during a task, so it reads no task.
+    """
+    is_wanted = (lane == CLEANINGS and is_held(rows, table)) or rows.one(
+        "select 1 from stopping where tbl = ?", table
+    ) is not None
+    return is_wanted and rows.one(_STOP, table) is None
 
 
 def _put_task(  # noqa: PLR0913, PLR0917 - a row

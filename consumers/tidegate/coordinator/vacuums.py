@@ -42,6 +42,7 @@ ENDED: Final = Kind(
 )
 """A lock or transaction that has ended; `expired` is 1 if not because its reader ended it.
 `metastore` has hashes of whose id it is; null: of any."""
+_SELECT: Final = "select tbl, id, since, content, body from vacuum"
 _WIDE: Final = 1_000
 """Holds from which on they are watched in an order that has nothing to do with their age."""
 Token = int
@@ -115,9 +116,9 @@ class WaitingVacuum:
         return cls(event.table, identity, now, content, event.event_id, *holds, vacuum, name)
 
     @classmethod
-    def of_row(cls, table: str, row: Sequence[Any]) -> WaitingVacuum:
-        """The vacuum of a row: id, since, content, body."""
-        number, since, content, body = row
+    def of_row(cls, row: Sequence[Any]) -> WaitingVacuum:
+        """The vacuum of a row: table, id, since, content, body."""
+        table, number, since, content, body = row
         event_id, locks, transactions, vacuum, metastore = loads(body)
         vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
         all_locks = tuple(map(Lock._make, locks))
@@ -205,8 +206,12 @@ class WaitingVacuum:
 
 def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
     """All vacuums that wait, in no particular order."""
-    for table, *row in rows.execute("select tbl, id, since, content, body from vacuum"):
-        yield WaitingVacuum.of_row(table, row)
+    return map(WaitingVacuum.of_row, rows.execute(_SELECT))
+
+
+def waiting(rows: Store, condition: str = "", *parameters: Any) -> Iterator[WaitingVacuum]:  # noqa: ANN401 - of SQL
+    """The waiting vacuums of a condition in SQL: all of them are read before the first."""
+    return map(WaitingVacuum.of_row, rows.all(f"{_SELECT} {condition}", *parameters))
 
 
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:

@@ -14,7 +14,7 @@ from tidegate.cleaning.second_source import SecondSource
 from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
-from tidegate.coordinator.alarms import AlarmRule, Alarms
+from tidegate.coordinator.alarms import AlarmRule
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
@@ -180,13 +180,12 @@ def second_source(settings: Settings) -> SecondSource:
     return SecondSource()
 
 
-def alarms(settings: Settings) -> Alarms:
+def alarms(settings: Settings) -> tuple[AlarmRule, ...]:
     """The limits on waiting before it raises an alarm."""
-    rules = (
+    return tuple(
         AlarmRule(alarm.tables, _limit(alarm.overdue_after), _limit(alarm.unknown_after))
         for alarm in settings.alarms
     )
-    return Alarms(tuple(rules))
 
 
 def _limit(seconds: int) -> timedelta | None:
