@@ -466,8 +466,8 @@ RULES: Final = (
     Rule(
         "of the waiting checks of a table the newest is carried out",
         "consumers/tidegate/coordinator/tasks.py",
-        "        if lane == CHECKS:  # the newest replaces one that waits\n",
-        "        if False:\n",
+        "    if lane == CHECKS:  # the newest replaces one that waits\n",
+        "    if False:\n",
         "tests/coordinator/test_requests.py::test_of_the_checks_of_a_table_that_wait_only_the_newest_is_carried_out",
     ),
     Rule(
@@ -523,8 +523,8 @@ RULES: Final = (
     Rule(
         "what is watched is found by its index",
         "consumers/tidegate/coordinator/readers.py",
-        "from vacuum indexed by vacuum_lock",
-        "from vacuum not indexed",
+        "indexed by vacuum_lock where",
+        "not indexed where",
         "tests/coordinator/test_store.py::test_no_statement_scans_a_hot_table",
     ),
     Rule(

@@ -80,13 +80,15 @@ _MOST_BYTES_OF_A_CHARACTER: Final = 4
 _DONE_LIMIT: Final = 2 * 4096
 """Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
 _AT_ONCE: Final = 1000
+_WAITING: Final = "select tbl, id, since, content, body from vacuum"
 _WATCHING: Final = {
-    0: "indexed by vacuum_lock where tbl = ? and watch_lock = ?",
-    1: "indexed by vacuum_transaction where tbl = ? and watch_transaction = ?",
+    0: f"{_WAITING} indexed by vacuum_lock where tbl = ? and watch_lock = ?",
+    1: f"{_WAITING} indexed by vacuum_transaction where tbl = ? and watch_transaction = ?",
 }
 """By the lowest bit of a token."""
 _READY: Final = (
-    "indexed by vacuum_ready where tbl = ? and watch_lock is null and watch_transaction is null"
+    f"{_WAITING} indexed by vacuum_ready"
+    " where tbl = ? and watch_lock is null and watch_transaction is null"
 )
 _DUE: Final = (
     "select min(due) from ("
@@ -125,7 +127,7 @@ class ReaderGate:
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a hold, and derive when rows are due."""
-        for vacuum in waiting(rows):
+        for vacuum in waiting(rows, _WAITING):
             table = vacuum.table
             due = (
                 None
@@ -217,7 +219,9 @@ class ReaderGate:
         require_publishable(event)
         now = WaitingVacuum.of_event(event, milliseconds(at))
         self._table_known(event, rows, at, effects)
-        before = next(waiting(rows, "where tbl = ? and id = ?", now.table, now.id), None)
+        before = next(
+            waiting(rows, f"{_WAITING} where tbl = ? and id = ?", now.table, now.id), None
+        )
         if before is not None:
             self._published_again(event, rows, before, now, at, effects)
             return
@@ -294,7 +298,7 @@ class ReaderGate:
             self._wait(rows, now, at, effects)
 
     def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
-        due = "indexed by vacuum_due where due <= ? order by due limit ?"
+        due = f"{_WAITING} indexed by vacuum_due where due <= ? order by due limit ?"
         for vacuum in waiting(rows, due, milliseconds(at), _AT_ONCE):
             table, number = vacuum.table, vacuum.id
             rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
@@ -336,7 +340,7 @@ class ReaderGate:
             return
         needed = {
             token
-            for vacuum in waiting(rows, "where tbl = ?", table)
+            for vacuum in waiting(rows, f"{_WAITING} where tbl = ?", table)
             for hold in vacuum.holds
             for token in hold
         }

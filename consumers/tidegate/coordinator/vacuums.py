@@ -42,7 +42,6 @@ ENDED: Final = Kind(
 )
 """A lock or transaction that has ended; `expired` is 1 if not because its reader ended it.
 `metastore` has hashes of whose id it is; null: of any."""
-_SELECT: Final = "select tbl, id, since, content, body from vacuum"
 _WIDE: Final = 1_000
 """Holds from which on they are watched in an order that has nothing to do with their age."""
 Token = int
@@ -206,12 +205,13 @@ class WaitingVacuum:
 
 def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
     """All vacuums that wait, in no particular order."""
-    return map(WaitingVacuum.of_row, rows.execute(_SELECT))
+    query = "select tbl, id, since, content, body from vacuum"
+    return map(WaitingVacuum.of_row, rows.execute(query))
 
 
-def waiting(rows: Store, condition: str = "", *parameters: Any) -> Iterator[WaitingVacuum]:  # noqa: ANN401 - of SQL
-    """The waiting vacuums of a condition in SQL: all of them are read before the first."""
-    return map(WaitingVacuum.of_row, rows.all(f"{_SELECT} {condition}", *parameters))
+def waiting(rows: Store, query: str, *parameters: Any) -> Iterator[WaitingVacuum]:  # noqa: ANN401 - of SQL
+    """The vacuums of a query of their rows: all of them are read before the first is made."""
+    return map(WaitingVacuum.of_row, rows.all(query, *parameters))
 
 
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
