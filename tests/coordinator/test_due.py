@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from support.memory_bus import MemoryBus
 from support.samples import commands_on, commit, memory_bus, message
-from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.store import Kind, Store
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CommitCompleted, Event, SavepointRequested

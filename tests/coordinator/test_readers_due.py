@@ -12,8 +12,8 @@ from support.markers import marker_behind
 from support.memory_bus import MemoryBus, MemoryChangelog
 from support.samples import events_on, memory_bus, message, release
 from tidegate.coordinator.alarms import AlarmRule
-from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue

@@ -24,8 +24,8 @@ from support.samples import (
 )
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.coordinator.broker_time import BrokerTime
 from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import USED_FOR
 from tidegate.coordinator.tasks import _NEXT, _STOP, _UNDER_WAY

@@ -27,9 +27,7 @@ from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.broker_time import BrokerTime
-from tidegate.coordinator.catch_up import CatchUp
-from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
+from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
 from tidegate.coordinator.requests import ABOUT_REQUESTS, Requests
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject, Subjects, moment

@@ -1,17 +1,30 @@
-"""The partitions that a coordinator's process owns: their rows, and the positions to commit."""
+"""The partitions that a coordinator's process owns: their rows, and the positions to commit.
+
+Also what is known of them: which backlogs are still read, and the broker's time.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from tidegate.coordinator.store import Store, lost_head, new_changelog
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import OffsetGapError, StoppingError, StopService
 from tidegate.events.topics import CHANGELOG
-from tidegate.runtime.bus import Bus, ChangelogRecord, Offsets, Partition
+from tidegate.runtime.bus import (
+    Bus,
+    ChangelogRecord,
+    Offsets,
+    Partition,
+    Record,
+    Subscription,
+    Watermarks,
+)
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import RetryPolicy
 
@@ -170,3 +183,82 @@ class OwnedPartitions:
             for topic in self._inputs:
                 where = Partition(topic, number)
                 store.position.check(topic, watermarks[where], starts.get(where))
+
+
+class CatchUp:
+    """Which partitions are paused until earlier inputs of the same number have caught up.
+
+    Rows of the later inputs need then not outlast a backlog, and an event of a later input is
+    decided with all that the earlier ones had to say.
+
+    Order of calls: `assigned`, then `polled` after every poll.
+    """
+
+    def __init__(self, topics: Sequence[str], subscription: Subscription) -> None:
+        """Take the topics whose backlogs come first, in order."""
+        self._order = {topic: place for place, topic in enumerate(topics)}
+        self._subscription = subscription
+        self._ends: dict[Partition, int] = {}
+        """By partition whose backlog comes first, where that ends."""
+        self._paused: set[Partition] = set()
+
+    def first(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those whose backlog comes first."""
+        return [part for part in partitions if part.topic in self._order]
+
+    def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
+        """Partitions were assigned, none of them paused; `marks` has those of `first`."""
+        self._ends = {part: marks[part].end for part in marks if starts[part] < marks[part].end}
+        self._paused = {part for part in starts if self._waits(part)}
+        if self._paused:
+            self._subscription.pause(self._paused)
+
+    def is_reading(self, number: int) -> bool:
+        """Whether such a backlog is still being read on a partition number."""
+        return any(part.number == number for part in self._ends)
+
+    def polled(self, records: Sequence[Record]) -> None:
+        """Resume the partitions that wait for nothing more."""
+        if not self._ends:
+            return
+        at = {part: end for part, end in self._subscription.ends().items() if part in self._ends}
+        for record in records:
+            at[record.partition] = max(at.get(record.partition, 0), record.offset + 1)
+        self._ends = {part: end for part, end in self._ends.items() if at.get(part, 0) < end}
+        if ready := {part for part in self._paused if not self._waits(part)}:
+            self._paused -= ready
+            self._subscription.resume(ready)
+
+    def _waits(self, part: Partition) -> bool:
+        place = self._order.get(part.topic, len(self._order))
+        return any(
+            other.number == part.number and self._order[other.topic] < place for other in self._ends
+        )
+
+
+class BrokerTime:
+    """The broker's time: the only clock by which the coordinator decides that something is due.
+
+    It is the newest append time of a record that was read, and the time that this process has
+    measured since. No clock of a writer counts. It never runs backwards, and never ahead of this
+    machine's own clock: where the two differ, due work waits.
+    """
+
+    def __init__(
+        self, elapsed: Callable[[], float] = time.monotonic, own: Callable[[], float] = time.time
+    ) -> None:
+        """Know nothing yet. `elapsed` measures seconds, `own` is this machine's clock."""
+        self._elapsed, self._own = elapsed, own
+        self._offset: float | None = None
+
+    def saw(self, timestamp_ms: int) -> None:
+        """A record with this append time was read; an old one changes nothing."""
+        offset = timestamp_ms / 1000 - self._elapsed()
+        if self._offset is None or offset > self._offset:
+            self._offset = offset
+
+    def now(self) -> datetime | None:
+        """The time; None before the first record."""
+        if self._offset is None:
+            return None
+        return datetime.fromtimestamp(min(self._elapsed() + self._offset, self._own()), UTC)

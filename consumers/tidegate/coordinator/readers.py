@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import ClassVar, Final
 
-from tidegate.coordinator import alarms, holds, quarantines
+from tidegate.coordinator import alarms, holds
 from tidegate.coordinator.alarms import SOURCE, AlarmRule, rule_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.store import Kind, Store, dumps
@@ -71,7 +71,7 @@ SEEN: Final = Kind(
 )
 """A table of which events came. The body is the first release until a vacuum comes, then `null`.
 The marks are the highest ids of a lock and of a transaction whose end was forgotten."""
-KINDS: Final = (VACUUM, OVERDUE, ENDED, DONE, SEEN, holds.DEFERRED, quarantines.QUARANTINE)
+KINDS: Final = (VACUUM, OVERDUE, ENDED, DONE, SEEN, holds.DEFERRED, holds.QUARANTINE)
 CHUNK: Final = 128
 """Events of a table between two checks whether something can be forgotten, at least."""
 MAX_COMMAND_BYTES: Final = 900_000
@@ -156,7 +156,7 @@ class ReaderGate:
         self._report_overdue(rows, at, effects)
         self._report_unknown(rows, at, effects)
         holds.release_due(rows, at, _AT_ONCE, effects)
-        quarantines.request_removals(rows, at, _AT_ONCE, effects)
+        holds.request_removals(rows, at, _AT_ONCE, effects)
         return effects
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
@@ -181,9 +181,9 @@ class ReaderGate:
             case CleaningDeferred():
                 holds.defer(event, rows, at)
             case CleaningStarted():
-                quarantines.start(event, rows, at)
+                holds.quarantine(event, rows, at)
             case CleaningUndone() | QuarantineRemoved():
-                quarantines.end(event, rows)
+                holds.end_quarantine(event, rows)
             case _:
                 pass
         return effects

@@ -15,8 +15,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tidegate.coordinator import readers, tasks
-from tidegate.coordinator.holds import hold_on, holds
-from tidegate.coordinator.quarantines import Quarantine, quarantines
+from tidegate.coordinator.holds import Quarantine, hold_on, holds, quarantines
 from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment

@@ -7,7 +7,13 @@ from datetime import timedelta
 import pytest
 
 from support.acid import NOON, TABLE, release
-from tidegate.coordinator.quarantines import QUARANTINE, Quarantine, end, quarantines, start
+from tidegate.coordinator.holds import (
+    QUARANTINE,
+    Quarantine,
+    end_quarantine,
+    quarantine,
+    quarantines,
+)
 from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, CleaningStarted, CleaningUndone, QuarantineRemoved
@@ -34,9 +40,9 @@ def there(*events: CleaningStarted | CleaningUndone | QuarantineRemoved) -> list
     rows = Store((QUARANTINE,))
     for number, event in enumerate(events):
         if isinstance(event, CleaningStarted):
-            start(event, rows, NOON + timedelta(minutes=number))
+            quarantine(event, rows, NOON + timedelta(minutes=number))
         else:
-            end(event, rows)
+            end_quarantine(event, rows)
     return [row for row in quarantines(rows) if not row.undone]
 
 

@@ -41,8 +41,7 @@ from tidegate.runtime.kafka.errors import require_transient, translate_kafka_err
 from tidegate.runtime.kafka.fenced_producer import FORGOTTEN, FencedProducer, fence, is_fence
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
-from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
-from tidegate.runtime.kafka.records import BATCH, Config, as_bytes
+from tidegate.runtime.kafka.records import BATCH, Config, as_bytes, is_end, read_up_to
 
 _WAIT: Final = 30.0
 _GRACE: Final = 0.5

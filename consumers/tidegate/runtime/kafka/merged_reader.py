@@ -20,8 +20,7 @@ from tidegate.publisher.connection import arrived
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
-from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
-from tidegate.runtime.kafka.records import BATCH, Config, as_record
+from tidegate.runtime.kafka.records import BATCH, Config, as_record, is_end, read_up_to
 
 _WAITING: Final = 1000
 """Records of one partition that may wait in memory."""

@@ -25,7 +25,7 @@ from tidegate.errors.commands import command_line
 from tidegate.publisher.connection import BrokerFaults, codes
 from tidegate.runtime.bus import Partition, TopicIdentity, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
-from tidegate.runtime.kafka.read_to_end import APPENDED, STABLE
+from tidegate.runtime.kafka.records import APPENDED, STABLE
 
 R = TypeVar("R")
 _Asked = Mapping[TopicPartition, Future[Any]]
@@ -144,7 +144,7 @@ class KafkaMetadata:
         }
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The end offsets of partitions (see `read_to_end`).
+        """The end offsets of partitions (see `records`).
 
         Raises:
             TransientError: the broker did not answer.

@@ -13,8 +13,16 @@ from tidegate.errors import TransientError
 from tidegate.publisher.connection import arrived
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient
-from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
-from tidegate.runtime.kafka.records import BATCH, MAX_RECEIVED, Config, as_record, unreadable_record
+from tidegate.runtime.kafka.records import (
+    BATCH,
+    MAX_RECEIVED,
+    REPORTS_ENDS,
+    Config,
+    as_record,
+    is_end,
+    read_up_to,
+    unreadable_record,
+)
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {

@@ -1,4 +1,16 @@
-"""confluent-kafka's messages as the bus's records."""
+"""confluent-kafka's messages as the bus's records, and the end of a partition.
+
+The end, the same for all readers and counters, is the last stable offset: the first one that a
+consumer of committed records can't read yet. Before it, some offsets hold no record: markers of
+transactions, and aborted records. So the position of a reader does not follow from the records
+alone. When the client reaches the end it reports the offset that it would read next, and every
+comparison with an end uses that offset.
+
+An open transaction hides the records that were appended after it began. For tools and for the lag
+the partition ends there. `APPENDED` is the end behind it. Two readers use it, because they must not
+miss hidden records: the owner of a changelog, and a service that checks for reasons against a
+destructive step. That check fails while a transaction hides records.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +18,20 @@ from collections.abc import Mapping
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final, cast
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, IsolationLevel, KafkaError
 
 from tidegate.events.codec import Headers
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
     from confluent_kafka import Message as Received
 
+REPORTS_ENDS: Final = {"enable.partition.eof": True}
+"""The setting that makes a consumer report the end of a partition, as an error."""
+STABLE: Final = IsolationLevel.READ_COMMITTED
+"""The isolation level of a request for ends."""
+APPENDED: Final = IsolationLevel.READ_UNCOMMITTED
+"""The isolation level of a request for ends that include what open transactions hide."""
 Config = Mapping[str, str | int | bool]
 """librdkafka's settings."""
 _NOT_UTF8: Final = "the headers can't be read: a name is not UTF-8"
@@ -67,3 +84,19 @@ def unreadable_record(place: Partition, offset: int, error: KafkaError | None) -
 def as_bytes(content: bytes | str | None) -> bytes | None:
     """Narrow confluent-kafka's typing, which allows text where a broker only has bytes."""
     return content.encode() if isinstance(content, str) else content
+
+
+def is_end(error: KafkaError) -> bool:
+    """Whether an error stands for the end of a partition."""
+    return bool(error.code() == KafkaError._PARTITION_EOF)  # noqa: SLF001 - its only name
+
+
+def read_up_to(message: Received) -> int | None:
+    """The offset before which the partition was read completely, given its latest message.
+
+    None if the message is an error other than the end: then the offset is unknown.
+    """
+    offset, error = int(message.offset() or 0), message.error()
+    if error is None:
+        return offset + 1
+    return offset if is_end(error) else None

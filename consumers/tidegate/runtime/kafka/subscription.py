@@ -26,8 +26,14 @@ from tidegate.runtime.bus import (
 from tidegate.runtime.kafka.errors import is_transient, is_unreadable, translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import pass_over
-from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
-from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record
+from tidegate.runtime.kafka.records import (
+    MAX_RECEIVED,
+    REPORTS_ENDS,
+    Config,
+    as_record,
+    is_end,
+    read_up_to,
+)
 from tidegate.runtime.kafka.topic_guard import TopicGuard
 
 log = logging.getLogger(__name__)
@@ -117,7 +123,7 @@ class KafkaSubscription:
         return [*records, *self._pass_over()] if self._unreadable else records
 
     def ends(self) -> Offsets:
-        """By partition, the end that was reached; see `read_to_end`."""
+        """By partition, the end that was reached; see `records`."""
         return self._ends
 
     def commit(
