@@ -16,10 +16,10 @@ transaction. A lock that belongs to a transaction has two, because it ends with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import ClassVar, Final
+from typing import Final
 
 from tidegate.coordinator import alarms, holds
 from tidegate.coordinator.alarms import SOURCE, AlarmRule, rule_of
@@ -99,6 +99,19 @@ _DUE: Final = (
 )
 
 
+_CONSUMES: Final[tuple[type[Event], ...]] = (
+    VacuumFinished,
+    LockReleased,
+    WritesAborted,
+    CleaningHoldRequested,
+    CleaningHoldRemovalRequested,
+    CleaningDeferred,
+    CleaningStarted,
+    CleaningUndone,
+    QuarantineRemoved,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderGate:
     """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning.
@@ -112,18 +125,8 @@ class ReaderGate:
     remember_most: int = 2**18
     alarms: tuple[AlarmRule, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
-    consumes: ClassVar[tuple[type[Event], ...]] = (
-        VacuumFinished,
-        LockReleased,
-        WritesAborted,
-        CleaningHoldRequested,
-        CleaningHoldRemovalRequested,
-        CleaningDeferred,
-        CleaningStarted,
-        CleaningUndone,
-        QuarantineRemoved,
-    )
-    kinds: ClassVar[Sequence[Kind]] = KINDS
+    consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
+    kinds: Sequence[Kind] = field(default=KINDS, init=False)
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a hold, and derive when rows are due."""
