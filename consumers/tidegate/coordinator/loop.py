@@ -469,5 +469,5 @@ class CoordinatorLoop:
 
 def _size(message: Message) -> int:
     """About how many bytes of a batch a message takes, generously."""
-    headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+    headers = sum([len(name) + len(value or b"") for name, value in message.headers])
     return len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES

@@ -401,7 +401,7 @@ def _command(
         source=SOURCE,
         caused_by=vacuum.event_id,
         after_expiry=after_expiry,
-        last_lock_id=max((lock.lock_id for lock in vacuum.locks), default=None),
+        last_lock_id=max([lock.lock_id for lock in vacuum.locks], default=None),
         last_transaction_id=max(vacuum.transactions, default=None),
         **vacuum.vacuum._asdict(),
     )

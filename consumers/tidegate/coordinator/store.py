@@ -250,8 +250,9 @@ class Store:
             row.append(body)
         self.execute(self._put[kind], (*row, *derived))
         head = dumps(columns)
-        value = head if body is None else f"{head}\n{body}"
-        self._event[row_key(table, kind, key)] = _packed(value.encode())
+        value = (head if body is None else f"{head}\n{body}").encode()
+        is_large = len(value) > _PACKED_ABOVE
+        self._event[row_key(table, kind, key)] = _packed(value) if is_large else value
 
     def drop(self, kind: str, table: str, key: int | None = None) -> None:
         """Remove a row, if it is there."""
@@ -418,8 +419,6 @@ def _delete(kind: Kind) -> str:
 
 
 def _packed(value: bytes) -> bytes:
-    if len(value) <= _PACKED_ABOVE:
-        return value
     packed = zlib.compress(value) if len(value) <= MAX_UNPACKED else value
     if len(packed) > MAX_RECORD_BYTES:
         raise PermanentError(

@@ -89,6 +89,7 @@ def has_hidden(text: str) -> bool:
     )
 
 
+@lru_cache(maxsize=1_000)  # few names stand in very many events
 def visible(name: str) -> str:
     """The name.
 
@@ -146,14 +147,9 @@ def derived_id(*parts: object) -> str:
     The same values give the same id on every machine and in every replay, so repeats are
     recognised.
     """
-    return id_of("\x1f".join(["" if part is None else str(part) for part in parts]))
-
-
-def id_of(text: str) -> str:
-    """The id derived from a text, in which the parts are joined by U+001F."""
     # as uuid.uuid5 does, at a fifth of its cost: this runs for every fact that is read
     digest = _fresh()
-    digest.update(text.encode())
+    digest.update("\x1f".join(["" if part is None else str(part) for part in parts]).encode())
     name = digest.hexdigest()
     variant = _VARIANT[name[16]]
     return f"{name[:8]}-{name[8:12]}-5{name[13:16]}-{variant}{name[17:20]}-{name[20:32]}"

@@ -240,7 +240,7 @@ def carried_by(event: Event, wire: Wire) -> Event:
 
 def original_of(message: Message, appended_at: datetime) -> OriginalMessage:
     """A message, for a task that carries it."""
-    headers = tuple(OriginalHeader(name=name, value=value) for name, value in message.headers)
+    headers = tuple([OriginalHeader(name=name, value=value) for name, value in message.headers])
     return OriginalMessage(
         topic=message.topic, value=message.value or b"", headers=headers, appended_at=appended_at
     )
