@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka import partition_reader
+from tidegate.runtime.kafka import records
 from tidegate.runtime.kafka.changelog import ChangelogReader
 from tidegate.runtime.kafka.merged_reader import MergedReader
 
@@ -26,7 +26,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(given)
         raise ConnectedError
 
-    monkeypatch.setattr(partition_reader, "Consumer", connect)
+    monkeypatch.setattr(records, "Consumer", connect)
     return seen
 
 
@@ -35,7 +35,7 @@ def read_a_changelog() -> None:
 
 
 def read_spans() -> None:
-    list(partition_reader.read_spans({}, {Partition("locks", 0): range(1)}))
+    list(records.read_spans({}, {Partition("locks", 0): range(1)}))
 
 
 def read_merged() -> None:

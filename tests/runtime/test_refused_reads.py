@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka import merged_reader, partition_reader
+from tidegate.runtime.kafka import merged_reader, records
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 
@@ -67,7 +67,7 @@ def merged() -> Iterator[Record]:
 
 
 def spans() -> Iterator[Record]:
-    yield from partition_reader.read_spans({}, {PARTITION: range(1)})
+    yield from records.read_spans({}, {PARTITION: range(1)})
 
 
 @pytest.fixture(params=[merged, spans])
@@ -75,7 +75,7 @@ def read(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[list[Fault]], list[Record]]:
     def reading(messages: list[Fault]) -> list[Record]:
-        for module in (merged_reader, partition_reader):
+        for module in (merged_reader, records):
             monkeypatch.setattr(module, "standalone_consumer", lambda *_, **__: Client(messages))
         return list(request.param())
 

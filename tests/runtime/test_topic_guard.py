@@ -9,7 +9,7 @@ import pytest
 from tidegate.errors import OffsetGapError
 from tidegate.runtime.bus import TopicIdentity
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.topic_guard import TopicGuard, split_metadata
+from tidegate.runtime.kafka.subscription import TopicGuard, split_metadata
 
 
 def guard(**ids: str) -> TopicGuard:

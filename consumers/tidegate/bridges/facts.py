@@ -15,8 +15,7 @@ from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.kafka.records import Config, read_spans
 
 log = logging.getLogger(__name__)
 _BATCH: Final = 10_000

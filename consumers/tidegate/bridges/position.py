@@ -12,7 +12,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.errors import translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import Config
-from tidegate.runtime.kafka.topic_guard import split_metadata
+from tidegate.runtime.kafka.subscription import split_metadata
 
 _SECONDS: Final = 30.0
 

@@ -53,7 +53,7 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letter_limit import Fault
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.records import read_spans
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings

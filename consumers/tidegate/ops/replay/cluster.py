@@ -45,7 +45,7 @@ from tidegate.ops.summary import counted
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_guard import watched_ids
+from tidegate.runtime.kafka.subscription import watched_ids
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 

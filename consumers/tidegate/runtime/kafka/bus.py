@@ -15,8 +15,7 @@ from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.records import LARGE, Config
+from tidegate.runtime.kafka.records import LARGE, Config, read_spans
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})

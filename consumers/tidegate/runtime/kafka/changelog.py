@@ -40,8 +40,15 @@ from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.errors import require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.fenced_producer import FORGOTTEN, FencedProducer, fence, is_fence
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
-from tidegate.runtime.kafka.records import BATCH, Config, as_bytes, is_end, read_up_to
+from tidegate.runtime.kafka.records import (
+    BATCH,
+    QUICK,
+    Config,
+    as_bytes,
+    is_end,
+    read_up_to,
+    standalone_consumer,
+)
 
 _WAIT: Final = 30.0
 _GRACE: Final = 0.5

@@ -19,8 +19,15 @@ from tidegate.errors import TransientError
 from tidegate.publisher.connection import arrived
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
-from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
-from tidegate.runtime.kafka.records import BATCH, Config, as_record, is_end, read_up_to
+from tidegate.runtime.kafka.records import (
+    BATCH,
+    Config,
+    as_record,
+    is_end,
+    named,
+    read_up_to,
+    standalone_consumer,
+)
 
 _WAITING: Final = 1000
 """Records of one partition that may wait in memory."""
