@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka import records
-from tidegate.runtime.kafka.changelog import ChangelogReader
+from tidegate.runtime.kafka.changelog import _Reader
 from tidegate.runtime.kafka.merged_reader import MergedReader
 
 
@@ -31,7 +31,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def read_a_changelog() -> None:
-    ChangelogReader({}, "state", {0: 0})
+    _Reader({}, "state", {0: 0})
 
 
 def read_spans() -> None:

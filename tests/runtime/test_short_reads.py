@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.changelog import ChangelogReader
+from tidegate.runtime.kafka.changelog import _Reader
 from tidegate.runtime.kafka.merged_reader import MergedReader
 
 pytestmark = pytest.mark.kafka
@@ -43,7 +43,7 @@ def read_merged(servers: str, topic: str) -> int:
 
 
 def read_a_changelog(servers: str, topic: str) -> int:
-    with ChangelogReader({"bootstrap.servers": servers}, topic, {0: 0}) as reader:
+    with _Reader({"bootstrap.servers": servers}, topic, {0: 0}) as reader:
         return len(list(reader.read({0: 1})))
 
 

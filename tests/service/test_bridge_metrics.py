@@ -5,12 +5,12 @@ from __future__ import annotations
 from tidegate.hive_bridge.observer import Observer
 from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.observed import ProcessMonitoring
-from tidegate.service.bridge_assembly import BridgeMetrics
+from tidegate.service.bridge_assembly import _BridgeMetrics
 
 
 def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
     monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
-    observer: Observer = BridgeMetrics(monitoring.metrics)
+    observer: Observer = _BridgeMetrics(monitoring.metrics)
     service = {"service": "metastore-bridge"}
 
     def value(name: str, **labels: str) -> float | None:

@@ -55,7 +55,7 @@ _QUARANTINES: Final = "select tbl, id, due, requested, undone, body from quarant
 
 
 @dataclass(frozen=True, slots=True)
-class TableHold:
+class _TableHold:
     """A person's hold on a table."""
 
     since: int
@@ -65,20 +65,20 @@ class TableHold:
     reason: str
 
 
-def hold_on(rows: Store, table: str) -> TableHold | None:
+def hold_on(rows: Store, table: str) -> _TableHold | None:
     """The hold on a table; None: the table is not held."""
     found = rows.one("select since, body from hold where tbl = ?", table)
-    return None if found is None else TableHold(found[0], *loads(found[1]))
+    return None if found is None else _TableHold(found[0], *loads(found[1]))
 
 
-def holds(rows: Store) -> Iterator[tuple[str, TableHold, int]]:
+def holds(rows: Store) -> Iterator[tuple[str, _TableHold, int]]:
     """Each held table with its hold, and how many cleanings are deferred."""
     query = (
         "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl)"
         " from hold"
     )
     for table, since, body, deferred in rows.all(query):
-        yield table, TableHold(since, *loads(body)), deferred
+        yield table, _TableHold(since, *loads(body)), deferred
 
 
 def is_held(rows: Store, table: str) -> bool:

@@ -30,7 +30,7 @@ from tidegate.service.settings import Settings
 from tidegate.storage import Storage
 
 
-class BridgeMetrics(Observer):
+class _BridgeMetrics(Observer):
     """Counts the measurements in a process's metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -87,7 +87,7 @@ def metastore_bridge(
     storage = Storage(settings.warehouse.options)
     observer: Observer = UNOBSERVED
     if monitoring is not None:
-        observer = BridgeMetrics(monitoring.metrics)
+        observer = _BridgeMetrics(monitoring.metrics)
         bus = observed_bus(bus, monitoring.service(NAME))
 
     def make_bridge(known: Baseline) -> MetastoreBridge:

@@ -41,7 +41,7 @@ from tidegate.publisher.connection import (
 )
 
 
-class Reports:
+class _Reports:
     """The delivery reports of one call, by the index of the message.
 
     `SimpleQueue` is the signal because its calls are atomic: an exception that a signal handler
@@ -202,7 +202,7 @@ class ConfirmedProducer:
             DeliveryRefusedError: the broker denies this principal access; raised at once.
             MessageTooLargeError: a message exceeds its topic's limit.
         """
-        reports = Reports(len(messages))
+        reports = _Reports(len(messages))
 
         connection = self._attempt(dict(enumerate(messages)), reports)
         if len(messages) > 1:
@@ -218,7 +218,7 @@ class ConfirmedProducer:
             self._replace(connection)
         raise self._fault(messages, reports, connection.faults)
 
-    def _attempt(self, messages: Mapping[int, Message], reports: Reports) -> Connection:
+    def _attempt(self, messages: Mapping[int, Message], reports: _Reports) -> Connection:
         """Send messages and wait for their reports; the connection that took them."""
         while True:
             connection = self._own_connection()
@@ -259,7 +259,7 @@ class ConfirmedProducer:
         """
         self._connection.stop(_CLOSE_SECONDS)
 
-    def _wait(self, connection: Connection, reports: Reports) -> None:
+    def _wait(self, connection: Connection, reports: _Reports) -> None:
         """Wait for the reports; gives up some time after the last one."""
         arrived, since, waited = -1, time.monotonic(), 0
         while not reports.wait(CHECK_SECONDS):
@@ -292,7 +292,7 @@ class ConfirmedProducer:
         return connection
 
     def _fault(
-        self, messages: Sequence[Message], reports: Reports, faults: BrokerFaults
+        self, messages: Sequence[Message], reports: _Reports, faults: BrokerFaults
     ) -> DeliveryError:
         denied = faults.denied
         results: list[Delivery] = []
@@ -316,7 +316,7 @@ class ConfirmedProducer:
 
 
 def _send_all(
-    seconds: float, messages: Mapping[int, Message], reports: Reports, producer: Producer | None
+    seconds: float, messages: Mapping[int, Message], reports: _Reports, producer: Producer | None
 ) -> None:
     """A job of the polling thread; without a producer the connection was closed before it ran."""
     if producer is None:
@@ -331,7 +331,7 @@ def _send_all(
 
 
 def _send(
-    seconds: float, message: Message, index: int, reports: Reports, producer: Producer
+    seconds: float, message: Message, index: int, reports: _Reports, producer: Producer
 ) -> None:
     topic, key, value, headers, partition = message
     where = _ANY_PARTITION if partition is None else partition

@@ -42,7 +42,6 @@ from tidegate.events.facts import LockHold as LockHold
 from tidegate.events.facts import LockReleased as LockReleased
 from tidegate.events.facts import LockType as LockType
 from tidegate.events.facts import ReleaseReason as ReleaseReason
-from tidegate.events.facts import TableFormat as TableFormat
 from tidegate.events.facts import TableType as TableType
 from tidegate.events.facts import VacuumFinished as VacuumFinished
 from tidegate.events.facts import VacuumKind as VacuumKind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import StrEnum
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -30,12 +30,6 @@ from tidegate.events.fields import (
 )
 
 T = TypeVar("T", int, str)
-
-
-class TableFormat(StrEnum):
-    """The format of a table."""
-
-    HUDI = "hudi"
 
 
 class TableType(StrEnum):
@@ -75,7 +69,7 @@ class CommitCompleted(Fact, frozen=True):
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "instant")
 
-    format: TableFormat = TableFormat.HUDI
+    format: Literal["hudi"] = "hudi"
     instant: HudiInstant
     completion_time: HudiInstant | None = None
     action: Text

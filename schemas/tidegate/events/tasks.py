@@ -120,7 +120,7 @@ UNKNOWN_TABLE: Final = "unknown.unknown.unknown"
 """The table of a dead letter whose key is not a table's identity; its location is `unknown`."""
 
 
-class DeadLetterResolved(Outcome, frozen=True):
+class _Resolution(Outcome, frozen=True):
     """The fields that both resolutions share. `caused_by` is the id of the dead letter itself."""
 
     service: Text
@@ -131,11 +131,11 @@ class DeadLetterResolved(Outcome, frozen=True):
     requested_by: Name
 
 
-class DeadLetterRedriven(DeadLetterResolved, frozen=True):
+class DeadLetterRedriven(_Resolution, frozen=True):
     """The message was published again, unchanged, on its original topic."""
 
 
-class DeadLetterDiscarded(DeadLetterResolved, frozen=True):
+class DeadLetterDiscarded(_Resolution, frozen=True):
     """A person decided, for `reason`, not to process the message. The dead letter stays there."""
 
     reason: Text

@@ -106,7 +106,7 @@ def check_key(key: bytes | None, event: Event) -> Event:
     return event
 
 
-class SchemaSource(Protocol):
+class _SchemaSource(Protocol):
     """The source of schema ids and schemas. It is called for every message, so it must cache."""
 
     @property
@@ -140,7 +140,7 @@ class Wire:
     Safe to share between threads if its source is.
     """
 
-    def __init__(self, source: SchemaSource | None = None) -> None:
+    def __init__(self, source: _SchemaSource | None = None) -> None:
         """Use a source of schemas, by default the package's own, in Avro single objects."""
         self._source = source
 

@@ -27,7 +27,7 @@ from tidegate.signatures.tokens import Sign, unsigned
 
 
 @dataclass(slots=True)
-class OffsetTracker:
+class _OffsetTracker:
     """The records read from one partition, and the offset before which all of them are done."""
 
     end: int
@@ -104,7 +104,7 @@ _CHECK_SECONDS = 0.01
 
 class _Task(NamedTuple):
     attempts: Attempts
-    offsets: OffsetTracker
+    offsets: _OffsetTracker
     """The partition's tracker. Once the partition is lost, the task does not start any more."""
 
 
@@ -164,7 +164,7 @@ class ExecutorLoop:
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(executor.name, bus, prefix, poll_retries, limit)
         self._tasks = KeyedExecutor[_Task](threads, self._run_task)
-        self._offsets: dict[Partition, OffsetTracker] = {}
+        self._offsets: dict[Partition, _OffsetTracker] = {}
         self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
         self._paused: set[Partition] = set()
         self._closing, self._stop_seconds = False, stop_seconds
@@ -233,7 +233,7 @@ class ExecutorLoop:
     def assigned(self, starts: Mapping[Partition, int]) -> None:
         """Begin with these partitions; the count of dead letters continues from the metadata."""
         self._offsets = {
-            partition: OffsetTracker(start, self._max_tasks) for partition, start in starts.items()
+            partition: _OffsetTracker(start, self._max_tasks) for partition, start in starts.items()
         }
         for partition in starts:
             history = self._subscription.committed_metadata(partition)
@@ -283,7 +283,7 @@ class ExecutorLoop:
             self._paused.add(record.partition)
             self._subscription.pause([record.partition])
 
-    def _queue(self, record: Record, offsets: OffsetTracker) -> None:
+    def _queue(self, record: Record, offsets: _OffsetTracker) -> None:
         found = self._decoded(record)
         # The coordinator repeats a task hourly until it has ended. Behind one that is given up, the
         # repeat would be carried out after that was published, and perhaps while people hold the

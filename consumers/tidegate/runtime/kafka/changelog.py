@@ -55,7 +55,7 @@ _GRACE: Final = 0.5
 """A committed transaction is visible in all its partitions within a few milliseconds."""
 
 
-class ChangelogReader:
+class _Reader:
     """One consumer for any number of partitions; `positions` has the next offset of each."""
 
     def __init__(
@@ -237,7 +237,7 @@ class KafkaChangelog:
             self._signed[number], self._ends[number] = _Signatures(), 0
         seen = _Seen(known)
         starts = {number: self._ends[number] for number in numbers}
-        with ChangelogReader(self._config, self._topic, starts) as reader:
+        with _Reader(self._config, self._topic, starts) as reader:
             ends = self._appended_ends(numbers)
             yield from seen.new(self._batches(reader.read(ends, decided=True)))
             self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
@@ -250,7 +250,7 @@ class KafkaChangelog:
         self._require_last(own)
         if changed := seen.numbers & known:
             yield from ((number, []) for number in changed)
-            with ChangelogReader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
+            with _Reader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
                 whole = reader.read({number: ends[number] for number in changed})
                 yield from self._batches(whole)
         self._ends, self._owned, self._forgotten = ends, frozenset(numbers), frozenset()
@@ -300,7 +300,7 @@ class KafkaChangelog:
             return
         log.info("%s: an open transaction hides the end of %s", self._topic, sorted(starts))
         until = {number: own[number] for number in starts}
-        with ChangelogReader(self._config, self._topic, starts, committed=False) as reader:
+        with _Reader(self._config, self._topic, starts, committed=False) as reader:
             for message in reader.read(until):
                 if message.value() is not None and (message.offset() or 0) < own[_number(message)]:
                     self._is_signature(message)

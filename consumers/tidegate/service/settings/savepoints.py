@@ -28,7 +28,7 @@ Lifetime = Annotated[Duration | Literal["forever"], BeforeValidator(_lifetime)]
 """Text such as 30d; or "forever", which keeps Hudi from cleaning without end."""
 
 
-class TierSettings(Section, frozen=True):
+class _TierSettings(Section, frozen=True):
     """The retention of a tier: the newest `keep`, each for `lifetime`; at least one of the two."""
 
     keep: int | None = Field(default=None, ge=1)
@@ -37,14 +37,14 @@ class TierSettings(Section, frozen=True):
     """How long each: 12h, 30d, 4w, or "forever"; by default the rule's, unless `keep` is given."""
 
 
-class _EveryNSettings(TierSettings, frozen=True):
+class _EveryNSettings(_TierSettings, frozen=True):
     """A savepoint for every N commits."""
 
     commits: int = Field(ge=2)
     """N."""
 
 
-class _OperationSettings(TierSettings, frozen=True):
+class _OperationSettings(_TierSettings, frozen=True):
     """A savepoint before or after operations, as the commits' events name them."""
 
     operations: tuple[str, ...] = Field(min_length=1)
@@ -85,17 +85,17 @@ class SavepointRule(Section, frozen=True):
     full_every: int = Field(default=25, ge=1, le=25)
     """At least one of this many savepoints of a table lists all files; the others are derived. A
     listing notices a file that was removed by hand. 1: every savepoint lists all files."""
-    every_commit: TierSettings | None = None
+    every_commit: _TierSettings | None = None
     """A savepoint of every commit."""
     every_n: _EveryNSettings | None = None
     """A savepoint of every Nth commit."""
-    hourly: TierSettings | None = None
+    hourly: _TierSettings | None = None
     """A savepoint of the first commit of each hour (UTC, by the broker's time)."""
-    daily: TierSettings | None = None
+    daily: _TierSettings | None = None
     """A savepoint of the first commit of each day."""
-    weekly: TierSettings | None = None
+    weekly: _TierSettings | None = None
     """A savepoint of the first commit of each week, from Monday."""
-    monthly: TierSettings | None = None
+    monthly: _TierSettings | None = None
     """A savepoint of the first commit of each month."""
     before: _OperationSettings | None = None
     """A savepoint of the commit before each of these operations.
@@ -106,14 +106,14 @@ class SavepointRule(Section, frozen=True):
     after: _OperationSettings | None = None
     """A savepoint of the commit of each of these operations."""
 
-    def tiers(self) -> dict[str, TierSettings]:
+    def tiers(self) -> dict[str, _TierSettings]:
         """The tiers by name, each with its lifetime filled in."""
         found = {name: getattr(self, name) for name in _ALL_TIERS}
         if self.when == "every_commit":
-            found["every_commit"] = TierSettings()
+            found["every_commit"] = _TierSettings()
         return {name: self._completed(tier) for name, tier in found.items() if tier is not None}
 
-    def _completed(self, tier: TierSettings) -> TierSettings:
+    def _completed(self, tier: _TierSettings) -> _TierSettings:
         if tier.keep is not None or tier.lifetime is not None:
             return tier
         return tier.model_copy(update={"lifetime": self.lifetime})
