@@ -40,8 +40,7 @@ from tidegate.events import (
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
 from tidegate.events.wire import Message
 from tidegate.hive_metastore import MetastoreSettings
-from tidegate.publisher.batch_error import error_of_batch
-from tidegate.publisher.checks import check_publishable
+from tidegate.publisher.checks import check_publishable, error_of_batch
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.publisher.holds import holds_of
 from tidegate.publisher.tracing import trace_injector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
-from typing import Final, get_args
+from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -44,15 +44,19 @@ def _known(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
         if isinstance(step, int):
             continue
         field = model.model_fields.get(step)
-        inner = _model_in(field.annotation) if field else None
+        inner = model_in(field.annotation)[0] if field else None
         if inner is None:
             return []
         model = inner
     return sorted(model.model_fields)
 
 
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The model in a type such as `X`, `X | None` or `tuple[X, ...]`."""
+def model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN401 - any type
+    """The section in an annotation, and whether there may be several."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+        return annotation, False
+    for arg in get_args(annotation):
+        inner, is_list = model_in(arg)
+        if inner is not None:
+            return inner, is_list or get_origin(annotation) is tuple
+    return None, False

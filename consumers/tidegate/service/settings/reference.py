@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from tidegate.events.topics import SERVICES
 from tidegate.monitoring.docstrings import attribute_docs
+from tidegate.service.settings.problems import model_in
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -49,7 +50,7 @@ def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
     sections: list[tuple[str, type[BaseModel], bool]] = []
     meanings = _meanings(model)
     for name, field in model.model_fields.items():
-        inner, is_list = _model_in(field.annotation)
+        inner, is_list = model_in(field.annotation)
         if inner is None:
             meaning = meanings.get(name, "")
             yield Setting(section, name, _kind(field.annotation), _default(field), meaning)
@@ -60,17 +61,6 @@ def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
         # below a list of tables, a table is one of the last element
         dotted = f"{section.strip('[]')}.{name}" if section else name
         yield from _settings_of(inner, f"[{dotted}]" if is_list else dotted)
-
-
-def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN401 - any type
-    """The section in an annotation, and whether there may be several."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, False
-    for arg in get_args(annotation):
-        inner, is_list = _model_in(arg)
-        if inner is not None:
-            return inner, is_list or get_origin(annotation) is tuple
-    return None, False
 
 
 def _kind(annotation: Any) -> str:  # noqa: ANN401 - any type

@@ -118,16 +118,10 @@ class _DeadLetterSettings(Section, frozen=True):
     """Among how many."""
 
 
-def _instance_id() -> str | None:
-    """A field for a process's name among those of a service."""
-    field: str | None = Field(default=None, pattern=validation.HEADER)
-    return field
-
-
 class _Limits(Section, frozen=True):
     """The limits of a service, and the instance that this process is of it."""
 
-    instance_id: str | None = _instance_id()
+    instance_id: str | None = Field(default=None, pattern=validation.HEADER)
     retries: _RetrySettings = _RetrySettings()
     dead_letters: _DeadLetterSettings = _DeadLetterSettings()
 
@@ -140,7 +134,7 @@ class _Limits(Section, frozen=True):
         )
 
 
-class ServiceSettings(Section, frozen=True):
+class ServiceSettings(_Limits, frozen=True):
     """How the services work; the limits of one service are under its name."""
 
     threads: int = Field(default=4, ge=1)
@@ -155,7 +149,7 @@ class ServiceSettings(Section, frozen=True):
     With an `instance_id`, also how long they wait for a process that was stopped: longer than a
     restart takes.
     """
-    instance_id: str | None = _instance_id()
+    instance_id: str | None = Field(default=None, pattern=validation.HEADER)
     """The name of this process among those of a service: unique, and the same after a restart.
 
     It makes the process a static member of its groups: started again within the session's time, it
@@ -166,8 +160,6 @@ class ServiceSettings(Section, frozen=True):
 
     Keep it below the time after which a supervisor sends SIGKILL: 30 s on Kubernetes by default.
     """
-    retries: _RetrySettings = _RetrySettings()
-    dead_letters: _DeadLetterSettings = _DeadLetterSettings()
     coordinator: _Limits = _Limits()
     savepoint_writer: _Limits = _Limits()
     restorer: _Limits = _Limits()
@@ -196,10 +188,7 @@ class ServiceSettings(Section, frozen=True):
     def limits_of(self, service: str) -> _Limits:
         """The limits of a service: its own, completed by those of all."""
         own: _Limits = getattr(self, service.replace("-", "_"))
-        common = _Limits(
-            instance_id=self.instance_id, retries=self.retries, dead_letters=self.dead_letters
-        )
-        return own.over(common)
+        return own.over(self)
 
 
 def _set(section: Section) -> dict[str, object]:
