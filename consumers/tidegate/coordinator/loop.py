@@ -193,7 +193,7 @@ class CoordinatorLoop:
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
-        owned = [self._owned[number] for number in self._owned]
+        owned = self._owned.values()
         under_way = [m for it in owned for m in tasks.unended(it.store)]
         self._publish_unsent(owned, under_way)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
@@ -204,9 +204,7 @@ class CoordinatorLoop:
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
         # what was published is not to be published again by a successor
-        self._owned.write(
-            {n: self._owned[n] for n in self._owned if self._owned[n].store.has_changes}
-        )
+        self._owned.write({n: owned for n, owned in self._owned.items() if owned.store.has_changes})
         self._owned.release()
         self._forget()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -61,8 +61,8 @@ class OwnedPartition:
         self.read_up_to, self.is_changed = {}, False
 
 
-class OwnedPartitions:
-    """The partition numbers that a coordinator's process owns.
+class OwnedPartitions(dict[int, OwnedPartition]):
+    """The partitions that a coordinator's process owns, by number.
 
     Order of calls: `restore` at an assignment; `write` while they are owned; before the next
     assignment `release`, or `drop`.
@@ -72,20 +72,12 @@ class OwnedPartitions:
         self, subject: Subject, bus: Bus, prefix: str, inputs: Sequence[str], retries: RetryPolicy
     ) -> None:
         """Own nothing yet."""
+        super().__init__()
         self._subject, self._bus, self._inputs, self._retries = subject, bus, inputs, retries
         self._topic = CHANGELOG.name(prefix)
         self._changelog = bus.changelog(self._topic)
-        self._owned: dict[int, OwnedPartition] = {}
         self._released: dict[int, Store] = {}
         """What the last revocation took, all of it written: it may come back."""
-
-    def __getitem__(self, number: int) -> OwnedPartition:
-        """The partition of this number."""
-        return self._owned[number]
-
-    def __iter__(self) -> Iterator[int]:
-        """The numbers owned."""
-        return iter(self._owned)
 
     def appended_ms(self) -> int | None:
         """When the broker appended the last record of the changelog, in ms since the epoch."""
@@ -93,7 +85,7 @@ class OwnedPartitions:
 
     def pending(self) -> dict[int, OwnedPartition]:
         """Those with pending work, by number."""
-        return {n: owned for n, owned in sorted(self._owned.items()) if owned.is_pending}
+        return {n: owned for n, owned in sorted(self.items()) if owned.is_pending}
 
     def restore(self, starts: Offsets, stopping: Callable[[], bool] = lambda: False) -> None:
         """Acquire the changelog of each partition and read it.
@@ -117,7 +109,8 @@ class OwnedPartitions:
             stores = self._retries.call(lambda: self._acquire(numbers, stopping))
             self._retries.call(lambda: self._check(stores, starts))
         self._released.clear()
-        self._owned = {number: OwnedPartition(store) for number, store in stores.items()}
+        self.clear()
+        self.update({number: OwnedPartition(store) for number, store in stores.items()})
 
     def write(self, changed: Mapping[int, OwnedPartition]) -> None:
         """Append the changed rows of each, the position last; return when all of it is written.
@@ -133,13 +126,13 @@ class OwnedPartitions:
 
     def release(self) -> None:
         """Give up all, with nothing pending; keep their rows in case they come back."""
-        self._released = {number: owned.store for number, owned in self._owned.items()}
-        self._owned.clear()
+        self._released = {number: owned.store for number, owned in self.items()}
+        self.clear()
         self._changelog.close()
 
     def drop(self) -> None:
         """Forget all, with the work pending on them."""
-        self._owned.clear()
+        self.clear()
         self._released.clear()
         self._changelog.close()
 

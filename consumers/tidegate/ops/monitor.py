@@ -53,7 +53,7 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letter_limit import Fault
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.records import read_spans
+from tidegate.runtime.kafka.records import APPENDED, read_spans
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
@@ -272,7 +272,7 @@ class DeploymentMonitor:
         ends = _RETRIES.call(self._ends)
         self._poll_groups(ends)
         self._count_appended(ends)
-        appended = _RETRIES.call(lambda: self._metadata.appended_ends(list(ends)))
+        appended = _RETRIES.call(lambda: self._metadata.ends(list(ends), APPENDED))
         for part, end in ends.items():
             labels = part.topic, str(part.number)
             self._metrics.set(catalog.END, end, *labels)

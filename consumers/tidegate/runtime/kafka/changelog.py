@@ -41,6 +41,7 @@ from tidegate.runtime.kafka.errors import require_transient, translate_kafka_err
 from tidegate.runtime.kafka.fenced_producer import FORGOTTEN, FencedProducer, fence, is_fence
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import (
+    APPENDED,
     BATCH,
     QUICK,
     Config,
@@ -149,22 +150,6 @@ class _Signatures:
             self.offsets.setdefault(owner, offset)
 
 
-class _Seen:
-    """Passes on the batches of unknown partitions, and collects the numbers of all partitions."""
-
-    def __init__(self, known: frozenset[int]) -> None:
-        self._known = known
-        self.numbers: set[int] = set()
-
-    def new(
-        self, batches: Iterator[tuple[int, Sequence[ChangelogRecord]]]
-    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
-        for number, records in batches:
-            self.numbers.add(number)
-            if number not in self._known:
-                yield number, records
-
-
 class KafkaChangelog:
     """Partitions of a changelog topic, writable by this process until another acquires them."""
 
@@ -235,20 +220,29 @@ class KafkaChangelog:
             known -= cut_off
         for number in set(numbers) - known:
             self._signed[number], self._ends[number] = _Signatures(), 0
-        seen = _Seen(known)
+        seen: set[int] = set()
+
+        def new(
+            batches: Iterator[tuple[int, Sequence[ChangelogRecord]]],
+        ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+            for number, records in batches:
+                seen.add(number)
+                if number not in known:
+                    yield number, records
+
         starts = {number: self._ends[number] for number in numbers}
         with _Reader(self._config, self._topic, starts) as reader:
             ends = self._appended_ends(numbers)
-            yield from seen.new(self._batches(reader.read(ends, decided=True)))
+            yield from new(self._batches(reader.read(ends, decided=True)))
             self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
             others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
                 raise FencedError(self._fenced())
             erased = self._guarded(lambda: self._fence(own))
             ends = self._appended_ends(numbers)
-            yield from seen.new(self._batches(reader.read(ends)))
+            yield from new(self._batches(reader.read(ends)))
         self._require_last(own)
-        if changed := seen.numbers & known:
+        if changed := seen & known:
             yield from ((number, []) for number in changed)
             with _Reader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
                 whole = reader.read({number: ends[number] for number in changed})
@@ -358,7 +352,8 @@ class KafkaChangelog:
         self._ends |= self._producer.ends
 
     def _appended_ends(self, numbers: Collection[int]) -> dict[int, int]:
-        ends = self._metadata.appended_ends([Partition(self._topic, number) for number in numbers])
+        parts = [Partition(self._topic, number) for number in numbers]
+        ends = self._metadata.ends(parts, APPENDED)
         return {partition.number: end for partition, end in ends.items()}
 
     def _fenced(self) -> str:

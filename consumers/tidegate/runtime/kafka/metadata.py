@@ -25,7 +25,7 @@ from tidegate.errors.commands import command_line
 from tidegate.publisher.connection import BrokerFaults, codes
 from tidegate.runtime.bus import Partition, TopicIdentity, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
-from tidegate.runtime.kafka.records import APPENDED, STABLE
+from tidegate.runtime.kafka.records import STABLE
 
 R = TypeVar("R")
 _Asked = Mapping[TopicPartition, Future[Any]]
@@ -143,23 +143,16 @@ class KafkaMetadata:
             for partition in partitions
         }
 
-    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The end offsets of partitions (see `records`).
+    def ends(
+        self, partitions: Collection[Partition], isolation: IsolationLevel = STABLE
+    ) -> dict[Partition, int]:
+        """The end offsets of partitions (see `records`); with APPENDED behind open transactions.
 
         Raises:
             TransientError: the broker did not answer.
         """
         with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
-            return self._required(self._ask(partitions, _END))
-
-    def appended_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The end offsets of partitions, after the records of open transactions.
-
-        Raises:
-            TransientError: the broker did not answer.
-        """
-        with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
-            return self._required(self._ask(partitions, _END, APPENDED))
+            return self._required(self._ask(partitions, _END, isolation))
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
         """The offsets that each partition of a topic holds, from the time `since_ms` on.
