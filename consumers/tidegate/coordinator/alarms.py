@@ -5,7 +5,7 @@ That an alarm was published is a row, so a restart or a rebalance does not repea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -78,12 +78,11 @@ def overdue(
 
 
 def resolved(
-    about: Mapping[str, Any], overdue_since: int | None, replaced_by: str | None = None
-) -> Iterator[VacuumOverdueResolved]:
-    """A vacuum waits no longer: an event if it was reported as overdue."""
-    if overdue_since is not None:
-        fields = {**about, "overdue_since": moment(overdue_since), "replaced_by": replaced_by}
-        yield VacuumOverdueResolved.model_validate(fields)
+    about: Mapping[str, Any], overdue_since: int, replaced_by: str | None = None
+) -> VacuumOverdueResolved:
+    """A vacuum waits no longer that was reported as overdue."""
+    fields = {**about, "overdue_since": moment(overdue_since), "replaced_by": replaced_by}
+    return VacuumOverdueResolved.model_validate(fields)
 
 
 def unknown(

@@ -26,11 +26,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
     QuarantineRemoved,
 )
-from tidegate.events.cleanings import (
-    CleaningHeld,
-    CleaningHoldRemovalRequested,
-    CleaningHoldRemoved,
-)
+from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemovalRequested
 from tidegate.events.refusals import released_again
 
 HOLD: Final = Kind("hold", ("since",), has_body=True)
@@ -107,13 +103,6 @@ def remove_hold(
         effects.commands.append(
             released_again(CleaningDeferred.model_validate_json(body), at, SOURCE)
         )
-
-
-def removal_of(
-    event: CleaningHoldRemovalRequested, released: int, at: datetime
-) -> CleaningHoldRemoved:
-    """The outcome of a removal, which releases so many cleanings."""
-    return CleaningHoldRemoved.about(event, occurred_at=at, source=SOURCE, released=released)
 
 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:

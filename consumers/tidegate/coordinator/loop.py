@@ -417,7 +417,9 @@ class CoordinatorLoop:
     def _serialized(self, effects: Effects) -> list[Message]:
         """The messages of the commands, signed for tasks, then those of the outcomes."""
         serialize, tasks = self._wire.serialize, self._task_topic
-        messages = [self._sign(it, serialize(it, tasks)) for it in effects.commands]
+        messages = [serialize(it, tasks) for it in effects.commands]
+        if self._sign is not unsigned:
+            messages = list(map(self._sign, effects.commands, messages))
         return messages + [serialize(it, self._outcome_topic) for it in effects.outcomes]
 
     def _signed(self, message: Message) -> Message:

@@ -41,11 +41,6 @@ class OwnedPartition:
     is_changed: bool = False
     """Whether something was decided without any record, or is to be published again."""
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether something is not yet remembered, published or committed."""
-        return self.is_changed or bool(self.read_up_to)
-
     def pass_end(self, where: Partition, end: int, committed: int) -> None:
         """All records before this offset of an input were applied: go past what holds none."""
         if end > self.read_up_to.get(where, committed):
@@ -85,7 +80,7 @@ class OwnedPartitions(dict[int, OwnedPartition]):
 
     def pending(self) -> dict[int, OwnedPartition]:
         """Those with pending work, by number."""
-        return {n: owned for n, owned in sorted(self.items()) if owned.is_pending}
+        return {n: it for n, it in sorted(self.items()) if it.is_changed or it.read_up_to}
 
     def restore(self, starts: Offsets, stopping: Callable[[], bool] = lambda: False) -> None:
         """Acquire the changelog of each partition and read it.

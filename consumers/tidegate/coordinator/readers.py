@@ -58,6 +58,7 @@ from tidegate.events import (
     VacuumFinished,
     WritesAborted,
 )
+from tidegate.events.cleanings import CleaningHoldRemoved
 from tidegate.events.codec import encode
 
 DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
@@ -179,8 +180,8 @@ class ReaderGate:
             case CleaningHoldRemovalRequested():
                 holds.remove_hold(event, rows, at, effects)
                 _free(rows, waiting(rows, _READY, event.table), at, effects)
-                released = len(effects.commands)
-                effects.outcomes.append(holds.removal_of(event, released, at))
+                about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
+                effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningDeferred():
                 holds.defer(event, rows, at)
             case CleaningStarted():
@@ -291,8 +292,8 @@ class ReaderGate:
         now.locks, now.since = tuple(known.values()), before.since
         now.transactions = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
         if before.content != now.content:  # the later publication is the correction
-            overdue = overdue_ms(rows, before)
-            effects.outcomes += alarms.resolved(before.about(at), overdue, now.event_id)
+            if (overdue := overdue_ms(rows, before)) is not None:
+                effects.outcomes.append(alarms.resolved(before.about(at), overdue, now.event_id))
             rows.drop("overdue", now.table, now.id)
             effects.outcomes.append(alarms.content_changed(event, at))
         else:
@@ -413,7 +414,8 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
         table = vacuum.table
         if is_held(rows, table):
             return
-        effects.outcomes += alarms.resolved(vacuum.about(at), overdue_ms(rows, vacuum))
+        if (overdue := overdue_ms(rows, vacuum)) is not None:
+            effects.outcomes.append(alarms.resolved(vacuum.about(at), overdue))
         rows.drop("overdue", table, vacuum.id)
         rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):

@@ -383,9 +383,8 @@ class Store:
         self._db.close()
 
 
-def dumps(value: object) -> str:
-    """JSON for a row's body: ASCII, so halves of surrogate pairs are stored like all other text."""
-    return _encode(value)
+dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
+"""JSON for a row's body: ASCII, so halves of surrogate pairs are stored like all other text."""
 
 
 def loads(body: str | bytes) -> Any:  # noqa: ANN401 - JSON
@@ -398,9 +397,6 @@ def loads(body: str | bytes) -> Any:  # noqa: ANN401 - JSON
         return from_json(body)  # as `json.loads`, in half the time
     except ValueError:  # half of a surrogate pair, or not JSON
         return json.loads(body)
-
-
-_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def row_key(table: str, kind: str, key: int | None = None) -> bytes:

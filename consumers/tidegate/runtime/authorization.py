@@ -68,7 +68,8 @@ class TrustedKey:
         if self.not_after is not None and at > self.not_after:
             return f"the key {self._named} was trusted until {self.not_after:%Y-%m-%dT%H:%MZ}"
         if not self.may_sign(type(event)):
-            return f"the key {self._named} may not sign a {kind}: its roles are {self._roles}"
+            roles = ", ".join(self.roles)
+            return f"the key {self._named} may not sign a {kind}: its roles are {roles}"
         if not any(fnmatchcase(event.table, table.lower()) for table in self.tables):
             return f"the key {self._named} may not sign for the table {event.table}"
         if not isinstance(event, HoldRequest) and not self._covers(event.location):
@@ -83,10 +84,6 @@ class TrustedKey:
         return not self.locations or any(
             found == place or is_below(found, place) for place in self.locations
         )
-
-    @property
-    def _roles(self) -> str:
-        return ", ".join(self.roles)
 
     @property
     def _named(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.events import Event
@@ -39,7 +40,7 @@ class Decoder:
             StopService: the schema registry refuses us.
         """
         try:
-            return self.retries.call(lambda: self._decode(record))
+            return self.retries.call(partial(self._decode, record))
         except TidegateError:
             raise
         except Exception as error:
