@@ -9,8 +9,8 @@ import pytest
 from support.acid import IDS_1_TO_4, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows
-from tidegate.coordinator.alarms import AlarmRule
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.settings import AlarmSettings
 from tidegate.events import (
     Event,
     LockReleased,
@@ -33,7 +33,7 @@ SECOND = timedelta(seconds=1)
 class Gate(Rows):
     """A gate whose process is killed after every decision: another one reads its changelog."""
 
-    def __init__(self, *rules: AlarmRule, restarts: bool = True) -> None:
+    def __init__(self, *rules: AlarmSettings, restarts: bool = True) -> None:
         super().__init__(ReaderGate(alarms=rules), restarts=restarts)
 
     def decide(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
@@ -123,7 +123,7 @@ def test_the_same_publication_again_does_not_say_it_again() -> None:
 
 
 def test_the_first_rule_that_matches_a_table_sets_its_limits() -> None:
-    rules = AlarmRule("hive.default.*", overdue_after=SECOND), AlarmRule("*", overdue_after=None)
+    rules = AlarmSettings(tables="hive.default.*", overdue_after=1), AlarmSettings(overdue_after=0)
     gate = Gate(*rules)
     gate.decide(vacuum(7), vacuum(8, table="hive.other.t"))
 
@@ -196,7 +196,7 @@ def test_a_vacuum_of_it_ends_that_alarm() -> None:
     ],
 )
 def test_a_table_with_a_vacuum_is_known(events: list[VacuumFinished | LockReleased]) -> None:
-    gate = Gate(AlarmRule(overdue_after=None))
+    gate = Gate(AlarmSettings(overdue_after=0))
     gate.decide(*events)
 
     assert gate.said_at(NOON + 30 * DAY) == []

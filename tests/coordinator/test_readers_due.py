@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from support.markers import marker_behind
 from support.memory_bus import MemoryBus, MemoryChangelog
 from support.samples import events_on, memory_bus, message, release
-from tidegate.coordinator.alarms import AlarmRule
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.settings import AlarmSettings
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue
 from tidegate.monitoring.observed import ProcessMonitoring, measured_subject, observed_bus
@@ -22,7 +21,7 @@ from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 
 TABLE = "lake.sales.orders"
 LIMIT_MS = 60_000
-GATE = ReaderGate(alarms=(AlarmRule(overdue_after=timedelta(milliseconds=LIMIT_MS)),))
+GATE = ReaderGate(alarms=(AlarmSettings(overdue_after=LIMIT_MS // 1000),))
 
 
 class Broker:

@@ -6,10 +6,7 @@ That an alarm was published is a row, so a restart or a rebalance does not repea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import Any, Final
 
 from tidegate.coordinator.subject import moment
@@ -30,37 +27,10 @@ SOURCE: Final = "coordinator"
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""
-_MS: Final = timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmRule:
-    """How long vacuums and releases of some tables may wait; None: without an alarm."""
-
-    tables: str = "*"
-    """A shell pattern."""
-    overdue_after: timedelta | None = timedelta(days=1)
-    """How long a vacuum may wait for its readers."""
-    unknown_after: timedelta | None = timedelta(days=7)
-    """How long releases of a table may come before its first vacuum."""
-
-    def overdue_at(self, since: int) -> int | None:
-        """When a vacuum that waits since then is overdue, in ms of the broker's time."""
-        return None if self.overdue_after is None else since + self.overdue_after // _MS
-
-    def unknown_at(self, since: int) -> int | None:
-        """When a table is unknown of which only releases have come since then."""
-        return None if self.unknown_after is None else since + self.unknown_after // _MS
-
-
-@lru_cache(maxsize=10_000)
-def rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
-    """The first rule whose pattern matches a table, else the usual limits."""
-    return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmRule())
 
 
 def overdue(
-    about: Mapping[str, Any], outstanding: Sequence[OutstandingReader], limit: timedelta
+    about: Mapping[str, Any], outstanding: Sequence[OutstandingReader], limit: int
 ) -> VacuumOverdue:
     """A vacuum waits too long, for these readers; `about` is `WaitingVacuum.about`."""
     more = f" and {len(outstanding) - _NAMED} more" if len(outstanding) > _NAMED else ""
@@ -68,11 +38,11 @@ def overdue(
     return VacuumOverdue.model_validate(
         {
             **about,
-            "limit_seconds": limit // timedelta(seconds=1),
+            "limit_seconds": limit,
             "holds_left": len(outstanding),
             "waits_for": outstanding[:_SHOWN],
-            "message": f"it has waited for its readers for longer than {span(limit)}. Outstanding:"
-            f" {named}{more}: end them, or publish a release that was lost",
+            "message": f"it has waited for its readers for longer than {_seconds(limit)}."
+            f" Outstanding: {named}{more}: end them, or publish a release that was lost",
         }
     )
 
@@ -85,20 +55,18 @@ def resolved(
     return VacuumOverdueResolved.model_validate(fields)
 
 
-def unknown(
-    first: LockReleased, since: int, limit: timedelta, at: datetime
-) -> UnknownTableReleased:
+def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> UnknownTableReleased:
     """Only releases of a table come; this was the first."""
     return UnknownTableReleased.about(
         first,
         occurred_at=at,
         source=SOURCE,
         since=moment(since),
-        limit_seconds=limit // timedelta(seconds=1),
+        limit_seconds=limit,
         lock_id=first.lock_id,
         transaction_id=first.transaction_id,
         published_by=first.source,
-        message=f"releases come, and no vacuum of this table came within {span(limit)}: does"
+        message=f"releases come, and no vacuum of this table came within {_seconds(limit)}: does"
         " its vacuum name another table, or is it not published?",
     )
 
@@ -167,3 +135,7 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
         occurred_at=at,
         source=SOURCE,
     )
+
+
+def _seconds(count: int) -> str:
+    return span(timedelta(seconds=count))

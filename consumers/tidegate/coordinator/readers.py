@@ -22,8 +22,9 @@ from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds
-from tidegate.coordinator.alarms import SOURCE, AlarmRule, rule_of
+from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import is_held
+from tidegate.coordinator.settings import AlarmSettings, alarms_of
 from tidegate.coordinator.store import Kind, Store, dumps
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.coordinator.vacuums import (
@@ -124,7 +125,7 @@ class ReaderGate:
 
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 2**18
-    alarms: tuple[AlarmRule, ...] = ()
+    alarms: tuple[AlarmSettings, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     kinds: Sequence[Kind] = field(default=KINDS, init=False)
@@ -136,7 +137,7 @@ class ReaderGate:
             due = (
                 None
                 if overdue_ms(rows, vacuum)
-                else rule_of(self.alarms, table).overdue_at(vacuum.since)
+                else alarms_of(self.alarms, table).overdue_at(vacuum.since)
             )
             hold = next_hold(rows, vacuum)
             rows.execute(
@@ -146,7 +147,7 @@ class ReaderGate:
             )
         for table, since, said, body in rows.all("select tbl, since, said, body from seen"):
             if body != "null" and said is None:
-                due = rule_of(self.alarms, table).unknown_at(since)
+                due = alarms_of(self.alarms, table).unknown_at(since)
                 rows.execute("update seen set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
@@ -202,7 +203,7 @@ class ReaderGate:
             tokens.append(2 * event.transaction_id + 1)
         if rows.one("select 1 from seen where tbl = ?", table) is None:
             due, first = (
-                rule_of(self.alarms, table).unknown_at(now),
+                alarms_of(self.alarms, table).unknown_at(now),
                 dumps(event.model_dump(mode="json")),
             )
             rows.put("seen", table, None, (now, None, None, None), first, (due,))
@@ -270,7 +271,7 @@ class ReaderGate:
             _free(rows, [vacuum], at, effects)
             return False
         overdue = overdue_ms(rows, vacuum)
-        due = None if overdue else rule_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
+        due = None if overdue else alarms_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*watched(hold), due))
         return hold is not None
@@ -307,8 +308,8 @@ class ReaderGate:
             table, number = vacuum.table, vacuum.id
             rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
             outstanding = list(vacuum.outstanding_readers(rows))
-            limit = rule_of(self.alarms, table).overdue_after
-            if outstanding and limit is not None:  # without readers it waits for a person's hold
+            limit = alarms_of(self.alarms, table).overdue_after
+            if outstanding and limit:  # without readers it waits for a person's hold
                 rows.put("overdue", table, vacuum.id, (milliseconds(at),))
                 effects.outcomes.append(alarms.overdue(vacuum.about(at), outstanding, limit))
 
@@ -320,7 +321,7 @@ class ReaderGate:
             _AT_ONCE,
         )
         for table, since, *marks, body in due:
-            limit = rule_of(self.alarms, table).unknown_after or timedelta()
+            limit = alarms_of(self.alarms, table).unknown_after
             rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
             first = LockReleased.model_validate_json(body)
             effects.outcomes.append(alarms.unknown(first, since, limit, at))

@@ -14,7 +14,6 @@ from tidegate.cleaning.second_source import SecondSource
 from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
-from tidegate.coordinator.alarms import AlarmRule
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
@@ -180,18 +179,6 @@ def second_source(settings: Settings) -> SecondSource:
     return SecondSource()
 
 
-def alarms(settings: Settings) -> tuple[AlarmRule, ...]:
-    """The limits on waiting before it raises an alarm."""
-    return tuple(
-        AlarmRule(alarm.tables, _limit(alarm.overdue_after), _limit(alarm.unknown_after))
-        for alarm in settings.alarms
-    )
-
-
-def _limit(seconds: int) -> timedelta | None:
-    return timedelta(seconds=seconds) if seconds else None
-
-
 def limits(
     service: str, settings: Settings, usual: RetryPolicy
 ) -> tuple[RetryPolicy, DeadLetterLimit]:
@@ -291,7 +278,7 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
     savepoints = SavepointSubject(savepoint_policy(settings), restore_settings(settings), normalise)
-    return Subjects(ReaderGate(alarms=alarms(settings)), savepoints)
+    return Subjects(ReaderGate(alarms=settings.alarms), savepoints)
 
 
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:

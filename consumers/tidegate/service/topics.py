@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -135,23 +136,16 @@ def differences(
     accepted, also of those that must be in sync, and larger messages; fewer or smaller ones are
     not.
     """
-    return tuple(
-        difference
-        for topic in declared
-        for difference in (
-            _differences(topic, found[topic.name])
-            if topic.name in found
-            else [
-                TopicDifference(
-                    topic.name, "topic", "", None, f"run: {command_line('topics create')}"
-                )
-            ]
-        )
-    )
+    each = (_differences(topic, found.get(topic.name)) for topic in declared)
+    return tuple(chain.from_iterable(each))
 
 
-def _differences(declared: DeclaredTopic, found: ActualTopic) -> Iterator[TopicDifference]:
+def _differences(declared: DeclaredTopic, found: ActualTopic | None) -> Iterator[TopicDifference]:
     name = declared.name
+    if found is None:
+        remedy = f"run: {command_line('topics create')}"
+        yield TopicDifference(name, "topic", "", None, remedy)
+        return
     if found.partitions != declared.partitions:
         counts = (str(declared.partitions), str(found.partitions))
         yield TopicDifference(name, "partitions", *counts, _SEPARATED)

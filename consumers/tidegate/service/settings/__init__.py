@@ -132,6 +132,7 @@ from typing import Any, Final, Self
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 
 from tidegate.cleaning.settings import CleaningSettings
+from tidegate.coordinator.settings import AlarmSettings
 from tidegate.errors import ConfigError
 from tidegate.events.fields import Name
 from tidegate.events.signature import KeyRole
@@ -142,7 +143,7 @@ from tidegate.registry import RegistrySettings
 from tidegate.restores.settings import RestoreSettings
 from tidegate.service.settings.problems import problems
 from tidegate.service.settings.savepoints import SavepointRule
-from tidegate.service.settings.sections import AlarmSettings, SecuritySettings, ServiceSettings
+from tidegate.service.settings.sections import SecuritySettings, ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
 from tidegate.signatures.keys import require_private
 from tidegate.storage import normalise

@@ -13,23 +13,7 @@ from tidegate.events.signature import KeyRole
 from tidegate.events.topics import SERVICES, Role
 from tidegate.service.settings.sources import merged
 from tidegate.storage import normalise
-from tidegate.tables.settings import Seconds, Section
-
-
-class AlarmSettings(Section, frozen=True):
-    """How long vacuums and releases of some tables may wait before an alarm is published."""
-
-    tables: Name = "*"
-    """A shell pattern; of several rules the first whose pattern matches a table applies."""
-    overdue_after: Seconds = Field(default=86_400, ge=0)
-    """How long a vacuum may wait for its readers before VacuumOverdue is published, in seconds or
-    as text with a unit: `6h`. 0: no alarm."""
-    unknown_after: Seconds = Field(default=7 * 86_400, ge=0)
-    """How long releases of a table may come before its first vacuum, else UnknownTableReleased is
-    published; in seconds or as text with a unit. 0: no alarm. The default is the time for which
-    releases are remembered, because an engine may publish releases of tables that it seldom
-    compacts."""
-
+from tidegate.tables.settings import Section
 
 Principal = Annotated[str, StringConstraints(pattern=validation.PRINCIPAL)]
 """Kafka's name of a principal: its type and its name, `User:CN=orders,OU=sales`."""
