@@ -24,7 +24,7 @@ from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.groups import Groups
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.records import read_spans
 from tidegate.service.assembly import subjects
 from tidegate.service.catalogue import COORDINATOR, inputs_of
 from tidegate.service.settings import Settings
