@@ -416,8 +416,8 @@ class CoordinatorLoop:
 
     def _serialized(self, effects: Effects) -> list[Message]:
         """The messages of the commands, signed for tasks, then those of the outcomes."""
-        serialize, tasks = self._wire.serialize, self._task_topic
-        messages = [serialize(it, tasks) for it in effects.commands]
+        serialize, topic = self._wire.serialize, self._task_topic
+        messages = [serialize(it, topic) for it in effects.commands]
         if self._sign is not unsigned:
             messages = list(map(self._sign, effects.commands, messages))
         return messages + [serialize(it, self._outcome_topic) for it in effects.outcomes]
