@@ -1,6 +1,6 @@
 """The partitions that a coordinator's process owns: their rows, and the positions to commit.
 
-Also what is known of them: which backlogs are still read, and the broker's time.
+The backlogs that are still read, and the broker's time, stand here too.
 """
 
 from __future__ import annotations
