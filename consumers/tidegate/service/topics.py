@@ -136,8 +136,8 @@ def differences(
     accepted, also of those that must be in sync, and larger messages; fewer or smaller ones are
     not.
     """
-    each = (_differences(topic, found.get(topic.name)) for topic in declared)
-    return tuple(chain.from_iterable(each))
+    by_topic = (_differences(topic, found.get(topic.name)) for topic in declared)
+    return tuple(chain.from_iterable(by_topic))
 
 
 def _differences(declared: DeclaredTopic, found: ActualTopic | None) -> Iterator[TopicDifference]:
