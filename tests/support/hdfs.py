@@ -101,8 +101,8 @@ def hdfs(hdfs_clusters: Hdfs) -> Hdfs:
 
 
 @contextmanager
-def running(folder: Path) -> Generator[Hdfs]:
-    """Start both. The JVM ends with this process, too."""
+def running(folder: Path, settings: Mapping[str, str] | None = None) -> Generator[Hdfs]:
+    """Start both. The JVM ends with this process, too. It takes KRB5_CONFIG for Kerberos."""
     import pyspark  # noqa: PLC0415 - the unit tests run without it, too (.ci/matrix)
 
     spark = Path(pyspark.__file__).parent / "jars"
@@ -111,7 +111,12 @@ def running(folder: Path) -> Generator[Hdfs]:
         port, token = launch_gateway(
             jarpath=str(py4j),
             classpath=os.pathsep.join(map(str, [*resolve(_LOCK), jaxb])),
-            javaopts=[*_SMALL, f"-Dtest.build.data={folder}", f"-Dhadoop.log.dir={folder}"],
+            javaopts=[
+                *_SMALL,
+                f"-Dtest.build.data={folder}",
+                f"-Dhadoop.log.dir={folder}",
+                f"-Djava.security.krb5.conf={os.environ.get('KRB5_CONFIG', '')}",
+            ],
             java_path=str(find_jdk(17).java),
             die_on_exit=True,
             enable_auth=True,
@@ -126,6 +131,9 @@ def running(folder: Path) -> Generator[Hdfs]:
     conf = hdfs.HdfsConfiguration()
     # else a client waits almost half a second before it asks again whether a file is complete
     conf.set("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "5")
+    for name, value in (settings or {}).items():
+        conf.set(name, value)
+    jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(conf)
     builder = getattr(hdfs, "MiniDFSCluster$Builder")(conf)
     topology = hdfs.MiniDFSNNTopology.simpleFederatedTopology(2)
     cluster = builder.nnTopology(topology).numDataNodes(1).build()
