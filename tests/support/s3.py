@@ -130,6 +130,8 @@ def use_s3a(spark: SparkSession, server: S3Server) -> None:
     settings = {
         "fs.s3a.endpoint": server.endpoint,
         "fs.s3a.path.style.access": "true",
+        # Hudi does not close all that it opens
+        "fs.s3a.connection.maximum": "2000",
         "fs.s3a.access.key": _SECRET,
         "fs.s3a.secret.key": _SECRET,
     }
