@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
@@ -19,13 +18,8 @@ class Killed(BaseException):
 class Stepwise(Warehouse):
     """Calls `at_step` with the number of each step, before it is taken."""
 
-    def __init__(
-        self,
-        root: Path | str,
-        at_step: Callable[[int], None],
-        options: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        super().__init__(WarehouseRoots.of(str(root)), options)
+    def __init__(self, root: Path | str, at_step: Callable[[int], None]) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
         self.steps = 0
         self.at_step = at_step
 
