@@ -138,25 +138,27 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
     parts = [Partition(topic, number) for number in numbers]
-    for part, marks in _RETRIES.call(lambda: metadata.watermarks(parts)).items():
+    found = _RETRIES.call(lambda: metadata.watermarks(parts))
+    for part, marks in found.items():
         if lost := lost_head(part, marks.first):
             raise StopService(f"{lost}. See: {command_line('doctor')}")
-    for number in numbers:
-        store = _RETRIES.call(partial(_store, settings, topic, number, table))
+    bus = KafkaBus(connection)
+    for part in parts:
+        if found[part].first == found[part].end:
+            continue  # it has no rows
+        store = _RETRIES.call(partial(_store, bus, part, table))
         yield store
         store.close()  # the caller still refers to it while the next one is read
 
 
-def _store(settings: Settings, topic: str, number: int, table: str | None) -> Store:
+def _store(bus: KafkaBus, part: Partition, table: str | None) -> Store:
     store = Store((*readers.KINDS, *tasks.KINDS, AWAITING))
-    store.restore(_records(settings, topic, number, table))
+    store.restore(_records(bus, part, table))
     return store
 
 
-def _records(
-    settings: Settings, topic: str, number: int, table: str | None
-) -> Iterator[ChangelogRecord]:
-    for record in KafkaBus(settings.connection()).log(Partition(topic, number)):
+def _records(bus: KafkaBus, part: Partition, table: str | None) -> Iterator[ChangelogRecord]:
+    for record in bus.log(part):
         key = record.key or b""
         name = key.partition(_SEPARATOR)[0].decode()
         if key == POSITION_KEY or (name and (table is None or fnmatchcase(name, table))):
