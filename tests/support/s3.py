@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from socket import SHUT_RDWR, create_server
 from tempfile import mkdtemp
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 import obstore
@@ -27,12 +28,17 @@ from platformdirs import user_cache_path
 from werkzeug.serving import make_server
 
 from support.waiting import wait_for
+from tidegate.local.embedded.jars import resolve
 from tidegate.storage.parallel import batches_of
 from tidegate.storage.s3 import S3Options, clients_of
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 BUCKET: Final = "lake"
 _PAGE: Final = 1000
+_S3A: Final = Path(__file__).with_name("s3a.json")
 _MODULES: Final = {
     "minio": "github.com/minio/minio@latest",
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
@@ -112,6 +118,25 @@ def s3_server(program: str = "moto") -> Generator[S3Server]:
 def s3() -> Generator[S3Server]:
     with s3_server() as server:
         yield server
+
+
+def use_s3a(spark: SparkSession, server: S3Server) -> None:
+    """Let a session that runs, and all that is on it, use the server through s3a."""
+    context: Any = spark.sparkContext
+    loader = context._jvm.Thread.currentThread().getContextClassLoader()
+    for jar in resolve(_S3A):
+        loader.addURL(context._jvm.java.net.URL(jar.as_uri()))
+        context._jsc.addJar(str(jar))
+    settings = {
+        "fs.s3a.endpoint": server.endpoint,
+        "fs.s3a.path.style.access": "true",
+        # Hudi does not close all that it opens
+        "fs.s3a.connection.maximum": "2000",
+        "fs.s3a.access.key": _SECRET,
+        "fs.s3a.secret.key": _SECRET,
+    }
+    for name, value in settings.items():
+        context._jsc.hadoopConfiguration().set(name, value)
 
 
 _CONTROL: Final[list[S3Server]] = []

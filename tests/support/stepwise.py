@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
@@ -18,8 +19,13 @@ class Killed(BaseException):
 class Stepwise(Warehouse):
     """Calls `at_step` with the number of each step, before it is taken."""
 
-    def __init__(self, root: Path | str, at_step: Callable[[int], None]) -> None:
-        super().__init__(WarehouseRoots.of(str(root)))
+    def __init__(
+        self,
+        root: Path | str,
+        at_step: Callable[[int], None],
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(WarehouseRoots.of(str(root)), options)
         self.steps = 0
         self.at_step = at_step
 
