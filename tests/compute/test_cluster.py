@@ -31,7 +31,7 @@ from tidegate.cleaning.removal import remove_directories
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import TidegateError
-from tidegate.hudi_reader import list_partitions, load_table
+from tidegate.hudi_reader.partitions import list_partitions
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
