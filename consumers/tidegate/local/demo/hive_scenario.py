@@ -75,7 +75,7 @@ def run(environment: DemoEnvironment, report: DemoReport, upstream: Upstream) ->
 
 def _check_waiting_for(environment: DemoEnvironment, report: DemoReport, *owners: str) -> None:
     shown = environment.run_command("waiting")
-    waited = [line.rpartition(" of ")[2] for line in shown.splitlines() if "waits for" in line]
+    waited = [line.rpartition(" of ")[2] for line in shown.splitlines() if "waits for lock" in line]
     report.check("that is who is waited for", met=sorted(waited) == sorted(owners), found=waited)
 
 
