@@ -232,12 +232,12 @@ def test_a_dead_letter_from_elsewhere_is_not_sent_there(place: Place) -> None:
     bus = KafkaBus({"bootstrap.servers": place.servers})
     record = Record(Partition("billing.invoices", 0), 3, b"k", b"v", (), 1_000)
     topic = f"{place.prefix}.dead-letters"
-    bus.send([dead_letter(record, "billing", PermanentError("x"), topic)])
+    bus.send([dead_letter(record, "savepoint-writer", PermanentError("x"), topic)])
     bus.close()
 
     with pytest.raises(TidegateError, match="not a topic of this deployment"):
-        place.call("redrive", "--service", "billing", "--execute")
-    assert place.listed("--service", "billing") == ["x"]
+        place.call("redrive", "--service", "savepoint-writer", "--execute")
+    assert place.listed("--service", "savepoint-writer") == ["x"]
 
 
 def test_on_a_terminal_dead_letters_are_a_table(place: Place) -> None:
