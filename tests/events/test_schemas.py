@@ -34,6 +34,8 @@ def avro_type(annotation: Any) -> Any:  # noqa: ANN401, PLR0911 - any type in, a
             return {"type": "array", "items": avro_type(inner)}
         case (origin, _) if origin is dict:
             return {"type": "map", "values": "string"}
+        case (typing.Literal, symbols):  # an enum of one module, without a class
+            return {"enum": "TableFormat", "symbols": list(symbols)}
     if issubclass(annotation, StrEnum):
         return {"enum": annotation.__name__, "symbols": [member.value for member in annotation]}
     if issubclass(annotation, BaseModel):

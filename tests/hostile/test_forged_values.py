@@ -33,6 +33,7 @@ RECORD: Mapping[str, object] = {
     "why": "x",
     "at": "2026-03-01T00:00:00+00:00",
     "keep_ms": 1,
+    "failed": [],
     "directories": {"delta_1_1": [1, "SIZE"]},
     "products": ["base_1"],
     "version": 1,

@@ -70,6 +70,7 @@ RECORD: dict[str, object] = {
     "why": "w",
     "at": "2026-03-01T12:00:00",
     "keep_ms": 1,
+    "failed": [],
     "directories": {},
     "products": [],
     "version": 1,
