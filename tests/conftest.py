@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 from support.budget import examples
@@ -29,3 +32,14 @@ pytest_plugins = ["support.hudi_records"] + [
     if importlib.util.find_spec(plugin) is not None
     and importlib.util.find_spec(library) is not None
 ]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that ran in this process leaves no handler, with a stream that is closed."""
+    root, ours = logging.getLogger(), logging.getLogger("tidegate")
+    handlers, levels = list(root.handlers), (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])

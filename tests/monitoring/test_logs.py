@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -13,16 +12,6 @@ import structlog
 from tidegate.monitoring.logs import LogFormat, configure_logging
 
 CLEAR = "\x1b[2Jnothing\r\n\x9b2J\u202etxt"
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("tidegate")
-    before = (list(root.handlers), root.level, ours.level)
-    yield
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
 
 
 def logged(style: LogFormat, level: int = logging.INFO) -> io.StringIO:

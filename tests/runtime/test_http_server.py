@@ -30,7 +30,7 @@ import sys
 from tidegate.bridges.callbacks import HttpCallbacks
 from tidegate.runtime.http_server import BoundedServer
 BoundedServer.longest = float(sys.argv[1])
-http = HttpCallbacks("127.0.0.1", 0, lambda callback: callback.location == "/wh/a")
+http = HttpCallbacks("127.0.0.1", 0, lambda location: location == "/wh/a")
 http.start()
 print(http.port, flush=True)
 sys.stdin.read()

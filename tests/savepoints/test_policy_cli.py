@@ -191,6 +191,9 @@ def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(
     class Recording:
         """A publisher that records the requests."""
 
+        def __init__(self, *_: object, **__: object) -> None:
+            """Takes what the publisher takes."""
+
         def __enter__(self) -> Self:
             return self
 
@@ -201,10 +204,7 @@ def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(
             requests.append(fields)
             return Receipt("requests", 0, len(requests), f"id {len(requests)}")
 
-    def publisher_of(*_: object, **__: object) -> Recording:
-        return Recording()
-
-    monkeypatch.setattr("tidegate.cli.sending.publisher_of", publisher_of)
+    monkeypatch.setattr("tidegate.cli.sending._ReachablePublisher", Recording)
     asking = Recording.request_savepoint_removal
     monkeypatch.setattr("tidegate.publisher.Publisher.request_savepoint_removal", asking)
     arguments = ("savepoints", "remove", "-t", "lake.sales.orders", "-l", table.location)
