@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,6 +29,7 @@ from tidegate.events import (
     RestoreFailed,
     SavepointsCheckRequested,
     StopRequested,
+    TaskEnd,
     TaskEnded,
     TaskIssued,
     UnknownTableReleased,
@@ -135,7 +136,7 @@ class _Story:
         ]
         tasks = {e.caused_by: e for e in commands if isinstance(e, TaskIssued)}
         requests = {e.event_id: e for e in commands if not isinstance(e, TaskIssued)}
-        answers = {event_id: _Answers() for event_id in requests}
+        answers = defaultdict[str, _Answers](_Answers, {id_: _Answers() for id_ in requests})
         for event in self._events():
             if isinstance(event, Outcome):
                 for answered in requests.keys() & answered_by(event):
@@ -149,6 +150,7 @@ class _Story:
             if isinstance(command, RestoreApproved) and answers[event_id].refused is None
         }
         newest = {type(command): event_id for event_id, command in requests.items()}
+        self._take_dead_letters(answers)
         for event_id, command in requests.items():
             # of an approval or a withdrawal whose request has ended there is nothing to ask for
             is_over = answers.get(getattr(command, "request", ""), _Answers()).has_ended
@@ -162,6 +164,13 @@ class _Story:
                 continue  # its approval has a step of its own
             elif (step := _step(command, answers[event_id], tasks.get(event_id))) is not None:
                 yield step
+
+    def _take_dead_letters(self, answers: Mapping[str, _Answers]) -> None:
+        ends = {e.caused_by: e for e in self._events() if isinstance(e, TaskEnded)}
+        for task in self._events():
+            end = ends.get(task.event_id)
+            if isinstance(task, TaskIssued) and end and end.end is TaskEnd.DEAD_LETTERED:
+                answers[task.caused_by or ""].dead = end.message
 
     def _vacuums(self) -> Iterator[str]:
         known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
@@ -242,6 +251,8 @@ class _Answers:
     """Why a person's request was refused."""
     waits: RestoreAwaitingApproval | CleaningDeferred | None = None
     """The last outcome, if a person has to act."""
+    dead: str | None = None
+    """Why its task became a dead letter."""
 
     @property
     def has_ended(self) -> bool:
@@ -285,10 +296,14 @@ def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str |
             why = f"{deferred.reason}: {deferred.message}"
             return f"{named} is released again after a minute: {why}"
         case None:
-            if answers.last is not None:
-                return f"{named} is under way: {service} has published {answers.last}"
-            how = f", as task {task.number} of the table" if task else ""
-            return f"{named} has no outcome yet: {service} will carry it out{how}"
+            if answers.dead is not None:
+                state = f"is a dead letter: {answers.dead}"
+            elif answers.last is not None:
+                state = f"is under way: {service} has published {answers.last}"
+            else:
+                how = f", as task {task.number} of the table" if task else ""
+                state = f"has no outcome yet: {service} will carry it out{how}"
+            return f"{named} {state}"
 
 
 def _again(command: Command) -> str:

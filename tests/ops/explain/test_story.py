@@ -26,6 +26,7 @@ from tidegate.events import (
     RestoreFailed,
     SavepointRejected,
     SavepointsCheckRequested,
+    TaskEnd,
     UnknownTableReleased,
 )
 from tidegate.ops.event_log import LoggedEvent
@@ -131,6 +132,14 @@ def test_a_request_without_an_outcome_will_be_carried_out() -> None:
     assert step.endswith("no outcome yet: the restorer will carry it out, as task 3 of the table")
     [step] = story(restore_request(), task, started(restore_request())).next_steps()
     assert "is under way: the restorer has published RestoreStarted" in step
+
+
+def test_a_request_that_became_a_dead_letter_is_not_under_way() -> None:
+    request, task = restore_request(), task_of(restore_request(), 3)
+    dead = ended(task, end=TaskEnd.DEAD_LETTERED, message="no permission")
+
+    [step] = story(request, task, started(request), dead).next_steps()
+    assert step == "RestoreRequested restore-1 is a dead letter: no permission"
 
 
 def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
