@@ -69,7 +69,7 @@ def _identity_of(kind: type[Event]) -> Callable[[object], tuple[object, ...]]:
     return attrgetter(*kind.identified_by)
 
 
-class Value(BaseModel, frozen=True, extra="forbid"):
+class Value(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """A part of an event: immutable, and without fields that the schema does not have."""
 
 
