@@ -598,6 +598,20 @@ RULES: Final = (
         "if False:",
         "tests/hive_bridge/test_waiting.py::test_the_lock_of_a_transaction_ends_with_it_and_not_before",
     ),
+    Rule(
+        "a heartbeat came after the poll before it was seen",
+        "producers/tidegate/hive_bridge/waiting.py",
+        "after, self._last_began = self._last_began, began",
+        "after = self._last_began = began",
+        "tests/hive_bridge/test_endings.py::test_a_bridge_without_processor_time_takes_no_old_heartbeat_for_a_new_one",
+    ),
+    Rule(
+        "what ended before the bridge watched may have expired",
+        "producers/tidegate/hive_bridge/waiting.py",
+        " or transaction <= self._watching_from",
+        "",
+        "tests/hive_bridge/test_endings.py::test_what_a_vacuum_of_before_the_bridge_names_may_have_expired_before_it_came",
+    ),
     # Hive: what overwrites replaced, odd tables, a Metastore that breaks off, renames
     Rule(
         "an entry of the queue without a product has what it found published",

@@ -61,7 +61,7 @@ def test_a_bridge_without_processor_time_takes_no_old_heartbeat_for_a_new_one() 
     endings = watched((0, 1))
     endings.look(beating(2), 10, 70)  # the Metastore answered at once; the bridge stood still
 
-    assert endings.of_transaction(7, frozenset({7}), 105) is ReleaseReason.EXPIRED
+    assert endings.of_transaction(7, frozenset({7}), 95) is ReleaseReason.EXPIRED
     assert endings.of_transaction(7, frozenset({7}), 80) is ReleaseReason.ABORTED
 
 
