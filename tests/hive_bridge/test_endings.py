@@ -120,16 +120,16 @@ def test_what_stalled_and_is_gone_has_expired_and_what_its_reader_ended_has_not(
     stalled, alive = watched((0, 1), (40, 1), (80, 1)), watched((0, 1), (40, 2), (80, 3))
     gone = snapshot(aborted=[7])
 
-    assert set(stalled.expired(gone, 95)) == {7, lock(1, heartbeat_ms=1)}
-    assert set(alive.expired(gone, 95)) == set()
-    assert set(stalled.expired(beating(1), 95)) == set()
+    assert set(stalled.look(beating(1), 95, 95)) == set()
+    assert set(stalled.look(gone, 95, 95)) == {7, lock(1, heartbeat_ms=1)}
+    assert set(alive.look(gone, 95, 95)) == set()
 
 
 def test_an_abort_that_an_idle_bridge_never_saw_open_may_have_expired_before_it_came() -> None:
-    assert set(Endings(TIMEOUT).expired(snapshot(aborted=[7]), 1)) == {7}
+    assert set(Endings(TIMEOUT).look(snapshot(aborted=[7]), 1, 1)) == {7}
     seen = watched((0, 1))
     seen.look(snapshot(aborted=[7]), 1, 1)
-    assert set(seen.expired(snapshot(aborted=[7]), 2)) == set()
+    assert set(seen.look(snapshot(aborted=[7]), 2, 2)) == set()
 
 
 def test_a_compaction_has_the_expirations_since_an_answer_that_did_not_have_it() -> None:

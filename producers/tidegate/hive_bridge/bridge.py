@@ -172,10 +172,8 @@ class MetastoreBridge:
             batch = releases[start : start + _BATCH]
             self._publish_valid(batch)
             self._apply(batch)
-        self._expirations.add(self._endings.expired(snapshot, now))
-        self._endings.look(
-            snapshot, began, now
-        )  # a release that was not confirmed keeps its reason
+        # after the releases: one that was not confirmed keeps its reason
+        self._expirations.add(self._endings.look(snapshot, began, now))
         published = len(releases) + self._publish_vacuums(snapshot, held)
         published += self._publish_aborted(snapshot)
         self._observer.marked(self._marking.look(self._cleanings.cleaned(queue)))

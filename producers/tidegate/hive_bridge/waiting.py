@@ -61,18 +61,27 @@ class Endings:
         self._last_began = -math.inf
         self._last_poll = 0.0
 
-    def look(self, snapshot: Snapshot, began: float, now: float) -> None:
+    def look(self, snapshot: Snapshot, began: float, now: float) -> list[Expired]:
         """Record the snapshot of a poll between two times of a monotonic clock, in seconds.
 
-        Call `expired`, `of_lock` and `of_transaction` for this snapshot before.
+        Call `of_lock` and `of_transaction` for this snapshot before.
+
+        Returns:
+            The holds that ended since the previous snapshot, possibly by expiry.
         """
         opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
         held = {lock.lock_id for lock in snapshot.locks}
-        for lock in self._locks.keys() - held - self._transaction_of.keys():
-            _remember(self._ended_locks, lock, self.of_lock(lock, None, aborted, now))
-        for transaction in self._transactions.keys() - opened.keys():
+        expired: list[Expired] = []
+        for transaction in self._transactions.keys() - opened.keys() | aborted - self._aborted:
             reason = self.of_transaction(transaction, aborted, now)
             _remember(self._ended_transactions, transaction, reason)
+            if reason is ReleaseReason.EXPIRED:
+                expired.append(transaction)
+        for lock in (row for row in self._plain if row.lock_id not in held):
+            reason = self.of_lock(lock.lock_id, None, aborted, now)
+            _remember(self._ended_locks, lock.lock_id, reason)
+            if reason is ReleaseReason.EXPIRED:
+                expired.append(lock)
         if self._watching_since is None or now - self._last_poll > self._timeout / 2:
             self._watching_since = now
             self._watching_from = snapshot.transactions.high_water_mark
@@ -88,20 +97,7 @@ class Endings:
             for lock in snapshot.locks
             if lock.transaction_id is not None
         }
-
-    def expired(self, snapshot: Snapshot, now: float) -> Iterator[Expired]:
-        """The holds that ended since the previous snapshot, possibly by expiry.
-
-        Call this before `look`.
-        """
-        opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
-        for transaction in self._transactions.keys() - opened.keys() | aborted - self._aborted:
-            if self.of_transaction(transaction, aborted, now) is ReleaseReason.EXPIRED:
-                yield transaction
-        held = {lock.lock_id for lock in snapshot.locks}
-        for lock in (row for row in self._plain if row.lock_id not in held):
-            if self.of_lock(lock.lock_id, None, aborted, now) is ReleaseReason.EXPIRED:
-                yield lock
+        return expired
 
     def has_seen(self, lock_id: int | None, transaction_id: int | None) -> bool:
         """Whether the previous snapshot had the lock or the transaction."""
