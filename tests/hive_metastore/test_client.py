@@ -17,6 +17,7 @@ from tidegate.events import LockType, VacuumKind
 from tidegate.hive.write_ids import IdRanges
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.values import write_ids_of_compaction
+from tidegate.local.embedded.process import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -185,11 +186,9 @@ def test_a_metastore_that_restarts_is_the_same_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_server_is_a_transient_fault() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but not listening
-        settings = MetastoreSettings(uri=f"thrift://127.0.0.1:{taken.getsockname()[1]}")
-        with MetastoreClient(settings) as client, pytest.raises(TransientError):
-            client.locks()
+    settings = MetastoreSettings(uri=f"thrift://127.0.0.1:{free_ports()[0]}")
+    with MetastoreClient(settings) as client, pytest.raises(TransientError):
+        client.locks()
 
 
 @pytest.mark.parametrize(

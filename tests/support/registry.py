@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import tarfile
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 
 from tidegate.compute.java import find_jdk
 from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.process import Child, free_ports
 
 _LOCK = Path(__file__).with_name("apicurio.json")
 _QUICK = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -47,7 +46,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegist
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     [runner] = folder.glob("*-runner.jar")
-    port = free_port()
+    port = free_ports()[0]
     options = [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
     command = [str(find_jdk(17).java), *_QUICK, *options, "-jar", str(runner)]
     child = Child(command, folder / "registry.log")
@@ -56,12 +55,6 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegist
     finally:
         if not child.end(signal.SIGTERM, 10):
             child.end(signal.SIGKILL, 10)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _until_up(child: Child, port: int) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from socket import SHUT_RDWR, create_server
+from socket import SHUT_RDWR
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +29,7 @@ from werkzeug.serving import make_server
 
 from support.waiting import wait_for
 from tidegate.local.embedded.jars import resolve
+from tidegate.local.embedded.process import free_ports
 from tidegate.storage.parallel import batches_of
 from tidegate.storage.s3 import S3Options, clients_of
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -177,8 +178,7 @@ def _real(program: str) -> str:
     if not built.exists():
         environment = {**os.environ, "GOBIN": str(built.parent), "CGO_ENABLED": "0"}
         subprocess.run(["go", "install", _MODULES[program]], env=environment, check=True)
-    with create_server(("127.0.0.1", 0)) as closed:
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports()[0]}"
     folder = mkdtemp()
     arguments = {
         "minio": ["server", "--quiet", "--address", address, folder],

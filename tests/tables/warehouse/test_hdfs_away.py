@@ -10,6 +10,7 @@ import pytest
 
 from tables.warehouse.conftest import Configure
 from tidegate.errors import ConfigError, ConfinementError, PermanentError, TransientError
+from tidegate.local.embedded.process import free_ports
 from tidegate.storage import Storage, normalise
 from tidegate.storage.hdfs import HdfsOptions, HdfsStore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -102,8 +103,7 @@ def test_an_authority_that_a_url_parser_would_read_as_another_is_refused(authori
 
 
 def test_a_namenode_that_refuses_connections_is_soon_a_fault_that_may_pass() -> None:
-    with create_server(("127.0.0.1", 0)) as closed:
-        address = f"hdfs://127.0.0.1:{closed.getsockname()[1]}"
+    address = f"hdfs://127.0.0.1:{free_ports()[0]}"
     warehouse = Warehouse(WarehouseRoots.of(f"{address}/wh"))
     began = time.monotonic()
     for act in (warehouse.names, warehouse.read, warehouse.remove_tree):

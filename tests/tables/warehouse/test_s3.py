@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import count
-from socket import create_server
 from threading import Event
 
 import pytest
 
 from support.s3 import BUCKET, Request, S3Server
 from tidegate.errors import FormatError, PermanentError, TransientError
+from tidegate.local.embedded.process import free_ports
 from tidegate.runtime.retry import is_retriable
 from tidegate.storage import NotFound
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
@@ -99,8 +99,7 @@ def test_a_missing_bucket_is_an_error_not_an_empty_directory(server: S3Server) -
 def test_an_endpoint_that_refuses_connections_is_soon_a_fault_that_may_pass(
     server: S3Server,
 ) -> None:
-    with create_server(("127.0.0.1", 0)) as closed:
-        server.endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    server.endpoint = f"http://127.0.0.1:{free_ports()[0]}"
     warehouse = server.warehouse()
     with pytest.raises(TransientError, match="error sending request"):
         warehouse.list(TABLE)

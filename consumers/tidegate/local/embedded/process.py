@@ -45,6 +45,7 @@ if sys.platform == "linux":
 os.execv(sys.argv[2], sys.argv[2:])
 """
 _TAIL_LINES: Final = 15
+_reserved: Final[list[socket.socket]] = []
 
 
 class Child:
@@ -144,11 +145,25 @@ def java_command(  # noqa: PLR0913 - each is one part of the command line
 
 
 def free_ports() -> tuple[int, int]:
-    """Find two unused ports. Another process may take one before they are used."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((HOST, 0))
-        other.bind((HOST, 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
+    """Find two unused ports for servers of this process.
+
+    On Linux they stay reserved until it ends: a bound socket that does not listen keeps the kernel
+    from giving the port to a process that asks for any port. A server that binds it by its number
+    gets it (with SO_REUSEADDR, as servers do). Elsewhere another process may take it before.
+    """
+    found = []
+    for _ in range(2):
+        reserved = socket.socket()
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind((HOST, 0))
+        found.append(reserved)
+    one, other = (int(reserved.getsockname()[1]) for reserved in found)
+    if sys.platform == "linux":
+        _reserved.extend(found)
+    else:
+        for reserved in found:
+            reserved.close()
+    return one, other
 
 
 def is_open(host: str, port: int) -> bool:
