@@ -222,9 +222,9 @@ RULES: Final = (
     ),
     Rule(
         "the same content of another process is not this one's creation",
-        "consumers/tidegate/tables/warehouse/s3_files.py",
-        ".attributes.get(_MARK) == mark:",
-        ".attributes.get(_MARK) is not mark:",
+        "consumers/tidegate/tables/warehouse/object_files.py",
+        "if self.mark_of(key) != mark:",
+        "if self.mark_of(key) is mark:",
         "tests/tables/warehouse/test_s3.py::test_a_change_whose_answer_was_lost_is_done",
     ),
     Rule(

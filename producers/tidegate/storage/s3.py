@@ -9,9 +9,9 @@ Credentials come from boto3's chain: environment, profile, web identity, instanc
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,19 +25,16 @@ from obstore.exceptions import InvalidPathError
 from obstore.store import S3Store as Objects
 
 from tidegate.errors import FormatError
-from tidegate.storage.file_info import FileInfo
-from tidegate.storage.store import MAX_DEPTH, Store
+from tidegate.storage.object_store import ObjectStore, Row
 from tidegate.storage.store_errors import store_errors
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config
 
 _PAGE: Final = 1000
-_MS: Final = 1000
 _CONNECT: Final = 5.0
 """Seconds until a connection must be there. Inside a data centre it takes milliseconds."""
 _ATTEMPTS: Final = 7
-_STRAY: Final = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,64 +59,29 @@ class _Clients(NamedTuple):
     boto: Any
 
 
-class S3Store(Store):
+class S3Store(ObjectStore):
     """Reads one bucket."""
 
     def __init__(self, bucket: str, options: S3Options) -> None:
         """Take the bucket; nothing connects until the first call."""
+        super().__init__(f"s3://{bucket}")
         self.bucket, self.options = bucket, options
-        self._place = f"s3://{bucket}/"
 
-    def children(self, location: str) -> Sequence[FileInfo]:
-        """See `Store`. A prefix with no key below does not exist.
+    def rows(self, prefix: str, delimiter: str = "") -> Sequence[Row]:
+        """See `ObjectStore`."""
+        found = (_delimited if delimiter else _flat)(self.clients, prefix)
+        return self._keys(prefix, delimiter) if found is None else found
 
-        Raises:
-            FormatError: a key has an empty name there (`a//b`).
-        """
-        prefix = self.prefix(location)
-        with store_errors(location):
-            found = _delimited(self.clients, prefix)
-            if found is None:
-                found = self._keys(prefix, "/")
-        own = prefix.removesuffix("/")
-        children = [self._info(prefix, *row) for row in found if row[0].removesuffix("/") != own]
-        if not found:
-            raise FileNotFoundError(location)
-        return children
-
-    def entry(self, location: str) -> FileInfo:
-        """See `Store`. Sees files only: an object store has no directories."""
-        key, objects = self.key(location), self.clients.objects
-        with store_errors(location):
-            try:
-                found = obstore.head(objects, key)
-            except FileNotFoundError:
-                # an answer to HEAD has no text: it is the same if the bucket is missing
-                next(obstore.list(objects, key), None)
-                raise
-        return self._info("", key, found["size"], found["last_modified"], found["e_tag"])
-
-    def tree(self, location: str) -> Iterator[FileInfo]:
-        """See `Store`, but sorted by path: a bucket is listed flat, which takes few requests."""
-        return (entry for entry in self.entries(location) if not entry.is_dir)
-
-    def entries(self, location: str) -> list[FileInfo]:
-        """Everything below a directory, sorted by path: files, and the markers of directories.
-
-        The path of a marker ends in a slash.
-
-        Raises:
-            FormatError: a key has an empty name there (`a//b`).
-            FormatError: directories are nested deeper than MAX_DEPTH.
-        """
-        prefix = self.prefix(location)
-        with store_errors(location):
-            found = _flat(self.clients, prefix)
-            if found is None:
-                found = self._keys(prefix)
-        if not found:
-            raise FileNotFoundError(location)
-        return sorted((self._info(prefix, *row) for row in found), key=lambda entry: entry.path)
+    def head(self, key: str) -> Row:
+        """See `ObjectStore`."""
+        objects = self.clients.objects
+        try:
+            found = obstore.head(objects, key)
+        except FileNotFoundError:
+            # an answer to HEAD has no text: it is the same if the bucket is missing
+            next(obstore.list(objects, key), None)
+            raise
+        return key, found["size"], found["last_modified"], found["e_tag"]
 
     def read(self, location: str, limit: int) -> bytes:
         """See `Store`."""
@@ -142,21 +104,12 @@ class S3Store(Store):
         """The clients, shared by all stores of a process: they keep connections."""
         return clients_of(self.bucket, self.options)
 
-    def key(self, location: str) -> str:
-        """The key of a location."""
-        return location[len(self._place) :]
-
-    def prefix(self, location: str) -> str:
-        """What the keys below a directory start with."""
-        key = self.key(location)
-        return key and f"{key}/"
-
-    def _keys(self, prefix: str, delimiter: str = "") -> list[_Row]:
+    def _keys(self, prefix: str, delimiter: str = "") -> list[Row]:
         """List by boto3, which tells a marker from a file and names any key."""
         pages = self.clients.boto.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=prefix, Delimiter=delimiter
         )
-        found: list[_Row] = []
+        found: list[Row] = []
         for page in pages:
             found += [
                 (str(o["Key"]), int(o["Size"]), o["LastModified"], o["ETag"])
@@ -165,33 +118,11 @@ class S3Store(Store):
             found += [(str(p["Prefix"]), 0, None, None) for p in page.get("CommonPrefixes", ())]
         return found
 
-    def _info(
-        self, prefix: str, key: str, size: int, modified: datetime | None, e_tag: str | None
-    ) -> FileInfo:
-        below = key[len(prefix) :]
-        names = below.removesuffix("/").split("/")
-        if below and _STRAY.intersection(names):
-            raise FormatError(
-                f"{self._place}{prefix} has a key with an empty name, or one of dots, which no"
-                f" path can name: {key!r}"
-            )
-        if len(names) > MAX_DEPTH:
-            raise FormatError(f"{self._place}{key} is nested deeper than {MAX_DEPTH} directories")
-        ms = int(modified.timestamp() * _MS) if modified else 0
-        is_dir = key.endswith("/")
-        # the prefix of a listing is a directory like all others; a marker's key keeps its slash
-        path = self._place + (key if modified or not is_dir else key.removesuffix("/"))
-        return FileInfo(names[-1], path, is_dir, size, ms, version=e_tag)
 
-
-_Row = tuple[str, int, datetime | None, str | None]
-"""Key, size in bytes, modification time, ETag. The last two are None for a prefix."""
-
-
-def _flat(clients: _Clients, prefix: str) -> list[_Row] | None:
+def _flat(clients: _Clients, prefix: str) -> list[Row] | None:
     """List all keys by obstore; None if it can't tell what some of them are."""
     own = prefix.removesuffix("/")
-    found: list[_Row] = []
+    found: list[Row] = []
     try:
         for page in obstore.list(clients.objects, prefix or None, chunk_size=_PAGE):
             for entry in page:
@@ -206,13 +137,13 @@ def _flat(clients: _Clients, prefix: str) -> list[_Row] | None:
     return found
 
 
-def _delimited(clients: _Clients, prefix: str) -> list[_Row] | None:
+def _delimited(clients: _Clients, prefix: str) -> list[Row] | None:
     """List one directory by obstore; None if it can't name all of its keys."""
     try:
         found = obstore.list_with_delimiter(clients.objects, prefix or None)
     except InvalidPathError:
         return None
-    rows: list[_Row] = [(f"{path}/", 0, None, None) for path in found["common_prefixes"]]
+    rows: list[Row] = [(f"{path}/", 0, None, None) for path in found["common_prefixes"]]
     rows += [(o["path"], o["size"], o["last_modified"], o["e_tag"]) for o in found["objects"]]
     return rows
 

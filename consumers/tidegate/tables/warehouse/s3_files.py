@@ -6,23 +6,19 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 import obstore
 from botocore.exceptions import ClientError
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-from tidegate.errors import PermanentError
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.s3 import S3Options, S3Store
 from tidegate.storage.store_errors import error_of, store_errors
-from tidegate.tables.warehouse.changes import RemoteChanges
+from tidegate.tables.warehouse.object_files import FEW, MARK, ObjectChanges
 
-_FEW: Final = 8
-"""Up to this number of files, requests for every file are faster than a listing."""
 _BULK: Final = 1000
-_MARK: Final = "tidegate-writer"
 _NO_MATCH: Final = frozenset({"404", "412", "NoSuchKey", "PreconditionFailed"})
 _WRONG_TAG: Final = f'"{"0" * 32}"'
 
@@ -36,7 +32,7 @@ class _Conditions(NamedTuple):
     """In a request for many."""
 
 
-class S3Changes(S3Store, RemoteChanges):
+class S3Changes(S3Store, ObjectChanges):
     """One bucket."""
 
     def __init__(self, bucket: str, options: S3Options, root: str) -> None:
@@ -62,27 +58,35 @@ class S3Changes(S3Store, RemoteChanges):
                 boto.delete_object(**name)
         return _Conditions(*found)
 
-    def create(self, location: str, content: bytes) -> None:
-        """See `Changes`. The client repeats a request whose answer was lost.
+    def put(self, key: str, content: bytes, if_version: Version, mark: str | None) -> None:
+        """See `ObjectChanges`."""
+        mode: Any = "overwrite" if mark is None else "create"
+        if if_version is not None:
+            mode = {"e_tag": str(if_version)}
+        attributes = {MARK: mark} if mark else None
+        objects = self.clients.objects
+        try:
+            obstore.put(
+                objects, key, content, mode=mode, attributes=attributes, use_multipart=False
+            )
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+            if "NoSuchBucket" in str(error):
+                raise
+            raise FileExistsError(key) from error
 
-        The repetition is refused by its own success, so each creation carries a mark of its own.
-        """
-        self._put(location, content, "create")
-
-    def replace(self, location: str, content: bytes, if_version: Version) -> None:
-        """See `Changes`."""
-        if if_version is None:
-            with store_errors(location):
-                obstore.put(self.clients.objects, self.key(location), content, use_multipart=False)
-            return
-        self._put(location, content, {"e_tag": str(if_version)})
+    def mark_of(self, key: str) -> str | None:
+        """See `ObjectChanges`."""
+        with suppress(FileNotFoundError):
+            found: str | None = obstore.get(self.clients.objects, key).attributes.get(MARK)
+            return found
+        return None
 
     def remove(self, entries: Sequence[FileInfo]) -> int:
         """See `Changes`."""
         if not entries:
             return 0
         with store_errors(entries[0].path):
-            if len(entries) <= _FEW and self.conditions.one:
+            if len(entries) <= FEW and self.conditions.one:
                 return sum(map(self._remove_one, entries))
             if self.conditions.many:
                 return self._remove_by_boto(entries, with_tags=True)
@@ -92,22 +96,6 @@ class S3Changes(S3Store, RemoteChanges):
             others = set(plain)
             self._remove_by_boto([e for e in entries if e.path not in others], with_tags=False)
         return len(entries)
-
-    def remove_names(self, folder: str, names: Sequence[str]) -> int:
-        """See `Changes`. A removal of a missing object succeeds, so they are counted before."""
-        existing = self._existing(folder, names)
-        removed = self.remove(existing)
-        self.require_gone(existing, self._existing(folder, [e.name for e in existing]))
-        return removed
-
-    def remove_if_empty(self, location: str) -> bool:
-        """See `Changes`."""
-        _refuse(location)
-
-    def moving(self, source: str, target: str) -> Any:  # noqa: ANN401 - never returns
-        """See `Changes`."""
-        del target
-        _refuse(source)
 
     def limits(self) -> Sequence[str]:
         """See `Changes`."""
@@ -124,41 +112,11 @@ class S3Changes(S3Store, RemoteChanges):
                 )
         return found
 
-    def _existing(self, folder: str, names: Sequence[str]) -> list[FileInfo]:
-        if len(names) <= _FEW:
-            found = (self._entry_or_none(f"{folder}/{name}") for name in names)
-            return [entry for entry in found if entry is not None]
-        wanted = set(names)
-        with suppress(FileNotFoundError):
-            return [e for e in self.children(folder) if e.name in wanted and not e.is_dir]
-        return []
-
-    def _entry_or_none(self, location: str) -> FileInfo | None:
-        with suppress(FileNotFoundError):
-            return self.entry(location)
-        return None
-
-    def _put(self, location: str, content: bytes, mode: Any) -> None:  # noqa: ANN401 - obstore's
-        key, mark = self.key(location), uuid.uuid4().hex
-        objects = self.clients.objects
-        with store_errors(location):
-            try:
-                obstore.put(
-                    objects, key, content, mode=mode, attributes={_MARK: mark}, use_multipart=False
-                )
-            except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
-                if "NoSuchBucket" in str(error):
-                    raise
-                with suppress(FileNotFoundError):
-                    if obstore.get(objects, key).attributes.get(_MARK) == mark:
-                        return
-                raise FileExistsError(location) from error
-
     def _stays(self, location: str, remove: Callable[[], object]) -> bool:
         obstore.put(self.clients.objects, self.key(location), b"")
         with suppress(ClientError):
             remove()
-        return self._entry_or_none(location) is not None
+        return self.entry_or_none(location) is not None
 
     def _remove_one(self, entry: FileInfo) -> bool:
         try:
@@ -187,7 +145,3 @@ class S3Changes(S3Store, RemoteChanges):
                     raise error_of(code, seen) or OSError(f"{seen} ({code})")
                 refused += 1
         return len(entries) - refused
-
-
-def _refuse(location: str) -> NoReturn:
-    raise PermanentError(f"{location} is on an object store, which has no atomic rename")
