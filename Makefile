@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n 3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-all test-soak test-containers records coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-all test-full test-soak test-containers records coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,9 @@ lock: $(INSTALLED) ## Lock what development needs, with hashes; ARGS="--upgrade"
 test: $(INSTALLED) ## Run the tests on real parts; ARGS="-k gate" runs some
 	$(PYTEST) -m "not full and not soak and not containers" $(ARGS)
 
-test-all: test ## Then ask real Hudi and Hive everywhere, and draw more random cases
+test-all: test test-full ## Both: everything that `make test` leaves out, too
+
+test-full: $(INSTALLED) ## Ask real Hudi and Hive everywhere, and draw more random cases
 	TEST_BUDGET=10 $(PYTEST) --hudi live -m "(full or fuzz or hypothesis) and not soak and not containers" $(ARGS)
 
 test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from support.budget import examples
+from support.budget import UNTIL, examples
 
 # A deadline per example measures how busy the machine is, not the code.
 settings.register_profile("tidegate", deadline=None, max_examples=examples(100))
@@ -32,6 +33,11 @@ pytest_plugins = ["support.hudi_records"] + [
     if importlib.util.find_spec(plugin) is not None
     and importlib.util.find_spec(library) is not None
 ]
+
+
+def pytest_runtest_setup() -> None:
+    if time.time() > UNTIL:
+        pytest.skip("no time is left for it (TEST_UNTIL)")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Damaged and invented inputs for every decoder of what others wrote: ten thousand in `test-all`.
+"""Damaged and invented inputs for every decoder of what others wrote: ten thousand in `test-full`.
 
 Each decoder runs in a process of its own, which may have 256 MB more than it begins with. It
 answers each input within two seconds (of its own time: the machine may be busy), by a value or by

@@ -1,10 +1,12 @@
-"""How many random cases a test draws: `make test-all` draws ten times as many as `make test`."""
+"""How much a run of the tests does: `make test-full` draws ten times as many random cases."""
 
 from __future__ import annotations
 
 import os
 
 TIMES = int(os.environ.get("TEST_BUDGET", "1"))
+UNTIL = float(os.environ.get("TEST_UNTIL", "inf"))
+"""No test begins after this time, in seconds since the epoch."""
 
 
 def examples(usual: int) -> int:

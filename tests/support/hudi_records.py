@@ -237,7 +237,7 @@ class RealHudi:
     ) -> object:
         assert record.replayed < len(record.asked), f"{question}: nothing more is recorded"
         asked = record.asked[record.replayed]
-        hint = "`make test-all ARGS=...` asks real Hudi, `make records ARGS=...` records it anew"
+        hint = "`make test-full ARGS=...` asks real Hudi, `make records ARGS=...` records it anew"
         assert question == asked.question, f"real Hudi was asked another question: {hint}"
         differing = {
             path: f"recorded {asked.before.get(path)}, now {before.get(path)}"
