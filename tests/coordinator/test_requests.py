@@ -41,7 +41,6 @@ from tidegate.events import (
     WithdrawalRefused,
     WithdrawalRequested,
 )
-from tidegate.events.restores import RestorePlan
 from tidegate.publisher import Message
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 
@@ -121,7 +120,7 @@ def approval(of: RestoreRequested, name: str = "a-1") -> RestoreApproved:
     )
 
 
-def awaiting(of: RestoreRequested) -> RestorePlan:
+def awaiting(of: RestoreRequested) -> RestoreAwaitingApproval:
     return RestoreAwaitingApproval.about(
         of,
         occurred_at=NOON,

@@ -9,12 +9,12 @@ import pytest
 from tidegate.errors import OffsetGapError
 from tidegate.runtime.bus import TopicIdentity
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.subscription import TopicGuard, split_metadata
+from tidegate.runtime.kafka.subscription import _TopicGuard, split_metadata
 
 
-def guard(**ids: str) -> TopicGuard:
+def guard(**ids: str) -> _TopicGuard:
     names = list(ids)
-    made = TopicGuard("g", names[:1], names[1:], cast("KafkaMetadata", None))
+    made = _TopicGuard("g", names[:1], names[1:], cast("KafkaMetadata", None))
     made._joined |= {name: TopicIdentity(id_, 3) for name, id_ in ids.items()}
     return made
 

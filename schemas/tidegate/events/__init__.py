@@ -56,7 +56,6 @@ from tidegate.events.restores import RestoreAwaitingApproval as RestoreAwaitingA
 from tidegate.events.restores import RestoreCompleted as RestoreCompleted
 from tidegate.events.restores import RestoreDeclined as RestoreDeclined
 from tidegate.events.restores import RestoreFailed as RestoreFailed
-from tidegate.events.restores import RestorePlan as RestorePlan
 from tidegate.events.restores import RestorePlanned as RestorePlanned
 from tidegate.events.restores import RestoreProgressed as RestoreProgressed
 from tidegate.events.restores import RestoreRejected as RestoreRejected

@@ -48,14 +48,14 @@ _ID_BYTES: Final = 4
 _GUID_BYTES: Final = 16
 
 
-class Frame(NamedTuple):
+class _Frame(NamedTuple):
     """The schema of a value (a fingerprint or a registry's key) and the offset of its Avro body."""
 
     schema: bytes | RegistryKey
     body_at: int
 
 
-def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
+def frame_of(value: bytes | None, headers: Headers = ()) -> _Frame:
     """Read the frame of a message's value; a schema id in the headers takes precedence.
 
     Raises:
@@ -67,11 +67,11 @@ def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
         raise FormatError(f"a value of {len(value)} bytes; the limit is {MAX_WIDE_BYTES}")
     for name, content in headers:
         if name == VALUE_HEADER:
-            return Frame(_registry_key(content or b"", f"the header {VALUE_HEADER}"), 0)
+            return _Frame(_registry_key(content or b"", f"the header {VALUE_HEADER}"), 0)
     if value[: len(SINGLE_OBJECT)] == SINGLE_OBJECT:
-        return Frame(value[len(SINGLE_OBJECT) : OBJECT_PREFIX_BYTES], OBJECT_PREFIX_BYTES)
+        return _Frame(value[len(SINGLE_OBJECT) : OBJECT_PREFIX_BYTES], OBJECT_PREFIX_BYTES)
     if value[:1] == BY_ID:
-        return Frame(_registry_key(value[: 1 + _ID_BYTES], "the value"), 1 + _ID_BYTES)
+        return _Frame(_registry_key(value[: 1 + _ID_BYTES], "the value"), 1 + _ID_BYTES)
     raise FormatError(
         f"neither an Avro single object nor a registry's framing: starts with {value[:2].hex()}"
     )
@@ -217,7 +217,7 @@ def decode(value: bytes | None) -> Event:
     return decode_body(value or b"", frame.body_at, own_writer(frame))
 
 
-def own_writer(frame: Frame) -> Schema:
+def own_writer(frame: _Frame) -> Schema:
     """The schema that a frame refers to, among those of this package.
 
     Raises:

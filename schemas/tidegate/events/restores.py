@@ -45,7 +45,7 @@ class RestoreRequested(ReasonedRequest, frozen=True):
     needs_approval: bool = False
 
 
-class RestorePlan(Answer, frozen=True):
+class _RestorePlan(Answer, frozen=True):
     """The plan of a restore: the fields that RestorePlanned and RestoreStarted share.
 
     `metadata_table` says whether Hudi's metadata table is kept or dropped, and why; None without
@@ -60,7 +60,7 @@ class RestorePlan(Answer, frozen=True):
     metadata_table: Text | None = None
 
 
-class RestorePlanned(RestorePlan, frozen=True):
+class RestorePlanned(_RestorePlan, frozen=True):
     """The plan of a requested restore; nothing was changed.
 
     `message` says why only a plan was made, if the request did not ask for a plan alone.
@@ -84,7 +84,7 @@ class OfApproval(Answer, frozen=True):
     approved_by: Name | None = None
 
 
-class RestoreStarted(RestorePlan, OfApproval, frozen=True):
+class RestoreStarted(_RestorePlan, OfApproval, frozen=True):
     """The restore starts to change the table; `resumed` if an earlier attempt had started."""
 
     restore_instant: Text
@@ -165,7 +165,7 @@ class RestoreApproved(Request, frozen=True):
         return self.approved_by
 
 
-class RestoreAwaitingApproval(RestorePlan, frozen=True):
+class RestoreAwaitingApproval(_RestorePlan, frozen=True):
     """The plan of a requested restore that waits for a second person; nothing was changed.
 
     An approval counts if the broker has it by `expires_at`, its own time; None: it has forgotten

@@ -39,7 +39,7 @@ from tidegate.ops.doctor.local import (
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.service.assembly import SERVICES
-from tidegate.service.settings import Settings, SparkSettings
+from tidegate.service.settings import Settings
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PLACED = ("commits", "vacuums", "locks", "requests", "tasks")
@@ -324,7 +324,7 @@ def test_spark_with_a_java_that_does_not_fit_fails(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    found = check_spark(SparkSettings(), start=False)
+    found = check_spark(Settings(), start=False)
 
     assert found.state == "fail"
     assert f"JAVA_HOME ({java}) is Java 8" in found.seen
@@ -333,7 +333,7 @@ def test_spark_with_a_java_that_does_not_fit_fails(
 def test_spark_with_a_java_that_fits_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
-    found = check_spark(SparkSettings(), start=False)
+    found = check_spark(Settings(), start=False)
 
     assert (found.state, found.advice) == ("ok", "")
     assert "pyspark 3." in found.seen

@@ -17,8 +17,8 @@ from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.publisher.client_settings import require_protected_settings
-from tidegate.service.settings import MonitoringSettings, Settings
-from tidegate.service.settings.reference import Setting, settings_reference
+from tidegate.service.settings import Settings
+from tidegate.service.settings.reference import settings_reference
 
 config = typer.Typer(help="Make, check, show and compare the settings.", no_args_is_help=True)
 _HEADER = """\
@@ -41,7 +41,7 @@ def settings_template() -> str:
     for section, settings in groupby(settings_reference(Settings), attrgetter("section")):
         if section:
             parts.append(f"# [{section}]" if _is_optional(section) else f"[{section}]")
-            parts += [_lines(setting, section) for setting in settings]
+            parts += [_lines(*setting) for setting in settings]
             parts.append("")
     return "\n".join(parts)
 
@@ -52,14 +52,12 @@ def _is_optional(section: str) -> bool:
     return "[" in section or '"' in section or section.startswith(needs)
 
 
-def _lines(setting: Setting, section: str) -> str:
-    meaning = textwrap.fill(setting.meaning, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-    if setting.kind == "table":
-        return f"{meaning}\n# [{section}.{setting.name}]"
-    value = setting.default
-    if value in {"none", "required"}:
-        value = "..."
-    return f"{meaning}\n# {setting.name} = {value}    # {setting.kind}"
+def _lines(section: str, name: str, kind: str, default: str, meaning: str) -> str:
+    meaning = textwrap.fill(meaning, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    if kind == "table":
+        return f"{meaning}\n# [{section}.{name}]"
+    value = "..." if default in {"none", "required"} else default
+    return f"{meaning}\n# {name} = {value}    # {kind}"
 
 
 @config.command()
@@ -119,7 +117,7 @@ def diff(at: str | None = None, as_json: bool = False, config: Path | None = Non
         tidegate config diff --at worker-1:9464
     """
     settings = Settings.load(config)
-    address = at or _address(settings.monitoring)
+    address = at or _address(settings)
     url = f"http://{address}/settings"
     try:
         with urlopen(url, timeout=_SECONDS) as answer:
@@ -138,7 +136,8 @@ def diff(at: str | None = None, as_json: bool = False, config: Path | None = Non
     raise typer.Exit(1 if names else 0)
 
 
-def _address(monitoring: MonitoringSettings) -> str:
+def _address(settings: Settings) -> str:
+    monitoring = settings.monitoring
     if not monitoring.port:
         raise ConfigError("[monitoring] has no fixed port: give --at HOST:PORT")
     host = "127.0.0.1" if monitoring.host in _ANY else monitoring.host

@@ -1,10 +1,19 @@
-"""Hudi: savepoints by policy and on request, a bad commit, a restore."""
+"""Hudi: savepoints by policy and on request, a bad commit, a restore.
+
+The upstream writer is real Hudi, through PySpark.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.events import (
     Event,
@@ -13,14 +22,92 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
 )
+from tidegate.hudi_reader.table import load_table
 from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.hudi_writer import Row, UpstreamTable, hudi_session
 from tidegate.local.demo.report import DemoReport
+from tidegate.local.embedded import resolve
 from tidegate.publisher import Publisher
+from tidegate.storage import Storage
 from tidegate.tables.claim import HUDI as CLAIMS
 
 E = TypeVar("E", bound=Event)
 REGIONS: Final = ("north", "south", "west")
+Row = tuple[int, str, float, int]
+"""The columns `order_id`, `region`, `amount`, `version`."""
+_COLUMNS: Final = ("order_id", "region", "amount", "version")
+_HUDI: Final[Mapping[str, str]] = {
+    "hoodie.datasource.write.recordkey.field": "order_id",
+    "hoodie.datasource.write.partitionpath.field": "region",
+    "hoodie.datasource.write.precombine.field": "version",
+    "hoodie.upsert.shuffle.parallelism": "2",
+    "hoodie.insert.shuffle.parallelism": "2",
+    "hoodie.metadata.enable": "false",
+}
+
+
+def _hudi_session(folder: Path) -> SparkSession:
+    """Start a small Spark session with Hudi's bundle; Spark keeps its own files in `folder`."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    (jar,) = resolve("hudi")
+    conf = {
+        "spark.master": "local[2]",
+        "spark.app.name": "demo-upstream-writer",
+        "spark.driver.memory": "768m",
+        "spark.driver.extraClassPath": str(jar),
+        # Hudi measures objects by attaching to its own JVM, and warns on the screen without these.
+        "spark.driver.extraJavaOptions": "-Djdk.attach.allowAttachSelf=true"
+        " -Djol.skipHotspotSAAttach=true",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.Builder()
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A copy-on-write Hudi table, partitioned by region."""
+
+    session: SparkSession
+    name: str
+    location: Path
+
+    @property
+    def identity(self) -> str:
+        """The table's name in events."""
+        return f"lake.shop.{self.name}"
+
+    def upsert(self, rows: Iterable[Row]) -> str:
+        """Write rows; return the commit's instant."""
+        frame = self.session.createDataFrame(list(rows), list(_COLUMNS))
+        options = {**_HUDI, "hoodie.table.name": self.name}
+        frame.write.format("hudi").options(**options).mode("append").save(str(self.location))
+        timeline = load_table(Storage(), str(self.location)).timeline
+        return max(instant.timestamp for instant in timeline.completed_writes)
+
+    def rows(self) -> list[Row]:
+        """All rows as real Hudi reads them, sorted."""
+        frame = self._read().select(*_COLUMNS)
+        return sorted(
+            (int(row[0]), str(row[1]), float(row[2]), int(row[3])) for row in frame.collect()
+        )
+
+    def savepoints(self) -> list[str]:
+        """The savepoints that Hudi's own procedure lists."""
+        listed = self.session.sql(f"CALL show_savepoints(path => '{self.location}')")
+        return [str(row[0]) for row in listed.collect()]
+
+    def _read(self) -> DataFrame:
+        return self.session.read.format("hudi").load(str(self.location))
 
 
 def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) -> None:
@@ -31,10 +118,10 @@ def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) 
     """
     report.heading("Hudi: restore a table after a bad commit")
     with report.step("Start the upstream writer: Spark with real Hudi 1.2.0"):
-        session = hudi_session(environment.folder)
+        session = _hudi_session(environment.folder)
     warehouse = environment.warehouse.resolve()
-    customers = UpstreamTable(session, "customers", warehouse / "customers")
-    orders = UpstreamTable(session, "orders", warehouse / "orders")
+    customers = _Table(session, "customers", warehouse / "customers")
+    orders = _Table(session, "orders", warehouse / "orders")
     try:
         _savepoint_by_policy(environment, report, publisher, customers)
         good, savepoint = _savepoint_on_request(environment, report, publisher, orders)
@@ -52,7 +139,7 @@ def _orders(version: int, factor: float = 1.0, count: int = 300) -> list[Row]:
 
 
 def _savepoint_by_policy(
-    environment: DemoEnvironment, report: DemoReport, publisher: Publisher, table: UpstreamTable
+    environment: DemoEnvironment, report: DemoReport, publisher: Publisher, table: _Table
 ) -> None:
     with report.step("Write customers with Hudi, publish the commit"):
         instant = table.upsert((n, REGIONS[n % 3], 0.0, 1) for n in range(30))
@@ -67,7 +154,7 @@ def _savepoint_by_policy(
 
 
 def _savepoint_on_request(
-    environment: DemoEnvironment, report: DemoReport, publisher: Publisher, table: UpstreamTable
+    environment: DemoEnvironment, report: DemoReport, publisher: Publisher, table: _Table
 ) -> tuple[list[Row], str]:
     with report.step("Write 300 orders in three partitions with Hudi, publish the commit"):
         instant = table.upsert(_orders(1))
@@ -89,7 +176,7 @@ def _savepoint_on_request(
 
 
 def _bad_commits(
-    environment: DemoEnvironment, report: DemoReport, publisher: Publisher, table: UpstreamTable
+    environment: DemoEnvironment, report: DemoReport, publisher: Publisher, table: _Table
 ) -> None:
     with report.step("The nightly batch writes 50 new orders, then doubles all amounts by mistake"):
         for rows in ([*_orders(2, count=350)], [*_orders(3, factor=2.0)]):
@@ -106,7 +193,7 @@ def _restore(
     environment: DemoEnvironment,
     report: DemoReport,
     publisher: Publisher,
-    table: UpstreamTable,
+    table: _Table,
     savepoint: str,
 ) -> None:
     request = partial(
@@ -135,13 +222,13 @@ def _restore(
     )
 
 
-def _publish_commit(publisher: Publisher, table: UpstreamTable, instant: str) -> None:
+def _publish_commit(publisher: Publisher, table: _Table, instant: str) -> None:
     publisher.commit(
         table=table.identity, location=str(table.location), instant=instant, operation="upsert"
     )
 
 
-def _outcome(environment: DemoEnvironment, kind: type[E], table: UpstreamTable) -> E:
+def _outcome(environment: DemoEnvironment, kind: type[E], table: _Table) -> E:
     def look() -> E | None:
         """The newest outcome of this kind on the table."""
         about = [e for e in environment.monitor.outcomes() if e.table == table.identity]

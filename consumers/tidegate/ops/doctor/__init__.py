@@ -51,7 +51,7 @@ def examine(
     yield checked("signatures", partial(local.check_signatures, settings))
     yield checked("versions", local.check_versions)
     yield checked("registry", partial(local.check_registry, settings), 60.0)
-    started = partial(local.check_spark, settings.spark, start=spark)
+    started = partial(local.check_spark, settings, start=spark)
     yield checked("spark", started, _STARTING_SPARK if spark else 30.0)
     roots = settings.warehouse.roots
     probe = f"{local.PROBE}-{uuid.uuid4().hex}" if write else None

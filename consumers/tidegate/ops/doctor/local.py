@@ -35,7 +35,7 @@ from tidegate.ops.doctor.finding import Finding, checked
 from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import RegistrySchemas, subject_of
 from tidegate.service.assembly import authorization
-from tidegate.service.settings import Settings, SparkSettings
+from tidegate.service.settings import Settings
 from tidegate.service.stores import require_stores
 from tidegate.signatures.keys import SigningKey
 from tidegate.storage import NotFound, is_below, join, local_path, normalise
@@ -76,7 +76,7 @@ def check_versions() -> Finding:
     return Finding("ok", ", ".join(parts))
 
 
-def check_spark(settings: SparkSettings, *, start: bool) -> Finding:
+def check_spark(settings: Settings, *, start: bool) -> Finding:
     """Whether Spark is installed with a suitable Java; with `start`, also run a job."""
     number = _version("pyspark")
     if number is None:
@@ -92,12 +92,11 @@ def check_spark(settings: SparkSettings, *, start: bool) -> Finding:
     if not start:
         return Finding("ok", f"{seen}; run with --spark to start a session")
     try:
-        SparkMap(lazy_session(settings.conf), deadline=_JOB_SECONDS).map(abs, range(_NUMBERS))
+        SparkMap(lazy_session(settings.spark.conf), deadline=_JOB_SECONDS).map(abs, range(_NUMBERS))
     except TidegateError as error:
         return Finding("fail", f"{seen}: {error}", "see Spark's log")
-    where = (
-        "Spark Connect" if "spark.remote" in settings.conf else settings.conf.get("spark.master")
-    )
+    conf = settings.spark.conf
+    where = "Spark Connect" if "spark.remote" in conf else conf.get("spark.master")
     return Finding("ok", f"{seen}: a job ran on {where or LOCAL}")
 
 

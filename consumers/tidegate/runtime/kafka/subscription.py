@@ -44,7 +44,7 @@ _SECONDS_IDLE: Final = 2.0
 _END_OF_IDS: Final = "|"
 
 
-class TopicGuard:
+class _TopicGuard:
     """Compares the topics of one member with their identities at its first assignment.
 
     Call `join` at every assignment, then `passed` when it `is_due`, and before offsets are
@@ -195,7 +195,7 @@ class KafkaSubscription:
         self._instance_id = str(config.get(INSTANCE_ID, ""))
         self._consumer = Consumer({**settings, "on_commit": self._on_commit})
         self._group, self._listener, self._metadata = group, listener, metadata
-        self._guard = TopicGuard(group, topics, watched, metadata)
+        self._guard = _TopicGuard(group, topics, watched, metadata)
         self._leaving = False
         self._rebalances = 0
         self._ends: dict[Partition, int] = {}

@@ -249,7 +249,7 @@ class _WarehouseSettings(Section, frozen=True):
         return {**self.storage, **places}
 
 
-class SparkSettings(Section, frozen=True):
+class _SparkSettings(Section, frozen=True):
     """The Spark session for table work, started when first needed."""
 
     min_items: int = Field(default=256, ge=1)
@@ -260,7 +260,7 @@ class SparkSettings(Section, frozen=True):
     """Spark's own settings: `spark.master`, or `spark.remote` for Spark Connect, and others."""
 
 
-class MonitoringSettings(Section, frozen=True):
+class _MonitoringSettings(Section, frozen=True):
     """The address at which `tidegate run` serves /metrics, /livez and /readyz, if it has a port.
 
     There is no login: every client that can reach the port can read all of it.
@@ -296,14 +296,14 @@ class Settings(Section, frozen=True):
     registry: RegistrySettings | None = None
     topics: TopicSettings = TopicSettings()
     warehouse: _WarehouseSettings = _WarehouseSettings()
-    spark: SparkSettings = SparkSettings()
+    spark: _SparkSettings = _SparkSettings()
     savepoints: tuple[SavepointRule, ...] = ()
     restores: RestoreSettings = RestoreSettings()
     cleaning: CleaningSettings = CleaningSettings()
     alarms: tuple[AlarmSettings, ...] = ()
     services: ServiceSettings = ServiceSettings()
     bridge: _BridgesSettings = _BridgesSettings()
-    monitoring: MonitoringSettings = MonitoringSettings()
+    monitoring: _MonitoringSettings = _MonitoringSettings()
     security: SecuritySettings = SecuritySettings()
 
     @model_validator(mode="after")

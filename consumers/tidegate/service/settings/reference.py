@@ -29,7 +29,7 @@ _KINDS: Final[Mapping[object, str]] = {
 }
 
 
-class Setting(NamedTuple):
+class _Setting(NamedTuple):
     """One setting of the settings file."""
 
     section: str
@@ -41,19 +41,19 @@ class Setting(NamedTuple):
     meaning: str
 
 
-def settings_reference(model: type[BaseModel]) -> Iterator[Setting]:
+def settings_reference(model: type[BaseModel]) -> Iterator[_Setting]:
     """Every setting below a model, in the order of the file."""
     yield from _settings_of(model, "")
 
 
-def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
+def _settings_of(model: type[BaseModel], section: str) -> Iterator[_Setting]:
     sections: list[tuple[str, type[BaseModel], bool]] = []
     meanings = _meanings(model)
     for name, field in model.model_fields.items():
         inner, is_list = model_in(field.annotation)
         if inner is None:
             meaning = meanings.get(name, "")
-            yield Setting(section, name, _kind(field.annotation), _default(field), meaning)
+            yield _Setting(section, name, _kind(field.annotation), _default(field), meaning)
         elif name.replace("_", "-") not in SERVICES:  # each service has the limits of all
             is_named = get_origin(field.annotation) is dict
             sections.append((f'{name}."NAME"' if is_named else name, inner, is_list))
