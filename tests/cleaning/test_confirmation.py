@@ -12,7 +12,7 @@ from tidegate.cleaning.plan import CleaningPlan
 from tidegate.events import AbortedCleaningReleased, VacuumKind
 from tidegate.hive.content import content_hash
 from tidegate.hive.write_ids import ValidWriteIds
-from tidegate.hive_metastore.values import HeldTables, Lock, QueueEntry, Transactions
+from tidegate.hive_metastore.values import REBALANCE, HeldTables, Lock, QueueEntry, Transactions
 
 DB, NAME = "default", "table_txn_001"
 PRODUCT = "delta_0000001_0000003_v0000009"
@@ -42,6 +42,15 @@ def contradiction(claim: Claim, said: Answers) -> str:
 
 def test_an_honest_vacuum_is_confirmed() -> None:
     assert judge(CLAIM, SAID) is Proof.CONFIRMED
+
+
+def test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers() -> None:
+    row = replace(ROW, type=REBALANCE, next_transaction_id=None)
+    committed = replace(SAID, compactions=(row.seen_with(Transactions(20)),))
+    aborted = replace(SAID, compactions=(row.seen_with(Transactions(20, {}, frozenset({9}))),))
+
+    assert judge(CLAIM, committed) is Proof.UNPROVEN
+    assert "not committed" in contradiction(CLAIM, aborted)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import build, names_in
-from support.metastore import HiveEngine
+from support.metastore import REBALANCE, HiveEngine
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import CleaningRefused, DirectoriesCleaned
 
@@ -46,6 +46,26 @@ def test_a_compaction_is_marked_when_its_cleaning_is_done_and_not_before(
     last = wrote(engine, db, location)
     compacted(engine, db, location, (last - 2, last))
     assert queued.state(engine, db) == [SUCCEEDED, READY]
+
+
+def test_a_rebalance_is_published_and_marked_though_its_row_proves_no_commit(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    txn = engine.compact(db, "orders", last, kind=REBALANCE)
+    made = f"base_{last:07}_v{txn:07}"
+    build(location, {made: 30})
+    reader = engine.open_txn()
+    [event] = queued.vacuums(db)
+    engine.commit(reader)
+
+    outcome = queued.clean(event)
+    queued.settle()
+
+    assert reader in event.open_transactions  # it may have begun before the commit
+    assert isinstance(outcome, DirectoriesCleaned)
+    assert (names_in(location), queued.state(engine, db)) == ([made], [SUCCEEDED])
 
 
 def test_a_bridge_that_starts_again_marks_what_was_cleaned_meanwhile_and_marks_it_once(

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.metastore import HiveEngine, on_both_versions, own_metastore, until_answers
+from support.metastore import REBALANCE, HiveEngine, on_both_versions, own_metastore, until_answers
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive.write_ids import IdRanges
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.values import write_ids_of_compaction
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, write_ids_of_compaction
 from tidegate.local.embedded.process import free_ports
 
 pytestmark = pytest.mark.slow
@@ -101,6 +101,43 @@ def test_transactions_are_open_until_they_end(engine: HiveEngine, client: Metast
     assert after.high_water_mark >= before.high_water_mark
 
 
+def test_a_rebalance_is_visible_once_its_transaction_has_committed(
+    engine: HiveEngine, client: MetastoreClient
+) -> None:
+    """Its commit fills in no next transaction (Hive 4.0.1)."""
+    db = engine.database()
+    engine.table(db)
+    highest = engine.write(db, "orders")
+    info, txn = engine.compaction(db, "orders", highest, kind=REBALANCE)
+    engine.call("mark_compacted", info)
+    [ready] = client.compactions(db, "orders")
+    engine.commit(txn)
+    [committed] = client.compactions(db, "orders")
+
+    assert (ready.state, ready.is_visible) == (READY_FOR_CLEANING, False)
+    assert (committed.is_visible, committed.next_transaction_id) == (True, None)
+    assert client.queued(committed.compaction_id) == committed
+    engine.drop_table(db, "orders")  # a bridge of another test would mark it
+
+
+def test_a_rebalance_that_aborted_is_never_visible(
+    engine: HiveEngine, client: MetastoreClient
+) -> None:
+    db = engine.database()
+    engine.table(db)
+    highest = engine.write(db, "orders")
+    info, txn = engine.compaction(db, "orders", highest, kind=REBALANCE)
+    engine.call("mark_compacted", info)
+    engine.abort(txn)
+
+    client.mark_aborted_cleaned(db, "orders", highest)
+
+    assert txn in client.transaction_states().aborted  # and not forgotten
+    [entry] = client.compactions(db, "orders")
+    assert (entry.state, entry.is_visible) == (READY_FOR_CLEANING, False)
+    engine.drop_table(db, "orders")
+
+
 def test_a_compaction_is_visible_only_once_its_transaction_has_committed(
     engine: HiveEngine, client: MetastoreClient
 ) -> None:
@@ -127,6 +164,7 @@ def test_a_compaction_is_visible_only_once_its_transaction_has_committed(
     assert (found.transaction_id, found.highest_write_id) == (txn, 3)
     assert found.next_transaction_id is not None
     assert found.next_transaction_id >= txn
+    engine.drop_table(db, "orders")
 
 
 @on_both_versions

@@ -28,8 +28,10 @@ from tidegate.local.embedded.process import free_ports
 # the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
 _NO_TIMEOUT = "3600s"
 _WORKER = "tidegate.worker"
-SHARED_WRITE, EXCLUSIVE = 2, 3
-_INSERT = 2
+SHARED_WRITE, EXCLUSIVE, _EXCLUSIVE_WRITE = 2, 3, 4
+_INSERT, _UPDATE = 2, 3
+REBALANCE = 3
+"""A kind of compaction, of Hive 4 only."""
 _WITH_WORKER = Path(__file__).parents[1] / "reference/hive/Metastore3.java"
 __all__ = ["EXCLUSIVE", "SHARED_READ", "SHARED_WRITE", "HiveEngine"]
 
@@ -203,12 +205,21 @@ class HiveEngine(demo.HiveEngine):
     ) -> tuple[Any, int]:
         """Begin one; Hive 3's Worker runs in the Metastore, and has no transaction (0)."""
         if not self.is_hive_3:
-            return super().compaction(database, table, highest, partition, kind)
+            info, txn = super().compaction(database, table, highest, partition, kind)
+            if kind == REBALANCE:
+                self.lock_for_rebalance(database, table, txn, partition)
+            return info, txn
         request = self.types.CompactionRequest(database, table, partition, kind, "test")
         queued = self.call("compact2", request)
         assert queued.accepted, queued
         self.begin(queued.id)
         return (queued.id, highest), 0
+
+    def lock_for_rebalance(
+        self, database: str, table: str, txn: int, partition: str | None = None
+    ) -> None:
+        """Keep writers out, as the Worker does: a rebalance gives the rows new keys."""
+        self.lock(database, table, partition, txn, kind=_EXCLUSIVE_WRITE, operation=_UPDATE)
 
     def finish_compaction(self, info: Any, txn: int) -> None:  # noqa: ANN401 - as above
         """End one; readers see what it made from now on."""

@@ -209,9 +209,13 @@ def _row(claim: Claim, compactions: Iterable[QueueEntry]) -> QueueEntry | None:
 
 
 def _proves(claim: Claim, said: Answers, row: QueueEntry | None) -> bool:
-    """Whether committed compactions made the products, or overwrites that it found committed."""
+    """Whether committed compactions made the products, or overwrites that it found committed.
+
+    A rebalance's row does not have the last transaction that may read what it replaced.
+    """
     made = {entry.transaction_id for entry in said.compactions if entry.has_committed}
-    return row is not None and all(
+    has_last = row is not None and row.next_transaction_id is not None
+    return has_last and all(
         product.is_overwrite or product.acid.visibility_txn in made - {None}
         for product in claim.products
     )

@@ -11,6 +11,7 @@ from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWrit
 from tidegate.hive_metastore.connection import Connection, interface
 from tidegate.hive_metastore.values import (
     ABORT_CLEAN_UP,
+    REBALANCE,
     HeldTables,
     Holds,
     Lock,
@@ -28,8 +29,8 @@ _LOCK_TYPES: Final = {
     3: LockType.EXCLUSIVE,
     4: LockType.EXCL_WRITE,
 }
-# a rebalance (3) rewrites everything into a new base, as a major compaction does
-_KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, 3: VacuumKind.MAJOR}
+# a rebalance rewrites everything into a new base, as a major compaction does
+_KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, REBALANCE: VacuumKind.MAJOR}
 _TYPES: Final = {VacuumKind.MINOR: 1, VacuumKind.MAJOR: 2}
 _ABORTED: Final = 2
 _LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
@@ -114,18 +115,25 @@ class MetastoreClient(Connection):
     ) -> tuple[QueueEntry, ...]:
         """The queue of compactions, and the history that the Metastore retains.
 
-        Hive 3.1.3 ignores the filter and returns those of all tables.
+        Hive 3.1.3 ignores the filter and returns those of all tables. If there is a rebalance, this
+        asks for the transactions too.
         """
-        request = interface().ShowCompactRequest(dbName=database, tbName=table)
-        answer = self.call("show_compact", request)
-        return tuple(_compaction(row) for row in _whole(answer.compacts, "the compactions"))
+        return self._queue(interface().ShowCompactRequest(dbName=database, tbName=table))
 
     def queued(self, compaction_id: int) -> QueueEntry | None:
         """The current entry of a compaction in the queue or the history, or None."""
         # Hive 3.1.3 does not know the filter, and answers with all of them
         request = interface().ShowCompactRequest(id=compaction_id)
+        found = self._queue(request)
+        return next((entry for entry in found if entry.compaction_id == compaction_id), None)
+
+    def _queue(self, request: object) -> tuple[QueueEntry, ...]:
         rows = _whole(self.call("show_compact", request).compacts, "the compactions")
-        return next((_compaction(row) for row in rows if row.id == compaction_id), None)
+        found = tuple(map(_compaction, rows))
+        if not any(entry.is_doubtful for entry in found):
+            return found
+        transactions = self.transaction_states()
+        return tuple(entry.seen_with(transactions) for entry in found)
 
     def write_ids(self, database: str, table: str, transactions: ValidTxns) -> ValidWriteIds:
         """The valid write ids of a table for a reader with these transactions."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -18,6 +18,8 @@ from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWrit
 
 ABORT_CLEAN_UP = 4
 """The type of a queue entry for aborted writes to clean, not for a compaction (since Hive 4.0)."""
+REBALANCE = 3
+"""The type of a rebalance: a major compaction that gives the rows new keys (since Hive 4.0)."""
 WORKING = "working"
 """The Metastore's name for the state of a compaction that a Worker has taken."""
 READY_FOR_CLEANING = "ready for cleaning"
@@ -88,7 +90,10 @@ class QueueEntry:
     committed_ms: int = 0
     """When it committed, by the clock of the Metastore's database; 0: unknown."""
     type: int = 0
-    """The Metastore's number of the type: 1 minor, 2 major; others are not compactions."""
+    """The Metastore's number of the type: 1 to 3 are minor, major and rebalance; others do not
+    compact."""
+    committed: bool = False
+    """Of a rebalance: whether its transaction committed. The queue does not say."""
 
     @property
     def place(self) -> tuple[str, str, str | None]:
@@ -103,18 +108,34 @@ class QueueEntry:
     @property
     def has_committed(self) -> bool:
         """Whether its transaction has committed, whatever became of it since. Not of Hive 3."""
-        return self.next_transaction_id is not None
+        return self.committed or self.next_transaction_id is not None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether only its transaction can tell if it has committed.
+
+        A rebalance's commit fills in no `next_transaction_id` (Hive 4.0.1). Its abort is never
+        forgotten while the table exists: its exclusive lock leaves a row without a write id.
+        """
+        is_rebalance = self.type == REBALANCE and self.transaction_id is not None
+        return is_rebalance and self.next_transaction_id is None
+
+    def seen_with(self, transactions: Transactions) -> QueueEntry:
+        """Fill in `committed` from a list that was requested after the queue."""
+        if not self.is_doubtful or self.transaction_id is None:
+            return self
+        return replace(self, committed=transactions.valid().is_valid(self.transaction_id))
 
     @property
     def is_visible(self) -> bool:
         """Whether readers that start now see its result.
 
-        In Hive 4 the state is "ready for cleaning" before the compaction's transaction commits, and
-        the commit fills in `next_transaction_id`. Hive 3 has renamed the directories by then.
+        In Hive 4 the state is "ready for cleaning" before the compaction's transaction commits.
+        Hive 3 has renamed the directories by then.
         """
         if self.state != READY_FOR_CLEANING:
             return False
-        return self.transaction_id is None or self.next_transaction_id is not None
+        return self.transaction_id is None or self.has_committed
 
 
 @dataclass(frozen=True, slots=True)

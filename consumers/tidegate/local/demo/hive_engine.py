@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,6 +19,8 @@ _DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
 _SELECT, _NO_TXN = 1, 6
 _COMPACTION: Final = 3
 """A type of transaction: its commit makes the compaction visible."""
+_KIND_OF_REBALANCE, _REBALANCE = 3, 6
+"""A kind of compaction, and its type of transaction."""
 _TAKE_SECONDS: Final = 20.0
 _READER: Final = ("ana", "client-1")
 _COLUMNS: Final[Mapping[str, str]] = {"id": "int"}
@@ -163,10 +166,17 @@ class HiveEngine:
             raise TidegateError(f"the Metastore did not accept a compaction: {queued}")
         info = self._next_compaction(queued.id)
         info.highestWriteId = highest
-        opened = types.OpenTxnRequest(1, "test", "worker-1", None, _COMPACTION)
-        [txn] = self.call("open_txns", opened).txn_ids
+        info.runas = getpass.getuser()  # Hive's Cleaner works as this user
+        txn = self.compaction_txn(kind)
         self.call("update_compactor_state", info, txn)
-        return info, int(txn)
+        return info, txn
+
+    def compaction_txn(self, kind: int, worker: str = "worker-1") -> int:
+        """Open the transaction of a compaction of this kind; its id."""
+        of_type = _REBALANCE if kind == _KIND_OF_REBALANCE else _COMPACTION
+        opened = self.types.OpenTxnRequest(1, "test", worker, None, of_type)
+        [txn] = self.call("open_txns", opened).txn_ids
+        return int(txn)
 
     def finish_compaction(self, info: object, txn: int) -> None:
         """Commit a compaction: its products are visible, and it is ready for cleaning."""
