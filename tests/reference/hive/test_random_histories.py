@@ -2,7 +2,8 @@
 
 Hive 4.0.1 reads the rows, and its own rules say what is obsolete, of a Metastore of Hive 3.1.3 too:
 there a compaction has no transaction, and its directories no suffix. No reader that the Metastore
-knows reads other rows than at its begin, and nothing obsolete is left at the end.
+knows reads other rows than at its begin, and nothing obsolete is left at the end: with Hive 4 the
+same as Hive's own Cleaner leaves of a copy.
 """
 
 from __future__ import annotations
@@ -11,31 +12,37 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from support.acid import COMPACTED, TRUNCATED, names_in
+from support.acid import TRUNCATED, names_in
 from support.bridge_threads import wait_for_threads
 from support.hive_judge import HiveJudge
-from support.metastore import VERSIONS, HiveEngine, own_metastore
+from support.hive_worker import (
+    COLUMNS,
+    MAJOR,
+    MINOR,
+    Copies,
+    Engine,
+    Snapshot,
+    WorkedTable,
+    copying_metastore,
+    what_is_left,
+)
+from support.metastore import REBALANCE, VERSIONS, own_metastore
 from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import TidegateError, TransientError
 from tidegate.events import Command, Event
-from tidegate.hive.names import parse_name
-from tidegate.hive.obsolete import AcidState
-from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.values import write_ids_of_compaction
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -44,13 +51,11 @@ FIRST = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))
 HISTORIES = int(os.environ.get("TIDEGATE_HISTORIES", "20"))
 TABLES = 5
 """How many histories, each of a table, come to their end together."""
-COLUMNS = {"id": "int"}
 STEPS = ("write",) * 4 + (
     *("delete", "delete", "abort", "open", "settle", "overwrite", "truncate", "rename", "drop"),
-    *("minor", "minor", "major", "reader", "reader", "reader", "lock", "end"),
+    *("minor", "minor", "major", "rebalance", "reader", "reader", "reader", "lock", "end"),
     *("poll", "poll", "poll", "kill"),
 )
-MINOR, MAJOR = 1, 2
 FAILS = 0.15
 """How many compactions die at first."""
 NO_HISTORY = "Not enough history available"
@@ -67,18 +72,6 @@ FORGETS = {
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full, pytest.mark.timeout(36_000)]
 
 
-class Engine(HiveEngine):
-    """Calls again if Derby ended a deadlock by undoing the call: Hive 4 does not."""
-
-    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
-        try:
-            return super().call(name, *arguments)
-        except TransientError as error:
-            if "Internal error" not in str(error):
-                raise
-            return super().call(name, *arguments)
-
-
 @dataclass
 class Write:
     """What a transaction wrote."""
@@ -93,7 +86,7 @@ class Write:
 class Reader:
     txn: int | None
     lock: int | None
-    snapshot: tuple[ValidWriteIds, ValidTxns]
+    snapshot: Snapshot
     rows: list[str]
     directories: frozenset[str]
     """What it reads."""
@@ -110,8 +103,6 @@ class Site:
         """A table that some transactions read."""
         warehouse = engine.table(db, self.other).parents[1]
         self.worlds: list[World] = []
-        self.failed: set[int] = set()
-        """Transactions of compactions whose Worker died."""
         self.events: list[Event] = []
         """All events of the topics."""
         self.counts: Counter[str] = Counter()
@@ -166,17 +157,27 @@ class Site:
         self.bridges[place] = self.bridge(baseline)
         self.bridges[place].bridge.take(self.events)
 
-    def end(self) -> None:
-        """Compact every table twice, and check what is left of it."""
+    def end(self, folder: Path | None) -> None:
+        """Compact every table twice, and check what is left of it.
+
+        With a folder, Hive's own Cleaner cleans copies there, and leaves the same of them.
+        """
         rows = [world.rows(world.snapshot()) for world in self.worlds]
+        copies = None if folder is None else Copies(self.worlds, folder)
         self.poll_often()
         for _ in range(2):  # the second one has nothing to merge
             for world in self.worlds:
-                assert world.compact(MAJOR), f"the queue still has an entry of {world.name}"
+                assert world.work(MAJOR), f"the queue still has an entry of {world.name}"
             self.poll_often()
         wait_for("the Metastore to forget failed compactions", self.has_forgotten)
         for world, before in zip(self.worlds, rows, strict=True):
             world.check_end(before)
+        if copies is None:
+            return
+        copies.compact_twice()
+        for world, copy in zip(self.worlds, copies.tables, strict=True):
+            assert what_is_left(world) == what_is_left(copy), world.name
+        copies.close()
 
     def poll_often(self) -> None:
         """Until another bridge, which checks at once what one would check in a minute, is idle."""
@@ -197,7 +198,8 @@ class Site:
     def has_forgotten(self) -> bool:
         """Whether what they left would be read by now."""
         with MetastoreClient(self.engine.settings) as client:
-            return not self.failed & client.transaction_states().aborted
+            aborted = client.transaction_states().aborted
+        return not any(world.failed & aborted for world in self.worlds)
 
     def close(self) -> None:
         for watched in self.bridges:
@@ -206,30 +208,23 @@ class Site:
             self.engine.drop_table(self.db, name)  # a sweep asks about every table
 
 
-@dataclass
-class World:
+class World(WorkedTable):
     """A table, its writers and its readers."""
 
-    site: Site
-    seed: int
-    writes: dict[int, Write] = field(default_factory=dict)
-    """By write id."""
-    open: list[int] = field(default_factory=list)
-    """Write ids of open transactions."""
-    aborted: set[int] = field(default_factory=set)
-    readers: list[Reader] = field(default_factory=list)
-    others: list[int] = field(default_factory=list)
-    """Transactions that read another table."""
-    steps: list[str] = field(default_factory=list)
-    last_row: int = 0
-
-    def __post_init__(self) -> None:
-        self.engine, self.judge, self.db = self.site.engine, self.site.judge, self.site.db
-        self.random = Random(self.seed)  # noqa: S311 - as above
-        self.names = (f"orders_{self.seed}", f"sold_{self.seed}")
-        self.name = self.names[0]
-        self.table = AcidTable(self.engine.table(self.db, self.name), COLUMNS)
-        self.site.worlds.append(self)
+    def __init__(self, site: Site, seed: int) -> None:
+        self.site, self.seed = site, seed
+        self.random = Random(seed)  # noqa: S311 - as above
+        self.names = (f"orders_{seed}", f"sold_{seed}")
+        location = site.engine.table(site.db, self.names[0])
+        super().__init__(site.engine, site.judge, site.db, self.names[0], location)
+        self.writes: dict[int, Write] = {}
+        """By write id."""
+        self.readers: list[Reader] = []
+        self.others: list[int] = []
+        """Transactions that read another table."""
+        self.steps: list[str] = []
+        self.last_row = 0
+        site.worlds.append(self)
 
     def run(self) -> None:
         """Take some steps, and let every transaction of this table end."""
@@ -244,19 +239,6 @@ class World:
             self.engine.commit(txn)
         if self.engine.is_hive_3:  # there the bridge skips a compaction without a product
             self.write("write")
-
-    def snapshot(self) -> tuple[ValidWriteIds, ValidTxns]:
-        with MetastoreClient(self.engine.settings) as client:
-            transactions = client.transaction_states().valid()
-            return client.write_ids(self.db, self.name, transactions), transactions
-
-    def state(self, snapshot: tuple[ValidWriteIds, ValidTxns], *, as_cleaner: bool) -> AcidState:
-        found = self.judge.ask(self.table.location, *snapshot, as_cleaner=as_cleaner)
-        assert isinstance(found, AcidState), found
-        return found
-
-    def rows(self, snapshot: tuple[ValidWriteIds, ValidTxns]) -> list[str]:
-        return self.judge.rows(self.table.location, snapshot[0], COLUMNS, snapshot[1])
 
     def expected(self) -> list[str]:
         """The rows of the writes that committed."""
@@ -282,7 +264,9 @@ class World:
             case "settle" if self.open:
                 self.settle(self.random.choice(self.open), self.random.choice(("commit", "abort")))
             case "minor" | "major":
-                self.compact(MINOR if step == "minor" else MAJOR)
+                self.work(MINOR if step == "minor" else MAJOR)
+            case "rebalance" if not self.open and not self.engine.is_hive_3:
+                self.work(REBALANCE)
             case "reader" if len(self.readers) < 3:
                 self.read()
             case "lock" | "end" if self.readers:
@@ -293,6 +277,16 @@ class World:
                 (self.site.poll if step == "poll" else self.site.kill)()
             case _:
                 counts[step] -= 1
+
+    def work(self, kind: int) -> bool:
+        """Let a Worker compact it, while the bridges go on."""
+        dies = self.random.random() < FAILS
+
+        def poll() -> None:
+            if self.random.random() < 0.3:
+                self.site.poll()
+
+        return self.compact(kind, dies=dies, before_its_end=poll)
 
     def go_on(self, reader: Reader, step: str) -> None:
         if step == "end":
@@ -338,67 +332,6 @@ class World:
             self.aborted.add(write_id)
         else:
             self.engine.commit(txn)
-
-    def compact(self, kind: int) -> bool:
-        """As Hive's Worker: it merges what readers read, or queues an entry without a product.
-
-        Returns:
-            False if the Metastore refused it, because an earlier one is not marked as cleaned.
-        """
-        now = self.snapshot()
-        highest = min([now[0].high_water_mark, *(write_id - 1 for write_id in self.open)])
-        while highest in self.aborted:  # once it is forgotten, no snapshot reaches up to it
-            highest -= 1
-        if highest < 1:
-            return True
-        ids = write_ids_of_compaction(now[0], highest)
-        state = self.state((ids, now[1]), as_cleaner=False)
-        try:
-            info, txn = self.engine.compaction(self.db, self.name, highest, kind=kind)
-        except TidegateError:
-            return False
-        if txn and self.random.random() < FAILS:
-            txn = self.fail(info, kind, ids, state, txn)
-        self.merge(kind, ids, state, txn)
-        if self.random.random() < 0.3:
-            self.site.poll()
-        self.engine.finish_compaction(info, txn)
-        return True
-
-    def fail(self, info: object, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> int:
-        """The Worker dies with half of a product; another one takes the entry, with a new id."""
-        self.site.counts["fail"] += 1
-        before = set(names_in(self.table.location))
-        self.merge(kind, ids, state, txn)
-        for name in set(names_in(self.table.location)) - before:
-            for bucket in (self.table.location / name).glob("bucket_*"):
-                bucket.unlink()
-        self.engine.abort(txn)
-        self.site.failed.add(txn)
-        request = self.engine.types.OpenTxnRequest(1, "test", "worker-2", None, 3)
-        [again] = self.engine.call("open_txns", request).txn_ids
-        self.engine.call("update_compactor_state", info, again)
-        return int(again)
-
-    def merge(self, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> None:
-        """Write its product, unless there is nothing to merge."""
-        found = [parse_name(name) for name in state.current]
-        ranges = {(delta.min_write_id, delta.max_write_id) for delta in found}
-        low = min((low for low, _ in ranges), default=0)
-        high = max((high for _, high in ranges), default=0)
-        if kind == MINOR:
-            # a delta and a delete delta are not enough for Hive (isEnoughToCompact); without a
-            # suffix, the product of one range could have the name of an input
-            deletes = sum(name.startswith("delete_delta_") for name in state.current)
-            both_kinds = (len(found), deletes) == (2, 1)
-            if len(found) > 1 and not both_kinds and (txn or len(ranges) > 1):
-                self.table.compact_minor(low, high, ids, txn or None)
-            return
-        base = self.table.location / f"base_{ids.high_water_mark:07}"
-        if found and len(found) + bool(state.base) > 1 and (txn or not base.exists()):
-            self.table.compact_major(ids, txn or None)
-            if not txn:
-                (base / "_metadata_acid").write_bytes(COMPACTED)
 
     def read(self) -> None:
         """A reader that locks at its begin or later, or one with a lock and no transaction."""
@@ -470,13 +403,17 @@ def its_own(
     """A Metastore of this file: the transactions of other tests would be readers here."""
     folder = tmp_path_factory.mktemp("metastore")
     settings = QUICK | (FORGETS if request.param == HIVE_4 else {})
-    with own_metastore(folder, settings, version=request.param) as running:
+    if request.param == HIVE_4:
+        made = copying_metastore(folder, settings)
+    else:
+        made = own_metastore(folder, settings, version=request.param)
+    with made as running:
         yield running
 
 
 @pytest.mark.parametrize("its_own", VERSIONS, indirect=True)
 def test_no_reader_reads_other_rows_and_nothing_obsolete_is_left(
-    its_own: EmbeddedMetastore, hive: HiveJudge
+    its_own: EmbeddedMetastore, hive: HiveJudge, tmp_path: Path
 ) -> None:
     engine, counts = Engine(its_own), Counter[str]()
     db = engine.database()
@@ -485,7 +422,7 @@ def test_no_reader_reads_other_rows_and_nothing_obsolete_is_left(
         try:
             for seed in range(first, first + TABLES):
                 World(site, seed).run()
-            site.end()
+            site.end(None if engine.is_hive_3 else tmp_path / "copies")
         except Exception as error:
             steps = {world.seed: world.steps for world in site.worlds}
             raise AssertionError(f"histories {steps}: {error}") from error
