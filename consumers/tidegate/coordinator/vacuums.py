@@ -59,7 +59,7 @@ class Lock(NamedTuple):
     owner: str | None = None
 
 
-class Vacuum(NamedTuple):
+class _Vacuum(NamedTuple):
     """The fields of a vacuum that its CleaningReleased repeats."""
 
     location: str
@@ -72,12 +72,12 @@ class Vacuum(NamedTuple):
     own_transaction_id: int | None
 
     @classmethod
-    def of(cls, event: VacuumFinished) -> Vacuum:
+    def of(cls, event: VacuumFinished) -> _Vacuum:
         """The fields of an event."""
         return cls._make(_copied(event))
 
 
-_copied: Final = attrgetter(*Vacuum._fields)
+_copied: Final = attrgetter(*_Vacuum._fields)
 _lock_fields: Final = attrgetter(*Lock._fields)
 
 
@@ -94,7 +94,7 @@ class WaitingVacuum:
     event_id: str
     locks: tuple[Lock, ...]
     transactions: tuple[int, ...]
-    vacuum: Vacuum
+    vacuum: _Vacuum
     metastore: str | None = None
     """Whose ids its holds are."""
 
@@ -105,7 +105,7 @@ class WaitingVacuum:
         # a Metastore that was restored from a backup gives the same ids to another vacuum
         metastore = "" if event.metastore is None else f"\x1f{event.metastore}"
         identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}{metastore}")
-        location, kind, _, _, least, most, valid, own = vacuum = Vacuum.of(event)
+        location, kind, _, _, least, most, valid, own = vacuum = _Vacuum.of(event)
         content = hashed(
             f"{identity}\x1f{location}\x1f{kind}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}"
         )
@@ -122,7 +122,7 @@ class WaitingVacuum:
         vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
         all_locks = tuple(map(Lock._make, locks))
         holds = all_locks, tuple(transactions)
-        return cls(table, number, since, content, event_id, *holds, Vacuum(*vacuum), metastore)
+        return cls(table, number, since, content, event_id, *holds, _Vacuum(*vacuum), metastore)
 
     @property
     def body(self) -> str:

@@ -205,21 +205,9 @@ _CARRIED: Final = {kind.__name__ for kind in CARRIED}
 """Shown in place of the tasks that carry them."""
 
 
-class NewestEvents(deque[LoggedEvent]):
-    """The newest events up to a limit, oldest first, without the bytes of their records."""
-
-    def __init__(self, limit: int, events: Iterable[LoggedEvent] = ()) -> None:
-        """Take events, and retain the last `limit` ones."""
-        super().__init__(maxlen=limit)
-        self.dropped = 0
-        """The number of older events that were dropped."""
-        for event in events:
-            self.add(event)
-
-    def add(self, logged: LoggedEvent) -> None:
-        """Take the next event."""
-        self.dropped += len(self) == self.maxlen
-        self.append(replace(logged, record=logged.record._replace(value=None, headers=())))
+def without_bytes(logged: LoggedEvent) -> LoggedEvent:
+    """An event without the bytes of its record, of which many fit into memory."""
+    return replace(logged, record=logged.record._replace(value=None, headers=()))
 
 
 def since_ms(since: datetime | None) -> int:
@@ -278,7 +266,7 @@ class EventLog:
             found = self._wanted(reader.records(), wanted, joined)
             if not follow:
                 found = chain(found, joined.rest())
-            yield from found if limit is None else NewestEvents(limit, found)
+            yield from found if limit is None else deque(map(without_bytes, found), limit)
             if follow:
                 for record in reader.following():
                     if record is None:

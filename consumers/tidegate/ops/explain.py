@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -47,8 +47,8 @@ from tidegate.ops.event_log import (
     EventFilter,
     EventLog,
     LoggedEvent,
-    NewestEvents,
     reason_of,
+    without_bytes,
 )
 from tidegate.ops.summary import approval_command
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
@@ -400,7 +400,7 @@ def _story(
     chain: Collection[str] | None = None,
 ) -> _Story:
     """The story of a table, or only of the events with these ids."""
-    log, newest = EventLog.of(settings), NewestEvents(limit)
+    log, newest, count = EventLog.of(settings), deque[LoggedEvent](maxlen=limit), 0
     vacuums = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
     releases = held_by(
         logged.event
@@ -411,7 +411,8 @@ def _story(
         for logged in events:
             event = logged.event
             if chain is None or (event and (event.event_id in chain or releases(event))):
-                newest.add(logged)
+                newest.append(without_bytes(logged))
+                count += 1
     shown, also = {logged.event.event_id for logged in newest if logged.event}, set[str]()
 
     def wanted(vacuum: WaitingVacuum) -> bool:
@@ -433,7 +434,8 @@ def _story(
                 for dead_letter in batch
                 if (event := dead_letter.event(box.wire)) and event.event_id in chain
             ]
-    return _Story(table, newest, oldest.vacuums, dead_letters, newest.dropped, oldest.count, also)
+    left_out = count - len(newest)
+    return _Story(table, newest, oldest.vacuums, dead_letters, left_out, oldest.count, also)
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
