@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.policies import policy_rule
 from support.samples import (
     NOON,
     commands_on,
@@ -42,7 +43,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.publisher import Message
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 
 TABLE = "lake.sales.orders"
 SAVEPOINT = "20261121120000001"
@@ -57,8 +58,8 @@ class Place:
 
     @staticmethod
     def _loop_of(bus: Any) -> CoordinatorLoop:  # noqa: ANN401 - a bus in memory
-        tiers = (TierRule(tier=Tier.EVERY_COMMIT, keep=5),)
-        policy = SavepointPolicy(rules=(PolicyRule(name="all", pattern="*", tiers=tiers),))
+        every = TierRule(tier=Tier.EVERY_COMMIT, keep=5)
+        policy = SavepointPolicy(rules=(policy_rule(every, name="all"),))
         return CoordinatorLoop(Subjects(ReaderGate(), SavepointSubject(policy)), bus)
 
     def _loop(self) -> CoordinatorLoop:

@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.budget import examples
+from support.policies import policy_rule
 from tidegate.events import CommitCompleted
 from tidegate.hudi.instant import moment_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import SavepointPolicy, SavepointRule, Tier, TierRule
 from tidegate.savepoints.simulation import Simulation
 
 START = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)  # a Monday
@@ -34,8 +35,8 @@ def savepoint(at: datetime, since: datetime, *mark: Any, **fields: Any) -> Savep
     return Savepoint(instant(at), at, since, *mark, **fields)
 
 
-def rule(*tiers: TierRule, **fields: Any) -> PolicyRule:  # noqa: ANN401 - any field
-    return PolicyRule(name="sales", pattern="*", tiers=tiers, **fields)
+def rule(*tiers: TierRule, **fields: Any) -> SavepointRule:  # noqa: ANN401 - any field
+    return policy_rule(*tiers, name="sales", **fields)
 
 
 HOURLY = TierRule(tier=Tier.HOURLY, keep=24)
@@ -48,7 +49,7 @@ DELETES = TierRule(tier=Tier.BEFORE, operations=("delete*",), lifetime=14 * DAY)
 class Table:
     """A table whose checks are carried out at once."""
 
-    rule: PolicyRule | None
+    rule: SavepointRule | None
     commits: list[Commit] = field(default_factory=list[Commit])
     savepoints: list[Savepoint] = field(default_factory=list[Savepoint])
     held: dict[str, datetime | None] = field(default_factory=dict[str, datetime | None])
@@ -63,7 +64,7 @@ class Table:
 
     def check(self, now: datetime) -> None:
         made = set[str]()
-        name = self.rule.name if self.rule else None
+        name = self.rule.policy if self.rule else None
         while found := self.found(now).due:  # as the writer does: one, then it reads again
             at, tiers = next(iter(found.items()))
             new = Savepoint(at, moment_of(at, UTC), now, name)
@@ -410,7 +411,7 @@ def test_a_savepoint_whose_lifetime_ended_is_not_made_again_though_another_tier_
 
 
 @st.composite
-def rules(draw: st.DrawFn) -> PolicyRule:
+def rules(draw: st.DrawFn) -> SavepointRule:
     made = tuple(
         TierRule(
             tier=tier,
@@ -460,7 +461,7 @@ STEPS = st.lists(
 )
 
 
-def play(table: Table, steps: list[Step], rules_: list[PolicyRule]) -> Iterator[datetime]:
+def play(table: Table, steps: list[Step], rules_: list[SavepointRule]) -> Iterator[datetime]:
     """Yield the time after each check."""
     now, known, chosen = START, set[str](), list(rules_)
     for number, step in enumerate(steps):
@@ -545,7 +546,7 @@ ONLY_EVERY = rule(tier(Tier.EVERY_COMMIT))
 )
 @given(first=rules(), others=st.lists(rules(), min_size=1, max_size=3), steps=STEPS)
 def test_after_each_step_the_timeline_is_what_the_function_says_and_a_promise_is_held(
-    first: PolicyRule, others: list[PolicyRule], steps: list[Step]
+    first: SavepointRule, others: list[SavepointRule], steps: list[Step]
 ) -> None:
     table, before = Table(first), list[Savepoint]()
     for now in play(table, steps, others):
@@ -603,7 +604,7 @@ def _holds_promises(
 @settings(max_examples=examples(30), deadline=None)
 @given(chosen=rules(), steps=STEPS)
 def test_a_simulation_of_the_same_history_says_the_same(
-    chosen: PolicyRule, steps: list[Step]
+    chosen: SavepointRule, steps: list[Step]
 ) -> None:
     only = [s for s in steps if s.what in {"commit", "delete", "late", "ahead", "again", "time"}]
     table = Table(chosen)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.hudi_tables import NOW, HandMade, at, four_commits, snapshot, ticking, warehouse_over
+from support.policies import policy_rule
 from support.savepoint_removals import keep, removal, remove
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
@@ -25,7 +26,7 @@ from tidegate.events import (
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 from tidegate.tables.claim import Task
 from tidegate.tables.task_numbers import NO_CLAIM
 from tidegate.tables.warehouse import Warehouse
@@ -61,12 +62,8 @@ class Checks:
         clock: Callable[[], datetime] | None = None,
         task: Task | None = None,
     ) -> list[Outcome]:
-        rule = PolicyRule(
-            name="sales",
-            pattern="lake.*",
-            tiers=self.tiers,
-            adopts=self.adopts,
-            max_count=self.max_count,
+        rule = policy_rule(
+            *self.tiers, name="sales", tables="lake.*", adopts=self.adopts, max_count=self.max_count
         )
         writer = SavepointWriter(
             warehouse or warehouse_over(self.table.path.parent),

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from support.samples import commit
 from tidegate.events import Event, SavepointsCheckRequested
-from tidegate.savepoints.rules import PolicyRule, Tier, TierRule
+from tidegate.savepoints.rules import SavepointRule, TierRule
 
 
-def every_commit(pattern: str, name: str = "default") -> PolicyRule:
+def policy_rule(
+    *tiers: TierRule,
+    name: str = "default",
+    tables: str = "*",
+    **limits: Any,  # noqa: ANN401 - any field
+) -> SavepointRule:
+    """A rule with these tiers, also such as the settings refuse: they have no end, for example."""
+    made = SavepointRule.model_construct(policy=name, tables=tables, **limits)
+    vars(made)["tiers"] = tiers  # else they follow from the settings
+    return made
+
+
+def every_commit(tables: str, name: str = "default") -> SavepointRule:
     """A savepoint of every commit, kept for ever."""
-    return PolicyRule(name=name, pattern=pattern, tiers=(TierRule(tier=Tier.EVERY_COMMIT),))
+    return SavepointRule(policy=name, tables=tables, when="every_commit", lifetime="forever")
 
 
 def checked_after(events: Iterable[Event]) -> list[tuple[str, int]]:

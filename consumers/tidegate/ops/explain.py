@@ -55,6 +55,7 @@ from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
+from tidegate.tables.settings import covers_name
 
 _HOLDS: Final = 5
 """How many holds a step names."""
@@ -62,11 +63,13 @@ _HOLDS: Final = 5
 
 def described_rule(policy: SavepointPolicy, table: str) -> str:
     """The rule that applies to a table, and what its tiers keep."""
-    covering = next((n for n, rule in enumerate(policy.rules, 1) if rule.covers(table)), None)
+    covering = next(
+        (n for n, rule in enumerate(policy.rules, 1) if covers_name(rule.tables, table)), None
+    )
     if covering is None:
         return "no rule of [[savepoints]] covers this table: savepoints on request only"
     rule = policy.rules[covering - 1]
-    named = f"rule {covering} of [[savepoints]] (policy {rule.name}, tables {rule.pattern!r})"
+    named = f"rule {covering} of [[savepoints]] (policy {rule.policy}, tables {rule.tables!r})"
     if not rule.tiers:
         return f"{named}: savepoints on request only"
     parts = [_described(tier) for tier in rule.tiers]

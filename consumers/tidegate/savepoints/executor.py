@@ -43,7 +43,7 @@ from tidegate.savepoints.lookup import (
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
 from tidegate.savepoints.removal import SavepointRemover, removals_begun
 from tidegate.savepoints.retention import Check, Savepoint
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
+from tidegate.savepoints.rules import SavepointPolicy, SavepointRule
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
@@ -177,7 +177,7 @@ class SavepointWriter:
         found = view.check(rule, now, refused)
         if found.withheld and rule is not None:
             message = (
-                f"a savepoint of this commit is due, but policy {rule.name} has max_count ="
+                f"a savepoint of this commit is due, but policy {rule.policy} has max_count ="
                 f" {rule.max_count} savepoints on the table, and all of them are still kept: raise"
                 " max_count, or let the tiers keep less"
             )
@@ -375,10 +375,13 @@ class SavepointWriter:
 
 
 def _requested(
-    command: SavepointsCheckRequested, rule: PolicyRule | None, instant: str, tiers: Sequence[str]
+    command: SavepointsCheckRequested,
+    rule: SavepointRule | None,
+    instant: str,
+    tiers: Sequence[str],
 ) -> SavepointRequested:
     """The request of a savepoint that is due; a repeated check makes the same one."""
-    policy = rule.name if rule else None
+    policy = rule.policy if rule else None
     return SavepointRequested.about(
         command,
         source=SavepointWriter.name,

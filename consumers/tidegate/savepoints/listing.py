@@ -14,7 +14,7 @@ from tidegate.hudi.instant import Action, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.lookup import made_at, pinned_by, superseded_files
 from tidegate.savepoints.retention import Savepoint, kept_until
-from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.rules import SavepointRule
 from tidegate.savepoints.timeline_view import savepoint_of
 from tidegate.storage import ParallelMap
 from tidegate.tables.hudi import open_table
@@ -42,11 +42,11 @@ class ListedSavepoint:
     pinned_files: int | None = None
     pinned_bytes: int | None = None
 
-    def expires_at(self, rule: PolicyRule | None) -> datetime | None:
+    def expires_at(self, rule: SavepointRule | None) -> datetime | None:
         """When its lifetime ends by the table's policy; None: it has none, or it is unknown."""
         return None if self.saved is None else kept_until(rule, self.saved)
 
-    def is_unowned(self, rule: PolicyRule | None) -> bool:
+    def is_unowned(self, rule: SavepointRule | None) -> bool:
         """Whether a policy made it that this rule does not own: it stays until a person acts."""
         policy = self.mark.policy if self.mark else None
         return policy is not None and not (rule is not None and rule.owns(policy))

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final, Self
 
-from tidegate.savepoints.rules import OPERATIONS, PERIODIC, PolicyRule, Tier, TierRule, period_of
+from tidegate.savepoints.rules import OPERATIONS, PERIODIC, SavepointRule, Tier, TierRule, period_of
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _BY_INSTANT: Final = attrgetter("instant")
@@ -75,7 +75,7 @@ class Check:
 
 
 def check(
-    rule: PolicyRule | None,
+    rule: SavepointRule | None,
     savepoints: Iterable[Savepoint],
     commits: Iterable[Commit],
     now: datetime,
@@ -105,7 +105,7 @@ def check(
         new = [(new, tiers) for new, tiers in found if new.instant not in ended]
         due, withheld = _within_maximum(rule, own, new, now)
         kept = _kept(rule, own, now)
-        why = f"no tier of policy {rule.name} keeps it any more"
+        why = f"no tier of policy {rule.policy} keeps it any more"
         gone |= {saved.instant: why for saved in own if saved not in kept}
     return Check(
         due,
@@ -124,7 +124,7 @@ def end_of(since: datetime, lifetime: timedelta) -> datetime:
         return _NEVER
 
 
-def kept_until(rule: PolicyRule | None, savepoint: Savepoint) -> datetime | None:
+def kept_until(rule: SavepointRule | None, savepoint: Savepoint) -> datetime | None:
     """When the last of its lifetimes ends; None: it has none, or it is unknown."""
     if savepoint.policy is None:
         lifetime = savepoint.lifetime
@@ -167,14 +167,14 @@ def _of_tier(tier: TierRule, own: Sequence[Savepoint], now: datetime) -> list[Sa
     return found[-(tier.keep or 0) :]
 
 
-def _kept(rule: PolicyRule, own: Sequence[Savepoint], now: datetime) -> list[Savepoint]:
+def _kept(rule: SavepointRule, own: Sequence[Savepoint], now: datetime) -> list[Savepoint]:
     """The savepoints that a tier keeps, and the policy's newest."""
     kept = {saved.instant for tier in rule.tiers for saved in _of_tier(tier, own, now)}
     return [saved for saved in own if saved.instant in kept or saved is own[-1]]
 
 
 def _ends(
-    rule: PolicyRule | None, savepoints: Sequence[Savepoint], held: Mapping[str, datetime | None]
+    rule: SavepointRule | None, savepoints: Sequence[Savepoint], held: Mapping[str, datetime | None]
 ) -> Iterator[datetime]:
     """The times at which a savepoint may begin to be removable."""
     yield from (until for until in held.values() if until is not None)
@@ -216,7 +216,7 @@ class _Commits:
 
 
 def _due(
-    rule: PolicyRule, own: Sequence[Savepoint], commits: _Commits, now: datetime
+    rule: SavepointRule, own: Sequence[Savepoint], commits: _Commits, now: datetime
 ) -> list[tuple[Savepoint, tuple[Tier, ...]]]:
     """The savepoints that have to be made, oldest first, and for which tiers.
 
@@ -234,7 +234,7 @@ def _due(
         if not found:
             break
         for instant, tier in found:
-            new = after.get(instant) or Savepoint(instant, moments[instant], now, rule.name)
+            new = after.get(instant) or Savepoint(instant, moments[instant], now, rule.policy)
             after[instant] = replace(new, tiers=(*new.tiers, tier.tier))
             added.setdefault(instant, []).append(tier.tier)
     order = dict.fromkeys(tier.tier for tier in rule.tiers)
@@ -246,10 +246,11 @@ def _due(
 
 
 def _wanted(
-    rule: PolicyRule, kept: Sequence[Savepoint], commits: _Commits, now: datetime
+    rule: SavepointRule, kept: Sequence[Savepoint], commits: _Commits, now: datetime
 ) -> Iterator[tuple[str, TierRule]]:
     """The commits that a tier selects and of which it would keep a savepoint."""
-    gaps, there = _Gaps(rule.min_gap, sorted(s.at for s in kept)), {s.instant for s in kept}
+    gaps = _Gaps(rule.min_gap or timedelta(0), sorted(s.at for s in kept))
+    there = {s.instant for s in kept}
     tiers = [_Selection.of(tier, kept, commits, now) for tier in rule.tiers]
     for tier in tiers:
         if tier.rule.tier in OPERATIONS:
@@ -356,7 +357,7 @@ class _Gaps:
 
 
 def _within_maximum(
-    rule: PolicyRule,
+    rule: SavepointRule,
     own: Sequence[Savepoint],
     due: Iterable[tuple[Savepoint, tuple[Tier, ...]]],
     now: datetime,

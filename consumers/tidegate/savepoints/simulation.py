@@ -16,7 +16,7 @@ from operator import attrgetter
 from tidegate.events import CommitCompleted
 from tidegate.hudi.instant import moment_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy
+from tidegate.savepoints.rules import SavepointPolicy, SavepointRule
 
 _INSTANT = attrgetter("instant")
 
@@ -32,7 +32,7 @@ class _SimulatedSavepoint:
 
 @dataclass(slots=True)
 class _Table:
-    rule: PolicyRule | None
+    rule: SavepointRule | None
     commits: list[Commit] = field(default_factory=list[Commit])
     """Ascending by instant."""
     savepoints: dict[str, Savepoint] = field(default_factory=dict[str, Savepoint])
@@ -45,7 +45,7 @@ class _Table:
         while (found := self._found(at)).due:
             # as the writer does: one, then it reads again
             instant, tiers = next(iter(found.due.items()))
-            name = self.rule.name if self.rule else None
+            name = self.rule.policy if self.rule else None
             new = Savepoint(instant, moment_of(instant, UTC), at, name)
             known = self.savepoints.get(instant, new)
             self.savepoints[instant] = replace(known, tiers=(*known.tiers, *tiers))

@@ -16,7 +16,7 @@ from tidegate.savepoints.further_requests import all_further_requests
 from tidegate.savepoints.lookup import clean_bound, made_at
 from tidegate.savepoints.removal import removed_by_people
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check, end_of
-from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.rules import SavepointRule
 from tidegate.storage import NotFound
 from tidegate.tables.warehouse import Warehouse
 
@@ -35,7 +35,7 @@ class TimelineView:
     """Savepoints that a person claims, or that a restore may need, until when."""
 
     def check(
-        self, rule: PolicyRule | None, now: datetime, without: AbstractSet[str] = frozenset()
+        self, rule: SavepointRule | None, now: datetime, without: AbstractSet[str] = frozenset()
     ) -> Check:
         """Apply a rule; `without`: commits that can't have a savepoint after all."""
         commits = [commit for commit in self.commits if commit.instant not in without]
@@ -58,7 +58,7 @@ class TimelineViews:
     def of(
         self,
         table: HudiTable,
-        rule: PolicyRule | None,
+        rule: SavepointRule | None,
         held: Mapping[str, datetime | None] | None = None,
     ) -> TimelineView:
         """The view of a table.
@@ -103,7 +103,7 @@ class TimelineViews:
             self._marks[key] = savepoint_of(table, instant.timestamp, metadata)
         return self._marks[key]
 
-    def _commits(self, table: HudiTable, rule: PolicyRule | None) -> tuple[Commit, ...]:
+    def _commits(self, table: HudiTable, rule: SavepointRule | None) -> tuple[Commit, ...]:
         if rule is None:
             return ()
         bound = clean_bound(table) or ""

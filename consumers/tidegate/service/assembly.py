@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
@@ -39,10 +39,9 @@ from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
-from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.stores import (
     on_object_stores,
     require_places,
@@ -88,28 +87,7 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
 
 def savepoint_policy(settings: Settings) -> SavepointPolicy:
     """The savepoint policy that the settings define."""
-    return SavepointPolicy(rules=tuple(map(_policy_rule, settings.savepoints)))
-
-
-def _policy_rule(rule: SavepointRule) -> PolicyRule:
-    tiers = tuple(
-        TierRule(
-            tier=Tier(name.replace("_", "-")),
-            keep=tier.keep,
-            lifetime=tier.lifetime if isinstance(tier.lifetime, timedelta) else None,
-            **tier.model_dump(include={"commits", "operations"}),
-        )
-        for name, tier in rule.tiers().items()
-    )
-    return PolicyRule(
-        name=rule.policy,
-        pattern=rule.tables,
-        tiers=tiers,
-        min_gap=rule.min_gap or timedelta(0),
-        max_count=rule.max_count,
-        adopts=rule.adopts,
-        most_derived=rule.full_every - 1,
-    )
+    return SavepointPolicy(rules=settings.savepoints)
 
 
 def restore_settings(settings: Settings) -> RestoreSettings:

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from support.policies import policy_rule
 from support.samples import commit
 from tidegate.ops.explain import described_rule
-from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import SavepointPolicy, SavepointRule, Tier, TierRule
 
 TABLE = commit(1).table
 DELETES = TierRule(tier=Tier.BEFORE, operations=("delete*",), lifetime=timedelta(days=14))
@@ -20,12 +21,12 @@ N = TierRule(tier=Tier.EVERY_N, commits=5)
     [
         pytest.param((), "no rule of [[savepoints]] covers this table", id="no rule"),
         pytest.param(
-            (PolicyRule(pattern="other.*"), PolicyRule(pattern="lake.*")),
+            (policy_rule(tables="other.*"), policy_rule(tables="lake.*")),
             "rule 2 of [[savepoints]] (policy default, tables 'lake.*'): savepoints on request",
             id="on request",
         ),
         pytest.param(
-            (PolicyRule(pattern="*", tiers=(DELETES, N), min_gap=timedelta(hours=1), max_count=9),),
+            (policy_rule(DELETES, N, min_gap=timedelta(hours=1), max_count=9),),
             "before delete* (retained: for 14d), every 5 commits (retained: forever), at least 1h"
             " apart, at most 9 in all",
             id="tiers and limits",
@@ -33,6 +34,6 @@ N = TierRule(tier=Tier.EVERY_N, commits=5)
     ],
 )
 def test_the_sentence_names_the_rule_and_what_it_retains(
-    rules: tuple[PolicyRule, ...], sentence: str
+    rules: tuple[SavepointRule, ...], sentence: str
 ) -> None:
     assert sentence in described_rule(SavepointPolicy(rules=rules), TABLE)

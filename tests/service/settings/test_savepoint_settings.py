@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.savepoints.rules import PolicyRule, Tier, TierRule
+from tidegate.savepoints.rules import SavepointRule, Tier, TierRule
 from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import InvalidSettingsError, Settings
 
 DAY = timedelta(days=1)
 
 
-def rules(folder: Path, *lines: str) -> tuple[PolicyRule, ...]:
+def rules(folder: Path, *lines: str) -> tuple[SavepointRule, ...]:
     file = folder / "tidegate.toml"
     file.write_text("\n".join(("[[savepoints]]", 'tables = "lake.*"', *lines)))
     return savepoint_policy(Settings.load(file)).rules
@@ -36,21 +36,18 @@ def test_every_tier_and_limit_can_be_set(tmp_path: Path) -> None:
         "max_count = 60",
     )
 
-    assert rule == PolicyRule(
-        name="sales",
-        pattern="lake.*",
-        min_gap=timedelta(minutes=10),
-        max_count=60,
-        tiers=(
-            TierRule(tier=Tier.EVERY_COMMIT, lifetime=30 * DAY),
-            TierRule(tier=Tier.EVERY_N, commits=10, lifetime=14 * DAY),
-            TierRule(tier=Tier.HOURLY, keep=24),
-            TierRule(tier=Tier.DAILY, keep=7, lifetime=10 * DAY),
-            TierRule(tier=Tier.MONTHLY, lifetime=28 * DAY),
-            TierRule(tier=Tier.BEFORE, operations=("delete*",), lifetime=DAY / 2),
-            TierRule(tier=Tier.AFTER, operations=("insert_overwrite*",), keep=3),
-        ),
+    assert (rule.policy, rule.tables, rule.max_count) == ("sales", "lake.*", 60)
+    assert rule.min_gap == timedelta(minutes=10)
+    assert rule.tiers == (
+        TierRule(tier=Tier.EVERY_COMMIT, lifetime=30 * DAY),
+        TierRule(tier=Tier.EVERY_N, commits=10, lifetime=14 * DAY),
+        TierRule(tier=Tier.HOURLY, keep=24),
+        TierRule(tier=Tier.DAILY, keep=7, lifetime=10 * DAY),
+        TierRule(tier=Tier.MONTHLY, lifetime=28 * DAY),
+        TierRule(tier=Tier.BEFORE, operations=("delete*",), lifetime=DAY / 2),
+        TierRule(tier=Tier.AFTER, operations=("insert_overwrite*",), keep=3),
     )
+    assert rule.reads_operations
 
 
 def test_the_earlier_form_keeps_working_with_a_lifetime(tmp_path: Path) -> None:

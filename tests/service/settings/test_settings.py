@@ -39,7 +39,7 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
     store = settings.warehouse.options["s3://lake"]
     assert (store["endpoint"], store["timeout"]) == ("http://minio:9000", 60)
     assert settings.spark.conf == {"spark.master": "local[2]"}
-    assert [(rule.tables, list(rule.tiers())) for rule in settings.savepoints] == [
+    assert [(rule.tables, [tier.tier for tier in rule.tiers]) for rule in settings.savepoints] == [
         ("lake.sales.*", ["hourly", "daily", "weekly", "monthly", "before"])
     ]
 

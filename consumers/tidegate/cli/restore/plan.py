@@ -27,7 +27,7 @@ from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
-from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.rules import SavepointRule
 from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
 from tidegate.service.assembly import restore_settings, savepoint_policy, table_work
 from tidegate.service.settings import Settings
@@ -284,7 +284,7 @@ def _published(settings: Settings) -> dict[str, str]:
 
 
 def _of_retention(
-    view: TimelineView, rule: PolicyRule | None, now: datetime
+    view: TimelineView, rule: SavepointRule | None, now: datetime
 ) -> Iterator[dict[str, object]]:
     found = view.check(rule, now)
     policy = {saved.instant: saved.policy for saved in view.savepoints}

@@ -23,7 +23,7 @@ from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
 from tidegate.publisher import Publisher
 from tidegate.savepoints.listing import ListedSavepoint, savepoints_of
-from tidegate.savepoints.rules import PolicyRule
+from tidegate.savepoints.rules import SavepointRule
 from tidegate.savepoints.simulation import Simulation
 from tidegate.service.assembly import savepoint_policy, table_work
 from tidegate.service.settings import Settings
@@ -104,7 +104,7 @@ def list_savepoints(
 
 
 def _shown(
-    listed: ListedSavepoint, rule: PolicyRule | None, now: datetime, *, is_named: bool
+    listed: ListedSavepoint, rule: SavepointRule | None, now: datetime, *, is_named: bool
 ) -> dict[str, object]:
     """A savepoint in few columns, for a terminal; --json has every field."""
     retained = [", ".join(listed.mark.tiers)] if listed.mark and listed.mark.tiers else []

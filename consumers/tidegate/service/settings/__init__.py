@@ -141,8 +141,8 @@ from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.registry import RegistrySettings
 from tidegate.restores.settings import RestoreSettings
+from tidegate.savepoints.rules import SavepointRule
 from tidegate.service.settings.problems import problems
-from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.settings.sections import SecuritySettings, ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
 from tidegate.signatures.keys import require_private
