@@ -39,13 +39,12 @@ def check_reachable(settings: Settings, *topics: str) -> None:
         TransientError: no broker answers; the message has the cause.
     """
     from tidegate.runtime.kafka.metadata import KafkaMetadata  # noqa: PLC0415 - heavy
-    from tidegate.runtime.retry import RetryPolicy  # noqa: PLC0415
+    from tidegate.runtime.retry import ELECTION_RETRIES  # noqa: PLC0415
 
     metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
     for suffix in sorted(topics):
-        retries = RetryPolicy(attempts=6, first=0.1, longest=1.0)  # a leader is elected
-        retries.call(partial(metadata.partitions, f"{settings.topics.prefix}.{suffix}"))
+        ELECTION_RETRIES.call(partial(metadata.partitions, f"{settings.topics.prefix}.{suffix}"))
 
 
 def located(settings: Settings, table: str | None, location: str | None) -> str:

@@ -32,7 +32,7 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import Config
-from tidegate.runtime.retry import RetryPolicy
+from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
 
 
@@ -193,8 +193,6 @@ class _JoinedLog:
 
 _PARTS: Final = 100
 """The maximum number of parts of an outcome; so many more are read that none is cut off."""
-_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
-"""For the election of a leader, or a new topic."""
 _LOCATIONS: Final = 5
 """How many locations an error names."""
 ALL: Final = EventFilter()
@@ -374,8 +372,8 @@ class EventLog:
         """The offsets to read, by partition, up to the current end."""
         name = topic.name(self._prefix)
         self._metadata.require_connection()
-        count = _RETRIES.call(lambda: self._metadata.partitions(name))
+        count = ELECTION_RETRIES.call(lambda: self._metadata.partitions(name))
         tables = wanted.exact_tables
         numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
         parts = [Partition(name, number) for number in sorted(numbers)]
-        return _RETRIES.call(lambda: self._metadata.spans_of(parts, since_ms(since)))
+        return ELECTION_RETRIES.call(lambda: self._metadata.spans_of(parts, since_ms(since)))

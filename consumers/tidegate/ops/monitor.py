@@ -54,7 +54,7 @@ from tidegate.runtime.input.dead_letter_limit import Fault
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import APPENDED, read_spans
-from tidegate.runtime.retry import RetryPolicy
+from tidegate.runtime.retry import ELECTION_RETRIES, RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
 
@@ -158,7 +158,7 @@ _MISSED_POLLS: Final = 4
 _BROKER_SECONDS: Final = 3.0
 _MEMBER_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0).quiet()
 """Quiet, because `run` logs an outage once."""
-_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
+_RETRIES: Final = ELECTION_RETRIES.quiet()
 """For new topics, whose leaders are not known yet."""
 
 

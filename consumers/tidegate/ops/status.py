@@ -39,7 +39,7 @@ from tidegate.ops.groups import Groups, lags_of_service
 from tidegate.ops.summary import approval_command, asked_by, counted
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.retry import RetryPolicy
+from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.catalogue import NAMES
 from tidegate.service.settings import Settings
 
@@ -214,9 +214,6 @@ def _alarm(event: Event) -> str:
             return f"releases of the unknown table {event.table}: {explain}"
 
 
-_RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
-
-
 def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str, Any]:
     """Read a deployment's status from Kafka, as `--json` prints it; no service is contacted.
 
@@ -249,7 +246,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     prefix, groups = settings.topics.prefix, Groups.of(settings.connection())
     services: list[dict[str, Any]] = []
     for name in NAMES:
-        lags = _RETRIES.call(partial(lags_of_service, metadata, prefix, name))
+        lags = ELECTION_RETRIES.call(partial(lags_of_service, metadata, prefix, name))
         members, count = groups.members(f"{prefix}.{name}"), dead_letters.pop(name, 0)
         problem = counted(count, "open dead letter") if count else None
         services.append(

@@ -25,11 +25,12 @@ from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import OutstandingReader, derived_id, table_identity
 from tidegate.events.topics import CHANGELOG, partition_of
+from tidegate.ops.event_log import PATTERN
 from tidegate.ops.summary import counted
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.retry import RetryPolicy
+from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
 
 
@@ -100,10 +101,9 @@ class OldestVacuums:
         return is_wanted
 
 
-_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
+_RETRIES: Final = ELECTION_RETRIES.quiet()
 """Quiet, because the caller reports an outage: the monitor logs it, a command fails."""
 _SEPARATOR: Final = b"\x00"
-_SIGNS: Final = frozenset("*?[")
 
 
 def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[PendingVacuum]:
@@ -135,7 +135,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     metadata = KafkaMetadata.for_people(connection)
     metadata.require_connection()
     count = _RETRIES.call(lambda: metadata.partitions(topic))
-    is_exact = table is not None and not _SIGNS & set(table)
+    is_exact = table is not None and not PATTERN & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
     parts = [Partition(topic, number) for number in numbers]
     found = _RETRIES.call(lambda: metadata.watermarks(parts))

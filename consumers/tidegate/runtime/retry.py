@@ -134,5 +134,7 @@ class RetryPolicy:
 
 BROKER_RETRIES: Final = RetryPolicy()
 """Waits of half a minute at most: the group allows five minutes until the next poll."""
+ELECTION_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
+"""Over the election of a leader, or until a new topic is known, while a person waits."""
 TABLE_RETRIES: Final = RetryPolicy(attempts=150, longest=60.0)
 """Over an hour in all: a storage outage must not leave a restore half done."""

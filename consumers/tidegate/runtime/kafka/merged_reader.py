@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
 from tidegate.publisher.connection import arrived
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.records import (
     BATCH,
     Config,
@@ -168,7 +168,6 @@ class MergedReader:
         error = message.error()
         if error is None:
             return True
-        if not is_end(error) and not is_transient(error):
-            with translate_kafka_errors(f"reading {named(message, self._sources)}"):
-                raise KafkaException(error)
+        if not is_end(error):
+            require_transient(error, f"reading {named(message, self._sources)}")
         return False

@@ -14,25 +14,24 @@ destructive step. That check fails while a transaction hides records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from operator import methodcaller
-from typing import TYPE_CHECKING, Final, cast
-
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, IsolationLevel, KafkaError
-
-from tidegate.events.codec import Headers
-from tidegate.runtime.bus import Partition, Record
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message as Received
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from operator import methodcaller
+from typing import Final, cast
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    TopicPartition,
+)
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
+from tidegate.events.codec import Headers
 from tidegate.publisher.connection import arrived
+from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient
 
 REPORTS_ENDS: Final = {"enable.partition.eof": True}
