@@ -253,5 +253,26 @@ def test_the_way_to_decode_in_java_prints_the_event(tmp_path: Path) -> None:
     assert shown.stdout.decode() == f"{event.table} {event.instant}\n"
 
 
+@pytest.mark.full
+@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+def test_the_way_to_decode_in_go_prints_the_event(tmp_path: Path) -> None:
+    """With the version that the page names; Go's own cache has its modules after the first run."""
+    exported = [sys.executable, "-m", "tidegate.cli", "schemas", "export", "avsc"]
+    subprocess.run(exported, check=True, capture_output=True, cwd=tmp_path)
+    text = section(PAGES["schemas"], "Decode in Go")
+    [block] = in_language(text, "go")
+    (tmp_path / "main.go").write_text(block)
+    [(module, version)] = re.findall(r"`(github\.com/\S+)` (\d+\.\d+)", text)
+    for arguments in (("mod", "init", "decode"), ("get", f"{module}@v{version}")):
+        subprocess.run(["go", *arguments], check=True, capture_output=True, cwd=tmp_path)
+    event = commit(1)
+
+    shown = subprocess.run(
+        ["go", "run", "."], input=encode(event), capture_output=True, check=True, cwd=tmp_path
+    )
+
+    assert shown.stdout.decode() == f"{event.table} {event.instant}\n"
+
+
 def run(block: str, **names: object) -> None:
     exec(compile(block, "a page", "exec"), dict(names))  # noqa: S102 - that is the test

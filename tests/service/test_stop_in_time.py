@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,3 +130,27 @@ def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothin
         tasks = [task for task in place.events("tasks") if isinstance(task, TaskIssued)]
         carried = {(task.number, command_of(task, Wire()).caused_by) for task in tasks}
         assert carried == {(1, vacuum().event_id)}
+
+
+def test_a_process_whose_log_is_read_by_nothing_ends_in_time(deployment: Deployment) -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write_end, bytes(4096))
+    os.set_blocking(write_end, True)
+    file = deployment.settings_file("blocked", {})
+    command = [sys.executable, "-m", "tidegate.cli", "run", "coordinator", "-c", str(file)]
+    environment = {key: it for key, it in os.environ.items() if key != "KAFKA_BOOTSTRAP_SERVERS"}
+    with subprocess.Popen(
+        command, stdout=write_end, stderr=write_end, env=environment
+    ) as coordinator:
+        waits_in = Path(f"/proc/{coordinator.pid}/wchan")
+        wait_for("the log blocks it", lambda: "pipe_write" in waits_in.read_text())
+        coordinator.terminate()
+        try:
+            assert coordinator.wait(STOP_SECONDS + LATE) == 1
+        finally:
+            coordinator.kill()
+    os.close(read_end)
+    os.close(write_end)

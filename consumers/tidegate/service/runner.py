@@ -37,6 +37,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 log = logging.getLogger(__name__)
 _CHECK_SECONDS: Final = 0.5
+_REPORT_SECONDS: Final = 2.0
 
 
 @contextmanager
@@ -149,9 +150,18 @@ def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) 
     while not stop.wait(_CHECK_SECONDS):
         if ended.is_set():
             return
-    log.info("stopping; this process has ended in %.0f s at the latest", seconds)
+    # the reader of a pipe may have stopped, and then a line of the log is never written
+    notice = "stopping; this process has ended in %.0f s at the latest"
+    threading.Thread(target=log.info, args=(notice, seconds), daemon=True).start()
     if ended.wait(seconds):
         return
+    report = threading.Thread(target=_report_what_runs, args=(seconds,), daemon=True)
+    report.start()
+    report.join(_REPORT_SECONDS)
+    os._exit(1)  # an orderly exit would wait for what runs
+
+
+def _report_what_runs(seconds: float) -> None:
     names = ", ".join(sorted(thread.name for thread in threading.enumerate()))
     log.error(
         "not stopped %.0f s after the stop was requested: the process ends by force. Nothing"
@@ -160,7 +170,6 @@ def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) 
     )
     faulthandler.dump_traceback(sys.stderr)
     sys.stderr.flush()
-    os._exit(1)  # an orderly exit would wait for those threads
 
 
 def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
