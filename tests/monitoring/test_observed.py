@@ -43,6 +43,7 @@ from tidegate.monitoring.observed import (
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.tables.claim import Claim, NumberTaken, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 COMMITS, OUTCOMES = "tidegate.commits", "tidegate.outcomes"
@@ -114,6 +115,28 @@ def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitori
     assert value(monitoring, "tidegate_event_to_action_seconds_count", **created) == 3
     assert value(monitoring, attempts, **asked, result="succeeded") == 3
     assert value(monitoring, attempts, **asked, result="failed") == 2
+    assert value(monitoring, "tidegate_commands_running", **it) == 0
+
+
+class AwayAtFirst(Recorder):
+    """Its first claim meets storage that is away; its second a number that another task has."""
+
+    def claim(self, command: Command, task: Task) -> Claim:
+        if self.faults:
+            raise self.faults.pop(0)
+        return super().claim(command, task)
+
+
+def test_a_claim_that_fails_is_a_failed_attempt(monitoring: ProcessMonitoring) -> None:
+    bus = memory_bus()
+    bus.send([task_message(savepoint_request(0))])
+
+    faults: list[Exception] = [TransientError("storage"), NumberTaken(7)]
+    run_executor(bus, monitoring.service("recorder"), AwayAtFirst(faults))
+
+    failed, it = "tidegate_failed_attempts_total", {"service": "recorder"}
+    assert value(monitoring, failed, **it, error="TransientError") == 1
+    assert value(monitoring, failed, **it, error="NumberTaken") is None
     assert value(monitoring, "tidegate_commands_running", **it) == 0
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
@@ -31,6 +31,7 @@ from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
 from tidegate.monitoring.endpoint import ServiceHealth, health_of, serve
 from tidegate.monitoring.metrics import Metrics
 from tidegate.publisher import Message
+from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import (
     Bus,
     Changelog,
@@ -43,7 +44,8 @@ from tidegate.runtime.bus import (
 )
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.protocols import Executor, Published
-from tidegate.tables.claim import AlreadyDone, Claim, Task
+from tidegate.tables.claim import AlreadyDone, Claim, NumberTaken, Task
+from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Overtaken, Unclaimed
 
 if TYPE_CHECKING:
@@ -250,6 +252,8 @@ def observed_bus(bus: Bus, service: ObservedService) -> Bus:
 
 _DONE: Final = "succeeded"
 _FAILED: Final = "failed"
+_RESULTS: Final = (Overtaken, AlreadyDone, NumberTaken, Refused, Unauthorized)
+"""What an attempt raises that did not fail."""
 
 
 def measured_subject(subject: Subject, service: ObservedService) -> Subject:
@@ -286,27 +290,38 @@ class _Executor:
         self.name, self.consumes = executor.name, executor.consumes
 
     def claim(self, command: Command, task: Task) -> Claim:
-        return self._executor.claim(command, task)
+        with self._running():
+            return self._executor.claim(command, task)
 
     def execute(
         self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
-        service, kind, result = self._service, type(command).__name__, _FAILED
-        began, thread = time.monotonic(), threading.get_ident()
-        service.running[thread] = began
+        kind, result, began = type(command).__name__, _FAILED, time.monotonic()
         try:
-            yield from self._measured(command, self._executor.execute(command, claim, grounds))
+            with self._running():
+                yield from self._measured(command, self._executor.execute(command, claim, grounds))
             result = _DONE
-        except (Overtaken, AlreadyDone):  # a result, not a failed attempt
+        except (Overtaken, AlreadyDone):
             result = _DONE
+            raise
+        finally:
+            labels, taken = (self.name, kind, result), time.monotonic() - began
+            self._service.metrics.observe(catalog.COMMAND_SECONDS, taken, *labels)
+
+    @contextmanager
+    def _running(self) -> Generator[None]:
+        """A part of an attempt, on this thread; its fault is a failed attempt."""
+        service, thread = self._service, threading.get_ident()
+        service.running[thread] = time.monotonic()
+        try:
+            yield
+        except _RESULTS:
             raise
         except Exception as error:
             service.metrics.add(catalog.RETRIES, 1, self.name, type(error).__name__)
             raise
         finally:
             service.running.pop(thread, None)
-            taken = time.monotonic() - began
-            service.metrics.observe(catalog.COMMAND_SECONDS, taken, self.name, kind, result)
 
     def _measured(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         service, cause = self._service, self._service.causes.get(command.event_id)
