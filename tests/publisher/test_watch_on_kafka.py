@@ -24,7 +24,7 @@ from support.deployment_events import (
     started,
     vacuum,
 )
-from support.samples import commit
+from support.samples import commit, task_message
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, PermanentError
 from tidegate.events import DirectoriesCleaned, RestoreRequested
@@ -130,7 +130,8 @@ def test_an_outcome_in_parts_is_waited_for_until_its_last_part(place: Place) -> 
     assert (len(answered.outcome.directories), answered.outcome.files) == (3, 6)
 
 
-def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:
+@pytest.mark.parametrize("is_task", [False, True], ids=["the request", "its task"])
+def test_a_request_that_was_dead_lettered_has_failed(place: Place, *, is_task: bool) -> None:
     request = restore_request("poison")
     with place.publisher.watch(ORDERS) as watch:
         [receipt] = place.publisher.publish(request)
@@ -140,6 +141,8 @@ def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:
             for record in bus.log(Partition(receipt.topic, receipt.partition))
             if record.offset == receipt.offset
         ]
+        if is_task:
+            record = record._replace(headers=task_message(request).headers)
         written = dead_letter(
             record, "restorer", PermanentError("no such code"), f"{place.prefix}.dead-letters"
         )

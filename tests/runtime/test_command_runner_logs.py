@@ -11,11 +11,20 @@ import pytest
 import structlog
 
 from support.deployment_events import restore_request, started
-from support.samples import NOON, Recorder, Tableless, memory_bus, savepoint_request, task_of
+from support.samples import (
+    NOON,
+    Recorder,
+    Tableless,
+    events_on,
+    memory_bus,
+    savepoint_request,
+    task_of,
+)
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
 from tidegate.events.wire import Wire
-from tidegate.runtime.bus import Partition, Record
+from tidegate.ops.summary import sentence
+from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
@@ -28,8 +37,8 @@ def attempts() -> Attempts:
     return Attempts(AT_ZERO, task_of(savepoint_request(1)), savepoint_request(1))
 
 
-def runner_of(executor: Executor) -> CommandRunner:
-    bus, wire = memory_bus(), Wire()
+def runner_of(executor: Executor, bus: Bus | None = None) -> CommandRunner:
+    bus, wire = bus or memory_bus(), Wire()
     return CommandRunner(executor, bus, "tidegate", wire, RetryPolicy(attempts=9))
 
 
@@ -128,3 +137,38 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
         f"RestoreStarted: it resumes the restore {instant}, which an earlier attempt began",
         "RestoreFailed: a file is in the way; another request to the savepoint resumes it",
     ]
+
+
+@dataclass
+class Starts(Tableless):
+    """Begins a restore, and meets a fault the first two times."""
+
+    started: Outcome
+    faults: list[Exception]
+    name: ClassVar[str] = "restorer"
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+
+    def execute(
+        self,
+        command: Command,  # noqa: ARG002 - the protocol's
+        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        grounds: object = (),  # noqa: ARG002 - the protocol's
+    ) -> Iterator[Outcome]:
+        yield self.started
+        if self.faults:
+            raise self.faults.pop(0)
+
+
+def test_a_restore_that_is_tried_again_says_why_the_attempt_before_failed() -> None:
+    faults: list[Exception] = [TransientError("the disk is full"), TransientError("still full")]
+    bus, made = memory_bus(), attempts()
+    runner = runner_of(Starts(started(restore_request()), faults), bus)
+    while runner.attempt(made) is not None:
+        pass
+
+    published = events_on(bus, "tidegate.outcomes")
+    lines = [sentence(event).partition(";")[0] for event in published[:3]]
+    again = f"to {getattr(published[0], 'savepoint', '')} again: attempt"
+    assert lines[0].startswith("to ")
+    assert "again" not in lines[0]
+    assert lines[1:] == [f"{again} 1 failed: the disk is full", f"{again} 2 failed: still full"]

@@ -108,7 +108,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "RestorePlanned": _PLANNED,
     "RestoreAwaitingApproval": f"to {{savepoint}}: {_AMOUNT}; a second person has to approve"
     "[ by {expires_at:time}]: plan {plan_id}, request {caused_by}",
-    "RestoreStarted": _PLANNED,
+    "RestoreStarted": f"[?message:to {{savepoint}} again: {{message}}][!message:{_PLANNED}]",
     "RestoreProgressed": "to {savepoint}: {instants_done} of {instants_total:instant} rolled back,"
     " {files_done} of {files_total:file} deleted ({files_done:% files_total} %)",
     "RestoreCompleted": "to {savepoint}: {instants:instant} rolled back, {files_deleted:file}"

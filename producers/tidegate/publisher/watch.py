@@ -23,7 +23,7 @@ from tidegate.events.base import Verdict, answered_by, causes_of_answers
 from tidegate.events.cleanings import DirectoriesOutcome, PartsJoiner
 from tidegate.events.codec import Headers
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, partition_of
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, answered_id
 from tidegate.publisher.connection import BrokerFaults, arrived, codes
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
@@ -36,7 +36,6 @@ _SETTINGS: Final[Mapping[str, str | int | bool]] = {
 _BROKER_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.2
-_ID: Final = "ce_id"
 _ERROR: Final = "__connect.errors.exception.message"
 _REFUSALS: Final = codes(
     "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED _AUTHENTICATION _AUTO_OFFSET_RESET"
@@ -195,13 +194,11 @@ def _whole(answered: Answered | None, parts: PartsJoiner) -> Answered | None:
 
 
 def _dead_letter(message: Received, causes: frozenset[str]) -> Answered | None:
-    """The dead letter of the event itself, or of the command that was derived from it."""
-    headers = {
-        name: (content or b"").decode(errors="replace") for name, content in _headers(message)
-    }
-    if headers.get(_ID) not in causes:
+    """The dead letter of the event itself, or of the task with what was requested."""
+    headers = dict(_headers(message))
+    if answered_id(headers).decode(errors="replace") not in causes:
         return None
-    reason = headers.get(_ERROR) or "no reason is given"
+    reason = (headers.get(_ERROR) or b"no reason is given").decode(errors="replace")
     return Answered(Verdict.FAILED, message=f"it was dead-lettered: {reason}")
 
 

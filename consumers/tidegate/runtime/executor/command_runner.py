@@ -55,6 +55,8 @@ class Attempts:
     command: Command
     """The one that the task carries."""
     failed: int = 0
+    fault: str = ""
+    """Which attempt failed last, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class CommandRunner:
             self._carry_out(attempts)
         except Exception as error:
             attempts.failed += 1
+            attempts.fault = f"attempt {attempts.failed} failed: {error}"
             wait = self.retries.wait_after(attempts.failed, error)
             if wait is None:
                 raise
@@ -132,7 +135,8 @@ class CommandRunner:
             if isinstance(command, StopRequested):
                 last, stopped = _stopped(command, claim)
             else:
-                last, stopped = [*self._executed(command, claim, grounds)], None
+                executed = self._executed(command, claim, grounds, attempts.fault)
+                last, stopped = [*executed], None
             outcomes = claim.finish([*last, self.ended(issued, stopped=stopped)])
         except Overtaken as later:  # a copy, a replay, a late repeat, or a stalled worker
             log.info("nothing is done: %s", later)
@@ -148,11 +152,14 @@ class CommandRunner:
             self._publish(outcome)
 
     def _executed(
-        self, command: Command, claim: Claim, grounds: Sequence[Published]
+        self, command: Command, claim: Claim, grounds: Sequence[Published], fault: str
     ) -> Iterator[Outcome]:
         """Execute; publish the outcomes about progress, and yield the last ones."""
         for outcome in self.executor.execute(command, claim, grounds):
             answer = _with_asker(outcome, command, grounds[0].signed_by)
+            if isinstance(answer, RestoreStarted):
+                retried = answer.model_dump() | {"message": fault or None}
+                answer = RestoreStarted.model_validate(retried)
             if isinstance(answer, PROGRESS):
                 self._publish(answer)
             else:
