@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from tidegate.local.embedded.broker import broker_settings
-from tidegate.service.assembly import cleaning_settings
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
@@ -62,7 +61,7 @@ def test_the_settings_of_the_containers_are_valid() -> None:
     settings = Settings.load(COMPOSE.parent / "tidegate.toml")
 
     assert settings.monitoring.port == 9464
-    assert cleaning_settings(settings).may_quarantine is False
+    assert settings.cleaning.may_quarantine is False
 
 
 def test_the_container_runs_the_kafka_that_the_embedded_broker_is(kafka: dict[str, Any]) -> None:

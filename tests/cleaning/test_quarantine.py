@@ -467,8 +467,8 @@ def test_an_undo_whose_table_is_dropped_meanwhile_is_refused_at_the_next_attempt
 
     class Dropping(Warehouse):
         @contextmanager
-        def moving(self, source: str, target: str) -> Generator[Moves]:
-            with super().moving(source, target) as moves:
+        def moving_back(self, source: str, target: str) -> Generator[Moves]:
+            with super().moving_back(source, target) as moves:
                 yield moves
             shutil.rmtree(table)
 

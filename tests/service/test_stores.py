@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.acid import release
-from support.s3 import S3Server
+from support.s3 import Request, S3Server
 from support.samples import memory_bus
+from support.versioned import BUCKET as KEPT
+from support.versioned import kept_bucket
 from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
@@ -19,6 +22,9 @@ from tidegate.service.assembly import assemble, second_source, table_work
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import remote
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+LAKE = Warehouse(WarehouseRoots.of("/lake"))
 
 
 def settings(*roots: str, stores: dict[str, Any] | None = None, **cleaning: object) -> Settings:
@@ -103,14 +109,14 @@ def test_what_confirms_a_removal_is_the_metastore_where_there_is_one_else_quaran
     plan = CleaningPlan((ListedDirectory("delta_0000001_0000001", "/lake/t"),))
 
     def proof(chosen: Settings) -> Proof:
-        return second_source(chosen).confirm(release("/lake/t"), plan)
+        return second_source(chosen, LAKE).confirm(release("/lake/t"), plan)
 
     assert proof(settings("/lake")) is Proof.UNPROVEN
     assert proof(Settings.model_validate(believed)) is Proof.BELIEVED
     with pytest.raises(TransientError, match="hms:9083"):
         proof(with_one)
     with pytest.raises(ConfigError, match="none is configured: set uri"):
-        second_source(settings("/lake", confirm_with="metastore"))
+        second_source(settings("/lake", confirm_with="metastore"), LAKE)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +132,42 @@ def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
     cleaning: dict[str, object], s3: S3Server
 ) -> None:
     bus, stores = memory_bus(partitions=1), s3.settings("lake")
-    with pytest.raises(ConfigError, match=r"no atomic rename: s3://lake/x\."):
+    with pytest.raises(ConfigError, match=r"have no versions .*: s3://lake/x\."):
         assemble("cleaner", settings("s3://lake/x", "/lake", stores=stores, **cleaning), bus)
+
+
+def denying(query: str, request: Request) -> str | None:
+    return "403 Access Denied" if query in request[1] else None
+
+
+def test_a_quarantining_cleaner_starts_on_a_bucket_that_keeps_versions_for_long_enough() -> None:
+    with kept_bucket("moto") as kept:
+        bus, stores = memory_bus(partitions=1), kept.server.settings(KEPT)
+        chosen = settings(f"s3://{KEPT}/wh", stores=stores)
+        assemble("cleaner", chosen, bus).close()
+        short = {
+            "ID": "two days",
+            "Status": "Enabled",
+            "Filter": {"Prefix": ""},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 2},
+        }
+        kept.client.put_bucket_lifecycle_configuration(
+            Bucket=KEPT, LifecycleConfiguration={"Rules": [short]}
+        )
+        try:
+            for cleaning in ({}, {"after_expiry": "delete"}):  # what nothing confirms
+                with pytest.raises(ConfigError, match=r"root s3://kept/wh: .*: two days\."):
+                    assemble("cleaner", settings(f"s3://{KEPT}/wh", stores=stores, **cleaning), bus)
+            for accepted in ({"keep": "2d"}, {"after_expiry": "delete", "confirm_with": "nothing"}):
+                assemble(
+                    "cleaner", settings(f"s3://{KEPT}/wh", stores=stores, **accepted), bus
+                ).close()
+        finally:
+            kept.client.delete_bucket_lifecycle(Bucket=KEPT)
+        for right in ("Versioning", "Lifecycle"):
+            kept.server.answers = partial(denying, right.lower())
+            with pytest.raises(ConfigError, match=f"s3:Get.*{right}"):
+                assemble("cleaner", chosen, bus)
 
 
 def test_a_local_root_needs_no_setting(tmp_path: Path) -> None:

@@ -97,6 +97,8 @@ class DyingWarehouse(Stepwise):
             assert isinstance(moves, LocalMoves)
             yield _Counted(moves.source, moves.source_path, moves.target, moves.target_path, self)
 
+    moving_back = moving  # as on every place that renames
+
     def remove_if_empty(self, location: str) -> bool:
         self._step()
         return super().remove_if_empty(location)

@@ -58,6 +58,10 @@ class Stepwise(Warehouse):
         with super().moving(source, target) as moves:
             yield moves
 
+    def remove_moved(self, location: str, origin: str) -> None:
+        self._step()
+        super().remove_moved(location, origin)
+
     def remove_tree(self, location: str) -> None:
         self._step()
         super().remove_tree(location)

@@ -83,6 +83,10 @@ class Watched(Warehouse):
         with self.step(f"remove {location}"):
             super().remove_tree(location)
 
+    def remove_moved(self, location: str, origin: str) -> None:
+        with self.step(f"remove {location}"):
+            super().remove_moved(location, origin)
+
     @contextmanager
     def opened(self, location: str) -> Generator[OpenFolder]:
         with super().opened(location) as folder:
@@ -93,6 +97,8 @@ class Watched(Warehouse):
         with super().moving(source, target) as moves:
             assert isinstance(moves, LocalMoves)
             yield _Moving(moves.source, moves.source_path, moves.target, moves.target_path, self)
+
+    moving_back = moving  # as on every place that renames
 
 
 @dataclass

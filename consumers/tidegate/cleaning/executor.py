@@ -261,8 +261,9 @@ class Cleaner:
         if isinstance(command, AbortedCleaningReleased):
             return Handling(CleaningMode.DELETE, timedelta(0), "")
         handling = self.settings.handling(command)
-        can_rename = self.warehouse.can(command.location).renames
-        if proof is Proof.UNPROVEN and can_rename and handling.mode is CleaningMode.DELETE:
+        can = self.warehouse.can(command.location)
+        can_return = can.renames or can.versions
+        if proof is Proof.UNPROVEN and can_return and handling.mode is CleaningMode.DELETE:
             why = "no second source can prove that the compaction committed"
             return replace(handling, mode=CleaningMode.QUARANTINE, why=why)
         return handling

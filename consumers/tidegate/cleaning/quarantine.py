@@ -9,10 +9,15 @@ never write to the same entry. Hive, Spark and Trino ignore hidden names.
 Every step can be repeated, even by a concurrent process: a rename is atomic, so a directory is in
 one location at any moment. A directory is renamed before its final removal, so that a partly
 removed one is never put back.
+
+On S3 a directory is moved object by object, in a bucket with versions: the entry has a list of its
+objects instead of the directory (`tables/warehouse/s3_versions.py`). A run may die half way, so all
+runs of a cleaning have one entry there, and the next one adds to its lists.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +38,7 @@ from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import CleaningReleased, Value
 from tidegate.storage import FileInfo, NotFound, ParallelMap, join
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
-from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
+from tidegate.tables.warehouse import AlreadyExists, MayGo, Moves, OpenFolder, Warehouse
 
 FOLDER: Final = ".tidegate_quarantine"
 """The hidden directory in the directory of a table or partition."""
@@ -120,15 +125,18 @@ class Entry:
     """The present names of directories that are being removed for good."""
     undone_by: str | None = None
     """The id of the request that put everything back."""
+    partly_back: Collection[str] = ()
+    """The names of directories that may be in the table too, with nothing but files of their own:
+    on S3, where a process may have died while it moved them."""
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """By name, the number and the bytes of the present files, if they were counted."""
 
 
 @dataclass(slots=True)
 class MoveAside:
-    """Moves directories of one location into a new entry, which is created for the first of them.
+    """Moves directories of one location into an entry, which is created for the first of them.
 
-    The entry's name is unique: two runs never write to the same entry.
+    Its name is unique if a directory is moved at once: two runs never write to the same entry.
     """
 
     warehouse: Warehouse
@@ -147,18 +155,50 @@ class MoveAside:
             were moved.
         """
         if self._entry is None:
-            stamp = self.record.at[:19].replace(":", "").replace("-", "")
-            entry = join(self.location, f"{FOLDER}/{stamp}Z-{uuid.uuid4().hex}")
-            try:
-                self.warehouse.create(join(entry, RECORD), self.record.dump())
-            except FileNotFoundError as error:  # another quarantine's removal swept the entry
-                raise TransientError(f"{entry} was removed at once") from error
-            self._entry = entry
+            self._entry = self._made_entry()
         for phase in plan.phases:
             self.claim.check()
             if failed := self._move(phase, plan.products, self._entry):
                 return failed
         return []
+
+    def _made_entry(self) -> str:
+        stamp = self.record.at[:19].replace(":", "").replace("-", "")
+        name = f"{stamp}Z-{uuid.uuid4().hex}"
+        if not self.warehouse.can(self.location).renames:
+            name = hashlib.sha256(self.record.cleaning.encode()).hexdigest()[:32]
+        entry = join(self.location, f"{FOLDER}/{name}")
+        try:
+            self.warehouse.create(join(entry, RECORD), self.record.dump())
+        except FileNotFoundError as error:  # another quarantine's removal swept the entry
+            raise TransientError(f"{entry} was removed at once") from error
+        except AlreadyExists:
+            self._add_to_record(entry)
+        return entry
+
+    def _add_to_record(self, entry: str) -> None:
+        """Continue an earlier run; the sizes of what it moved in part are those from before.
+
+        Raises:
+            TransientError: another process writes the record at the same time.
+        """
+        path, its = join(entry, RECORD), self.record
+        there = self.warehouse.entry(path)
+        if there is None:
+            raise TransientError(f"{entry} was removed at once")
+        before = QuarantineRecord.parse(self.warehouse.read(path, MAX_RECORD_BYTES))
+        all_of = {
+            "directories": {**its.directories, **before.directories},
+            "paths": tuple(sorted({*its.paths, *before.paths})),
+            "products": tuple(sorted({*its.products, *before.products})),
+            "failed": tuple(sorted({*its.failed, *before.failed})),
+        }
+        try:
+            added = its.model_copy(update=all_of)
+            self.warehouse.replace(path, added.dump(), there.version)
+        except AlreadyExists as error:
+            raise TransientError(f"{path} is written by another process") from error
+        self.warehouse.remove_files([join(entry, UNDONE)])
 
     def _move(
         self, phase: Sequence[ListedDirectory], products: Sequence[ListedDirectory], entry: str
@@ -215,13 +255,16 @@ def read_entries(
     return [
         entry
         for path in places
-        if (entry := _read_entry(warehouse, path, parallel_map)) is not None
+        if (entry := _read_entry(warehouse, path, location, parallel_map)) is not None
     ]
 
 
-def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | None) -> Entry | None:
+def _read_entry(
+    warehouse: Warehouse, path: str, location: str, parallel_map: ParallelMap | None
+) -> Entry | None:
     try:
         found = warehouse.list(path)
+        moved = warehouse.moved_names(path)
         record = QuarantineRecord.parse(warehouse.read(join(path, RECORD), MAX_RECORD_BYTES))
         by = None
         if any(file.name == UNDONE for file in found):
@@ -231,16 +274,20 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
         return None
     except (ValueError, LookupError, TypeError) as error:
         raise FormatError(f"not the record of an undo: {error!r}") from error
-    directories = [folder.name for folder in found if folder.is_dir and not folder.is_link]
-    quarantined = tuple(sorted(name for name in directories if not name.startswith(LEAVING)))
-    leaving = tuple(sorted(set(directories) - set(quarantined)))
-    files = warehouse.walk_each(path, quarantined, parallel_map) if parallel_map else ()
-    sizes = {
-        name: (len(file), sum(size for _, size, is_link, _ in file if not is_link))
-        for name, file in zip(quarantined, files, strict=False)
-        if file is not None
-    }
-    return Entry(path.rpartition("/")[2], path, record, quarantined, leaving, by, sizes)
+    quarantined = tuple(sorted(name for name in moved if not name.startswith(LEAVING)))
+    leaving = tuple(sorted(set(moved) - set(quarantined)))
+    files = warehouse.moved(path, quarantined, location, parallel_map) if parallel_map else ()
+    returning = {name: it for name, it in zip(quarantined, files, strict=False) if it is not None}
+    return Entry(
+        path.rpartition("/")[2],
+        path,
+        record,
+        quarantined,
+        leaving,
+        by,
+        partly_back=tuple(name for name, it in returning.items() if it.is_partly_back),
+        sizes={name: (it.files, it.bytes) for name, it in returning.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +319,7 @@ def put_back(
     for path, group in groupby(plan.put_back, key=itemgetter(1)):
         try:
             claim.check()
-            with warehouse.moving(path, location) as moves:
+            with warehouse.moving_back(path, location) as moves:
                 for name, _ in group:
                     claim.check_if_old()
                     moves.move_if(name, _always)
@@ -300,17 +347,19 @@ def remove_for_good(
     """
     for entry in entries:
         claim.check()
-        leaving = [*entry.leaving, *_set_apart(warehouse, entry, claim)]
-        remove = partial(_remove_tree, warehouse, claim)
-        parallel_map.map(remove, [join(entry.path, name) for name in leaving])
+        leaving = sorted({*entry.leaving, *_set_apart(warehouse, entry, claim)})
+        remove = partial(_remove_moved, warehouse, claim, entry.path, location)
+        parallel_map.map(remove, leaving)
         claim.check()
         warehouse.remove_files([join(entry.path, UNDONE), join(entry.path, RECORD)])
     _sweep(warehouse, join(location, FOLDER))
 
 
-def _remove_tree(warehouse: Warehouse, claim: Unclaimed, path: str) -> None:
+def _remove_moved(
+    warehouse: Warehouse, claim: Unclaimed, entry: str, location: str, name: str
+) -> None:
     claim.check_if_old()
-    warehouse.remove_tree(path)
+    warehouse.remove_moved(join(entry, name), join(location, name.removeprefix(LEAVING)))
 
 
 def _sweep(warehouse: Warehouse, folder: str) -> None:

@@ -129,8 +129,9 @@ def _check_complete(
             Reason.QUARANTINE_INCOMPLETE,
             f"missing in the quarantine and in the table: {_named(gone)}",
         )
+    back = {name for entry in own for name in entry.partly_back}
     twice = {name for name, count in quarantined.items() if count > 1} | (
-        set(quarantined) & set(there)
+        set(quarantined) & set(there) - back
     )
     if twice:
         raise Refused(

@@ -40,6 +40,7 @@ _SECRET: Final = re.compile(r"secret|password|token|access[.]?key|credential", r
 
 
 SHIPPED: Final = (
+    "tidegate.bounded_json",
     "tidegate.errors",
     "tidegate.storage",
     "tidegate.hive",

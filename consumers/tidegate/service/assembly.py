@@ -43,10 +43,11 @@ from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 from tidegate.service.stores import (
-    on_object_stores,
+    require_kept,
     require_places,
-    require_renames,
+    require_quarantine,
     require_stores,
+    without_quarantine,
 )
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.tokens import Sign, unsigned
@@ -118,24 +119,28 @@ def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> Hudi
     return HudiEngine(session)
 
 
-def cleaning_settings(settings: Settings) -> CleaningSettings:
+def cleaning_settings(settings: Settings, warehouse: Warehouse) -> CleaningSettings:
     """Whether cleanings delete or quarantine.
 
     Raises:
-        ConfigError: something would be quarantined, and a root is on an object store.
+        ConfigError: something would be quarantined, and a root's store can't keep it for so long.
+        TransientError: a store did not answer.
     """
     if settings.cleaning.may_quarantine:
-        require_renames(settings.warehouse.roots)
+        require_quarantine(warehouse, keep=settings.cleaning.longest)
+    elif settings.cleaning.confirm_with != "nothing":  # what can't be confirmed is quarantined
+        require_kept(warehouse, keep=settings.cleaning.longest)
     return settings.cleaning
 
 
-def second_source(settings: Settings) -> SecondSource:
+def second_source(settings: Settings, warehouse: Warehouse) -> SecondSource:
     """What confirms a removal, besides the events.
 
     Raises:
         ConfigError: it has to be set, or is not to be had.
+        TransientError: a store did not answer.
     """
-    watched, roots = settings.bridge.metastore, settings.warehouse.roots
+    watched = settings.bridge.metastore
     chosen = settings.cleaning.confirm_with
     if chosen == "nothing":
         return SecondSource(believed=True)
@@ -147,10 +152,10 @@ def second_source(settings: Settings) -> SecondSource:
             )
         interface()  # a missing library shows now
         return SecondSource(watched, readers_lock_at_once=watched.readers_lock_at_once)
-    if found := on_object_stores(roots):
+    if found := without_quarantine(warehouse):
         raise ConfigError(
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
-            f" object stores have no quarantine: {', '.join(found)}. Set uri in"
+            f" buckets without versions have no quarantine: {', '.join(found)}. Set uri in"
             ' [bridge.metastore], or accept the risk with confirm_with = "nothing" in [cleaning]:'
             " every principal that may write to the vacuums topic can then have files deleted"
         )
@@ -223,7 +228,8 @@ def _savepoint_writer(
 
 def _cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
     # the roots were checked first: a store's fault is reported before its missing abilities
-    return Cleaner(warehouse, files, _now, cleaning_settings(settings), second_source(settings))
+    rules = cleaning_settings(settings, warehouse)
+    return Cleaner(warehouse, files, _now, rules, second_source(settings, warehouse))
 
 
 def _restorer(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Restorer:

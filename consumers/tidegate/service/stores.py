@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 
 from tidegate.errors import ConfigError, PermanentError, TransientError
 from tidegate.storage import NotFound, local_path, normalise
@@ -47,21 +48,53 @@ def require_places(warehouse: Warehouse) -> None:
             raise ConfigError(f"warehouse root {root}: {error}") from error
 
 
-def on_object_stores(roots: Sequence[str]) -> list[str]:
-    """The roots in places that can't rename a directory at once."""
-    return [root for root in remote(roots) if place_of(normalise(root)).startswith("s3:")]
+def without_quarantine(warehouse: Warehouse) -> list[str]:
+    """The roots where nothing can be put back: no rename, and no versions.
+
+    Raises:
+        TransientError: a store did not answer.
+    """
+    found = ((root, warehouse.can(root)) for root in warehouse.roots.roots)
+    return [root for root, can in found if not (can.renames or can.versions)]
 
 
-def require_renames(roots: Sequence[str]) -> None:
-    """Refuse to quarantine on stores that can't rename a directory at once.
+def require_quarantine(warehouse: Warehouse, *, keep: timedelta) -> None:
+    """Refuse to quarantine where nothing can be put back.
 
     Raises:
         ConfigError: it names the roots, and the settings that delete instead.
+        TransientError: a store did not answer.
     """
-    if found := on_object_stores(roots):
+    if found := without_quarantine(warehouse):
         raise ConfigError(
-            f"cleaning would quarantine, but object stores have no atomic rename:"
-            f' {", ".join(found)}. Set mode = "delete" in [cleaning] and its rules, and'
-            ' after_expiry = "delete": what is cleaned after a lock that expired is then gone at'
-            " once"
+            "cleaning would quarantine, but an object store has no rename, and these buckets have"
+            f" no versions (or s3:GetBucketVersioning is denied): {', '.join(found)}. Set mode ="
+            ' "delete" in [cleaning] and its rules, and after_expiry = "delete": what is cleaned'
+            " after a lock that expired is then gone at once"
         )
+    require_kept(warehouse, keep=keep)
+
+
+def require_kept(warehouse: Warehouse, *, keep: timedelta) -> None:
+    """Refuse buckets that remove versions before a quarantine is over.
+
+    Raises:
+        ConfigError: it names the rules; or they can't be read.
+        TransientError: a store did not answer.
+    """
+    for root in warehouse.roots.roots:
+        if not warehouse.can(root).versions:
+            continue
+        try:
+            rules = warehouse.shortened(root, keep)
+        except PermissionError as error:
+            raise ConfigError(
+                f"warehouse root {root}: grant s3:GetLifecycleConfiguration, to show that the"
+                f" bucket keeps versions for as long as a quarantine lasts: {error}"
+            ) from error
+        if rules:
+            raise ConfigError(
+                f"warehouse root {root}: the bucket's lifecycle rules remove versions before a"
+                f" quarantine is over ({keep}): {', '.join(rules)}. Lengthen them, or shorten keep"
+                " in [cleaning] and its rules"
+            )

@@ -58,7 +58,10 @@ class HdfsOptions:
 class HdfsStore(Store):
     """Reads one cluster."""
 
-    can = Capabilities(renames=True)
+    @property
+    def can(self) -> Capabilities:
+        """See `Store`."""
+        return Capabilities(renames=True)
 
     def __init__(self, authority: str, options: HdfsOptions) -> None:
         """Take the name of the cluster; nothing connects until the first call.

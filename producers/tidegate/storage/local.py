@@ -238,13 +238,19 @@ def entry_in(directory: int, path: LocalPath) -> FileInfo:
     return _file_info(path.name, str(path), status)
 
 
+_CAN: Final = Capabilities(renames=True, links=True, checksums=True, is_remote=False)
+
+
 class LocalStore(Store):
     """Opens every directory relative to its parent, from the innermost of `roots` that has it.
 
     Without roots, links are followed as the operating system does.
     """
 
-    can = Capabilities(renames=True, links=True, checksums=True, is_remote=False)
+    @property
+    def can(self) -> Capabilities:
+        """See `Store`."""
+        return _CAN
 
     def __init__(self, roots: Sequence[str]) -> None:
         """Take the normalised roots."""

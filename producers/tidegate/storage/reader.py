@@ -19,7 +19,7 @@ class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
 
 
 @contextmanager
-def _missing_at(location: str) -> Generator[None]:
+def missing_at(location: str) -> Generator[None]:
     """Make the errors of a store for a missing file NotFound."""
     try:
         yield
@@ -68,7 +68,7 @@ class Storage:
             FormatError: an object store has a key with an empty name there (`a//b`).
             PermanentError: the bucket of an object store does not exist.
         """
-        with _missing_at(location):
+        with missing_at(location):
             store, where = self._confined(location)
             return sorted(store.children(where))  # names come first in the tuples
 
@@ -77,7 +77,7 @@ class Storage:
 
         Raises: as `list`.
         """
-        with _missing_at(location):
+        with missing_at(location):
             store, where = self._confined(location)
             return store.names(where)
 
@@ -87,7 +87,7 @@ class Storage:
         Raises: as `list`.
         """
         try:
-            with _missing_at(location):
+            with missing_at(location):
                 store, where = self._confined(location)
                 return store.entry(where)
         except NotFound:
@@ -101,7 +101,7 @@ class Storage:
             FormatError: directories are nested deeper than MAX_DEPTH.
             ReachedByLink, ConfinementError: as in `list`.
         """
-        with _missing_at(location):
+        with missing_at(location):
             store, where = self._confined(location)
             yield from store.tree(where)
 
@@ -115,7 +115,7 @@ class Storage:
         """
         if any("/" in name or name in {"", ".", ".."} for name in names):
             raise ConfinementError(f"some are not names of directories in {location}: {names[:3]}")
-        with _missing_at(location):
+        with missing_at(location):
             store, where = self._confined(location)
             return store.trees(where, names, parallel_map)
 
@@ -132,13 +132,13 @@ class Storage:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the directories that this reader is confined to.
         """
-        with _missing_at(location):
+        with missing_at(location):
             store, where = self._confined(location)
             return store.read(where, limit)
 
     def read_end(self, location: str, count: int) -> bytes:
         """Read the last bytes of a file, or all of a smaller one; raises as `read`."""
-        with _missing_at(location):
+        with missing_at(location):
             store, where = self._confined(location)
             return store.read_end(where, count)
 

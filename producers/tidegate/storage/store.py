@@ -32,6 +32,8 @@ class Capabilities(NamedTuple):
     """Hadoop writes a checksum (`.name.crc`) next to each file."""
     is_remote: bool = True
     """Every call waits for a server."""
+    versions: bool = False
+    """A removed file stays behind a delete marker, and can be put back."""
 
 
 class Store(ABC):
@@ -42,7 +44,10 @@ class Store(ABC):
     PermanentError for a place that does not exist, such as a bucket.
     """
 
-    can = Capabilities()
+    @property
+    def can(self) -> Capabilities:
+        """The properties of this place."""
+        return Capabilities()
 
     @abstractmethod
     def children(self, location: str) -> Sequence[FileInfo]:

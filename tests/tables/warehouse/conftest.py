@@ -13,6 +13,7 @@ from hdfs_native import Client
 from support.descriptors import nothing_left_open
 from support.hdfs import Cluster
 from support.s3 import BUCKET, S3Server, s3_server
+from support.versioned import TABLE, kept_bucket
 from tidegate.storage import hdfs as hdfs_storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -42,8 +43,10 @@ class Place:
         "path",
         "URI",
         "moto",
+        "moto with versions",
         pytest.param("hdfs", marks=pytest.mark.full),
         pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
+        pytest.param("minio with versions", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
         pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
     ]
 )
@@ -54,6 +57,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
         return
     if name == "hdfs":
         yield _on_hdfs(request.getfixturevalue("hdfs").lake)
+        return
+    program, _, versions = name.partition(" with ")
+    if versions:
+        with kept_bucket(program) as kept:
+            warehouse = kept.warehouse()
+            yield Place(warehouse, TABLE, kept.put, kept.put_many, kept.paths, program)
         return
     with s3_server(name) as server:
         yield _on_s3(server, name)

@@ -13,7 +13,7 @@ import pytest
 
 from tables.warehouse.conftest import Place
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, PermanentError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.tables.warehouse import AlreadyExists
 
@@ -229,6 +229,42 @@ def test_a_directory_goes_only_if_that_is_agreed_to(place: Place) -> None:
         assert folder.remove_if("delta", lambda _: True)
         assert listed(folder.files_below("other")) == ["c"]
     assert asked == [["a", "b"]]
+
+
+def test_a_directory_is_moved_moved_back_and_removed_for_good(place: Place) -> None:
+    for name in ("d/a", "d/deep/b", "d2/c", "aside/x"):
+        place.put(name)
+    warehouse, table, aside = place.warehouse, place.table, f"{place.table}/aside"
+    can, before = warehouse.can(table), place.files()
+    if not (can.renames or can.versions):
+        with pytest.raises(PermanentError, match="no rename"), warehouse.moving(table, aside):
+            pass
+        return
+
+    def move(seen: list[str]) -> bool | None:
+        with warehouse.moving(table, aside) as moves:
+            assert moves.move_if("none", lambda _: True) is None
+            return moves.move_if("d", lambda found: listed(found) == seen)
+
+    assert (move(["a"]), place.files()) == (False, before)
+    assert move(["a", "b"])
+    assert list(warehouse.moved_names(aside)) == ["d"]
+    [found, none] = warehouse.moved(aside, ["d", "none"], table, ThreadMap())
+    assert found is not None
+    assert (found.files, found.bytes, none) == (2, 2, None)
+    with pytest.raises(NotFound):  # MinIO and moto list the names of directories without objects
+        list(warehouse.walk(f"{table}/d"))
+    with warehouse.moving_back(aside, table) as back:
+        assert back.move_if("d", lambda _: True)
+        assert back.move_if("d", lambda _: True) is None
+    assert place.files() == before
+
+    assert move(["a", "b"])
+    with warehouse.moving(aside, aside) as names:
+        assert names.move_if("d", lambda _: True, as_name="leaving")
+    for _ in range(2):
+        warehouse.remove_moved(f"{aside}/leaving", f"{table}/d")
+    assert (place.files(), list(warehouse.moved_names(aside))) == (["aside/x", "d2/c"], [])
 
 
 def test_a_file_that_appears_after_the_look_stays(place: Place) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import build, tree
-from tidegate.errors import ConfinementError, PermanentError, TransientError
+from tidegate.errors import ConfinementError, TransientError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -93,17 +93,6 @@ def test_a_place_that_is_not_there_or_not_below_the_roots_is_named(
         pass
     with pytest.raises(ConfinementError), warehouse.moving(f"{root}/from", "/elsewhere"):
         pass
-
-
-def test_an_object_store_has_no_rename() -> None:
-    warehouse = Warehouse(WarehouseRoots.of("s3://lake/wh"))
-    with (
-        pytest.raises(PermanentError, match="no atomic rename"),
-        warehouse.moving("s3://lake/wh/a", "s3://lake/wh/b"),
-    ):
-        pass
-    with pytest.raises(PermanentError, match="no atomic rename"):
-        warehouse.remove_if_empty("s3://lake/wh/a")
 
 
 def test_only_an_empty_directory_is_removed(root: Path, warehouse: Warehouse) -> None:

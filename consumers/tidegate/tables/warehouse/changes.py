@@ -6,11 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import timedelta
+from typing import NamedTuple, Protocol
 
 from tidegate.errors import TransientError
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
+from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.store import Store
 
 MayGo = Callable[[Sequence[FileInfo]], bool]
@@ -42,7 +44,7 @@ class OpenFolder(Protocol):
 
 
 class Moves(Protocol):
-    """Two directories of one file system: directories of the first move to the second."""
+    """Two directories of one place: directories of the first move to the second."""
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
         """Move a directory with everything below it, if `may_go` accepts its files.
@@ -62,6 +64,16 @@ class Moves(Protocol):
             OSError: it can't be moved; EXDEV for a mounted file system.
         """
         ...
+
+
+class Moved(NamedTuple):
+    """The files of a moved directory that can be moved back."""
+
+    files: int
+    bytes: int
+    is_partly_back: bool = False
+    """Only its own files are where it came from: where objects move one by one, a process may have
+    died between two of them."""
 
 
 class Changes(Store):
@@ -119,9 +131,44 @@ class Changes(Store):
     def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
         """Open two directories, to move directories from the first to the second.
 
+        A place that can't rename, but has versions, moves a directory by removing its files: the
+        target names their versions. Within one directory this changes a moved directory's name.
+
         Raises:
-            PermanentError: this place can't rename.
+            PermanentError: this place can't move directories.
         """
+
+    def moving_back(self, source: str, target: str) -> AbstractContextManager[Moves]:
+        """Open two directories, to move directories back that `moving` moved to the first."""
+        return self.moving(source, target)
+
+    def moved_names(self, location: str) -> Sequence[str]:
+        """The names of the directories that were moved into a directory."""
+        return [e.name for e in self.children(location) if e.is_dir and not e.is_link]
+
+    def moved(
+        self,
+        location: str,
+        names: Sequence[str],
+        origin: str,  # noqa: ARG002 - of other places
+        parallel_map: ParallelMap,
+    ) -> Sequence[Moved | None]:
+        """What of directories that were moved from `origin` can be moved back; None: nothing."""
+        listed = self.trees(location, names, parallel_map)
+        return [
+            None
+            if files is None
+            else Moved(len(files), sum(f.size for f in files if not f.is_link))
+            for files in listed
+        ]
+
+    def remove_moved(self, location: str, origin: str) -> None:  # noqa: ARG002 - of other places
+        """Remove a directory that was moved from `origin` for good."""
+        self.remove_tree(location)
+
+    def shortened(self, location: str, keep: timedelta) -> Sequence[str]:  # noqa: ARG002
+        """The rules of the place that remove what was moved sooner than after `keep`, by name."""
+        return ()
 
     def limits(self) -> Sequence[str]:
         """What this place can't do, found out by trying; sentences for people."""

@@ -18,8 +18,10 @@ from tidegate.storage.s3 import S3Options, S3Store
 from tidegate.storage.store_errors import error_of, store_errors
 from tidegate.tables.warehouse.object_files import FEW, MARK, ObjectChanges
 
-_BULK: Final = 1000
-_NO_MATCH: Final = frozenset({"404", "412", "NoSuchKey", "PreconditionFailed"})
+BULK: Final = 1000
+"""Objects that a request can remove."""
+NO_MATCH: Final = frozenset({"404", "412", "NoSuchKey", "PreconditionFailed"})
+"""Codes of the answer to a removal on condition of an ETag that has changed."""
 _WRONG_TAG: Final = f'"{"0" * 32}"'
 
 
@@ -33,7 +35,7 @@ class _Conditions(NamedTuple):
 
 
 class S3Changes(S3Store, ObjectChanges):
-    """One bucket."""
+    """The objects of one bucket; `s3_versions` adds moves of directories."""
 
     def __init__(self, bucket: str, options: S3Options, root: str) -> None:
         """Take the bucket, and a root in it, where conditions are tried."""
@@ -124,24 +126,24 @@ class S3Changes(S3Store, ObjectChanges):
                 Bucket=self.bucket, Key=self.key(entry.path), IfMatch=entry.version
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] not in _NO_MATCH:
+            if error.response["Error"]["Code"] not in NO_MATCH:
                 raise
             return False
         return True
 
     def _remove_by_boto(self, entries: Sequence[FileInfo], *, with_tags: bool) -> int:
         refused = 0
-        for start in range(0, len(entries), _BULK):
+        for start in range(0, len(entries), BULK):
             named = [
                 {"Key": self.key(e.path)} | ({"ETag": str(e.version)} if with_tags else {})
-                for e in entries[start : start + _BULK]
+                for e in entries[start : start + BULK]
             ]
             answer = self.clients.boto.delete_objects(
                 Bucket=self.bucket, Delete={"Objects": named, "Quiet": True}
             )
             for error in answer.get("Errors", ()):
                 code, seen = str(error.get("Code")), f"{error.get('Key')}: {error.get('Message')}"
-                if not (with_tags and code in _NO_MATCH):
+                if not (with_tags and code in NO_MATCH):
                     raise error_of(code, seen) or OSError(f"{seen} ({code})")
                 refused += 1
         return len(entries) - refused

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any, Final, cast
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage import FileInfo, ParallelMap, Storage
 from tidegate.storage.file_info import Version
-from tidegate.storage.locations import place_of
-from tidegate.tables.warehouse.changes import Changes, Moves, OpenFolder
+from tidegate.storage.locations import normalise, place_of
+from tidegate.storage.reader import missing_at
+from tidegate.tables.warehouse.changes import Changes, Moved, Moves, OpenFolder
 from tidegate.tables.warehouse.local_changes import LocalChanges
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
@@ -203,11 +205,50 @@ class Warehouse(Storage):
             NotFound: one of them does not exist.
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: a directory is outside the roots.
-            PermanentError: a directory is on an object store, which can't rename.
+            PermanentError: they are on an object store without versions.
             OSError: EXDEV: they are on different file systems.
         """
         store, where = self._below(source)
         return store.moving(where, self.roots.below(target))
+
+    def moving_back(self, source: str, target: str) -> AbstractContextManager[Moves]:
+        """Open two directories, to move directories back that `moving` moved to the first.
+
+        Raises: as `moving`.
+        """
+        store, where = self._below(source)
+        return store.moving_back(where, self.roots.below(target))
+
+    def moved_names(self, location: str) -> Sequence[str]:
+        """The names of the directories that were moved into a directory; raises as `list`."""
+        with missing_at(location):
+            store, where = self._below(location)
+            return store.moved_names(where)
+
+    def moved(
+        self, location: str, names: Sequence[str], origin: str, parallel_map: ParallelMap
+    ) -> Sequence[Moved | None]:
+        """What of directories that were moved from `origin` can be moved back; None: nothing.
+
+        Raises: as `walk`.
+        """
+        with missing_at(location):
+            store, where = self._below(location)
+            return store.moved(where, names, self.roots.below(origin), parallel_map)
+
+    def remove_moved(self, location: str, origin: str) -> None:
+        """Remove a directory that was moved from `origin` for good; raises as `remove_tree`."""
+        store, where = self._below(location)
+        store.remove_moved(where, self.roots.below(origin))
+
+    def shortened(self, location: str, keep: timedelta) -> Sequence[str]:
+        """The rules of a location's place that remove what was moved before `keep` is over.
+
+        Raises:
+            PermissionError: the place denies access to its rules.
+        """
+        where = normalise(location)
+        return self._changes(where).shortened(where, keep)
 
     def remove_if_empty(self, location: str) -> bool:
         """Remove a directory if it is empty; return whether it is gone.
@@ -215,7 +256,6 @@ class Warehouse(Storage):
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
             ConfinementError: it is outside the roots.
-            PermanentError: it is on an object store, which has no directories.
         """
         store, where = self._below(location)
         return store.remove_if_empty(where)
@@ -250,7 +290,7 @@ class Warehouse(Storage):
         if scheme != "s3":
             raise ConfigError(f"{place}: tables are changed on file systems, S3 and HDFS only")
         from tidegate.storage.s3 import S3Options  # noqa: PLC0415 - its clients are an extra
-        from tidegate.tables.warehouse.s3_files import S3Changes  # noqa: PLC0415
+        from tidegate.tables.warehouse.s3_versions import VersionedS3  # noqa: PLC0415
 
         root = next(root for root in self.confined_to if place_of(root) == place)
-        return S3Changes(authority, S3Options(**options), root)
+        return VersionedS3(authority, S3Options(**options), root)
