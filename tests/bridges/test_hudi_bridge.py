@@ -44,7 +44,7 @@ def until(deployment: Deployment, *wanted: tuple[str, str]) -> list[CommitComple
         found = [e for e in deployment.events("commits") if isinstance(e, CommitCompleted)]
         return found if len(found) >= len(wanted) else []
 
-    found = wait_for(f"{len(wanted)} commits", published, 60)
+    found = wait_for(f"{len(wanted)} commits", published)
     assert sorted((event.table, event.instant) for event in found) == sorted(wanted)
     return found
 
@@ -53,7 +53,7 @@ def posted(bridge: Child, body: bytes) -> int:
     def port() -> list[str]:
         return re.findall(r"HTTP callback on port (\d+)", bridge.log.read_text())
 
-    connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=60)
+    connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port)[0]), timeout=60)
     connection.request("POST", "/any/path", body)
     with connection.getresponse() as response:
         return response.status

@@ -62,7 +62,7 @@ class Bridged:
                 and (event.own_transaction_id or event.max_write_id) == txn
             ]
 
-        [found] = wait_for(f"the vacuum of transaction {txn}", published, 90)
+        [found] = wait_for(f"the vacuum of transaction {txn}", published)
         return found
 
     def releases(self) -> list[LockReleased]:
@@ -73,7 +73,7 @@ class Bridged:
         def published() -> list[LockReleased]:
             return [release for release in self.releases() if release.lock_id == lock]
 
-        return wait_for(f"the release of lock {lock}", published, 90)[0]
+        return wait_for(f"the release of lock {lock}", published)[0]
 
     @property
     def table(self) -> str:
@@ -116,7 +116,7 @@ def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
     """A hold that ended while no bridge watched is published by the second one, as reconciled."""
     engine = bridged.engine
     both = [bridged.bridge("first"), bridged.bridge("second")]
-    wait_for("one of the two", lambda: {is_active(e) for e in both} == {True, False}, 90)
+    wait_for("one of the two", lambda: {is_active(e) for e in both} == {True, False})
     kept, early, late = (engine.lock(bridged.db, "orders") for _ in range(3))
     txn = bridged.compact()
     assert {lock.lock_id for lock in bridged.vacuum(txn).locks} == {0, kept, early, late}
@@ -149,12 +149,12 @@ def test_a_bridge_that_was_paused_publishes_nothing_wrong_when_it_goes_on(bridge
     bridged.vacuum(txn)
     os.kill(paused.pid, signal.SIGSTOP)
     other = bridged.bridge("other")
-    wait_for("the other one", lambda: is_active(other), 90)
+    wait_for("the other one", lambda: is_active(other))
     engine.unlock(ended)
     bridged.release_of(ended)
 
     os.kill(paused.pid, signal.SIGCONT)
-    wait_for("one of the two", lambda: {is_active(e) for e in (paused, other)} == {True, False}, 90)
+    wait_for("one of the two", lambda: {is_active(e) for e in (paused, other)} == {True, False})
 
     later = bridged.compact()
     bridged.vacuum(later)
@@ -214,7 +214,7 @@ def test_what_was_cleaned_is_marked_in_the_queue_though_the_bridge_was_killed_me
             with MetastoreClient(engine.settings) as client:
                 return [e.state for e in client.compactions() if e.database == bridged.db]
 
-        wait_for("the mark", lambda: states() == ["succeeded"], 120)
+        wait_for("the mark", lambda: states() == ["succeeded"])
         # what expired while no bridge looked is quarantined
         assert [name for name in names_in(bridged.location) if name[0] != "."] == [made]
 
@@ -233,7 +233,7 @@ def test_what_the_bridge_knows_of_its_metastore_is_on_kafka(bridged: Bridged) ->
         start = text.find('{"metastore"')
         return None if start < 0 else Baseline.parse(text[start:])
 
-    baseline = wait_for("the position", known, 60)
+    baseline = wait_for("the position", known)
     assert baseline.metastore
     assert baseline.high_water_mark > 0
 
@@ -253,15 +253,15 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             bridged.vacuum(bridged.compact())
             first.kill()
             away, back = "nothing is published for now", "events are published again"
-            wait_for("the log line", lambda: away in running.log.read_text(), 60)
+            wait_for("the log line", lambda: away in running.log.read_text())
             first.start()
             until_answers(engine.settings)
-            wait_for("the log line", lambda: back in running.log.read_text(), 60)
+            wait_for("the log line", lambda: back in running.log.read_text())
             assert running.log.read_text().count(away) == 1
             assert bridged.releases() == []
             engine.close()
             engine.commit(reader)
-            wait_for("the release", bridged.releases, 60)
+            wait_for("the release", bridged.releases)
             assert held not in {release.lock_id for release in bridged.releases()}
 
             first.stop()
@@ -284,15 +284,15 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
                 assert answer.exit_code == 0, answer
                 return str(answer.stdout)
 
-            shown = wait_for("the gate", lambda: "1 vacuums of 1 tables" in accept(), 60)
+            shown = wait_for("the gate", lambda: "1 vacuums of 1 tables" in accept())
             assert shown
             assert held not in {release.lock_id for release in bridged.releases()}
             assert "1 releases were published" in accept("--release", "--execute")
             [found] = [release for release in bridged.releases() if release.lock_id == held]
             assert (found.reason, found.source) == ("expired", "ana: all stopped")
             third = bridged.bridge("three")
-            wait_for("the bridge", lambda: "accepted by ana" in third.log.read_text(), 60)
-            wait_for("a look", lambda: is_active(third), 60)
+            wait_for("the bridge", lambda: "accepted by ana" in third.log.read_text())
+            wait_for("a look", lambda: is_active(third))
         engine.close()
 
 

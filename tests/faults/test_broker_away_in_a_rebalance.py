@@ -58,7 +58,7 @@ def test_a_member_waits_for_a_broker_that_goes_away_while_it_is_assigned_partiti
     bus, listener = KafkaBus({"bootstrap.servers": bootstrap_servers}), Listener()
     subscription = bus.subscribe(f"{topic_prefix}.group", [topic], listener)
     with caplog.at_level(logging.WARNING):
-        wait_for("the assignment", lambda: subscription.poll(1, 0.1) or listener.starts, 90)
+        wait_for("the assignment", lambda: subscription.poll(1, 0.1) or listener.starts)
     subscription.close()
     bus.close()
 

@@ -172,7 +172,7 @@ def serve(deployment: Deployment, running: dict[str, Child], number: int) -> Non
         assert not ended, f"{ended}: {[running[name].log.read_text()[-2000:] for name in ended]}"
         return wanted <= outcomes_of(deployment, table) | outcomes_of(deployment, held)
 
-    wait_for(f"outcomes of {table} from every service", is_served, 120)
+    wait_for(f"outcomes of {table} from every service", is_served)
     assert names_in(place) == [HIVE, MINOR_3]
 
 

@@ -88,7 +88,7 @@ def lags(settings: Settings) -> dict[str, int]:
 
 def read_everything(deployment: Deployment, settings: Settings) -> list[Child]:
     running = [deployment.run(name) for name in NAMES]
-    wait_for("no service has any lag", lambda: not any(lags(settings).values()), 90)
+    wait_for("no service has any lag", lambda: not any(lags(settings).values()))
     return running
 
 
@@ -109,7 +109,7 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
     assert set(shown) == {0}
 
     leave_markers(deployment)  # also when they were idle
-    wait_for("no lag again", lambda: not any(lags(settings).values()), 60)
+    wait_for("no lag again", lambda: not any(lags(settings).values()))
     for child in running:
         end(child)
     with Replays(settings) as replays:

@@ -273,7 +273,7 @@ def test_the_metastore_forgets_a_write_only_when_nothing_of_it_is_left(tmp_path:
         clean(fact)
         sweep.after(GRACE, db)
 
-        wait_for("the service", lambda: not aborted(), 60)
+        wait_for("the service", lambda: not aborted())
         assert not (location / delta(bad)).exists()
         assert nothing_left > bad
         sweep.sweep.close()

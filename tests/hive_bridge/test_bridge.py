@@ -192,7 +192,7 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
             found = watched.releases(db)
             return found if len(found) == 2 else []
 
-        found = wait_for("the time-out", both, 120)
+        found = wait_for("the time-out", both)
 
         assert {event.lock_id or event.transaction_id for event in found} == {dead, dead_lock}
         assert {event.reason for event in found} == {ReleaseReason.EXPIRED}
@@ -220,7 +220,7 @@ def test_a_reader_that_stalled_before_any_vacuum_waited_is_released_as_expired(
         known = vacuum([stalled], (), table, location=str(location), own_transaction_id=None)
         watched.bridge.take([known])
 
-        [found] = wait_for("the time-out", lambda: watched.releases(db), 120)
+        [found] = wait_for("the time-out", lambda: watched.releases(db))
 
         assert (found.lock_id, found.reason) == (stalled, ReleaseReason.EXPIRED)
         watched.bridge.close()
@@ -246,7 +246,7 @@ def test_a_reader_that_expired_before_its_vacuum_was_published_is_not_trusted(
             with MetastoreClient(engine.settings) as client:
                 return lock not in {row.lock_id for row in client.locks()}
 
-        wait_for("the time-out", is_expired, 120)
+        wait_for("the time-out", is_expired)
         watched.vacuums(db)
 
         commands = Rows().handle(*watched.events, at=NOON)

@@ -33,7 +33,7 @@ def compacted(engine: HiveEngine, db: str, queued: Queued, kind: int) -> VacuumF
         assert found.state in {"initiated", "working", "ready for cleaning"}, found
         return found.state == "ready for cleaning"
 
-    wait_for("the Worker", ready, 120)
+    wait_for("the Worker", ready)
     [event] = queued.vacuums(db)[before:]
     return event
 

@@ -402,7 +402,7 @@ def test_the_monitor_exports_the_deployment_under_its_rights(place: Place) -> No
             return None
         return text if "tidegate_waiting" in text and "consumergroup_lag" in text else None
 
-    wait_for("the metrics", exported, 30)
+    wait_for("the metrics", exported)
     child.end(signal.SIGTERM, 20)
     assert child.exit_code == 0, child.tail()
     assert "authorization failed" not in child.log.read_text()

@@ -268,4 +268,4 @@ def until_answers(settings: MetastoreSettings) -> None:
         except TransientError:
             return False
 
-    wait_for("the Metastore's answer", answers, 120)
+    wait_for("the Metastore's answer", answers)

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(what: str, look: Callable[[], T | None], seconds: float = 120) -> T:
+def wait_for(what: str, look: Callable[[], T | None], seconds: float = 300) -> T:
     """Look again and again until the answer is truthy, and give it; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -51,7 +51,7 @@ class Lake:
         """A query that stands still in its first row; other files are not opened by then."""
         go_on = self.files / name
         self.hive.start(name, f"select held(id, '{go_on}'), v from visits")  # noqa: S608 - our name
-        wait_for(f"the first row of {name}", (self.files / f"{name}.reached").exists, 120)
+        wait_for(f"the first row of {name}", (self.files / f"{name}.reached").exists)
 
     def goes_on(self, name: str) -> list[str]:
         """Let it read the rest; all its rows."""
@@ -63,7 +63,7 @@ class Lake:
         request = self.engine.types.CompactionRequest("default", "visits", None, kind, "test")
         queued = self.engine.call("compact2", request)
         assert queued.accepted, queued
-        wait_for("Hive's Worker", lambda: self.state(queued.id) == "ready for cleaning", 120)
+        wait_for("Hive's Worker", lambda: self.state(queued.id) == "ready for cleaning")
 
     def state(self, compaction_id: int) -> str:
         with MetastoreClient(self.engine.settings) as client:
@@ -125,7 +125,7 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
 
     lake.reader("first")
     lake.compact(MINOR)
-    [minor] = wait_for("the vacuum", lake.vacuums, 120)
+    [minor] = wait_for("the vacuum", lake.vacuums)
     assert minor.open_transactions or len(minor.locks) > 1
     assert lake.rows() == expected
     made = {*minor.directories}
@@ -133,23 +133,23 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
     assert (lake.releases(), lake.states()) == (0, ["ready for cleaning"])
 
     assert lake.goes_on("first") == expected  # it opened files after the compaction
-    wait_for("the cleaning", lambda: {*lake.names()} == made, 120)
+    wait_for("the cleaning", lambda: {*lake.names()} == made)
     assert lake.rows() == expected
-    wait_for("the mark", lambda: lake.states() == ["succeeded"], 120)
+    wait_for("the mark", lambda: lake.states() == ["succeeded"])
 
     hive.run("insert into visits values (6,'f')")
     expected.append("6 f")
     before = lake.names()
     lake.reader("second")
     lake.compact(MAJOR)
-    major = wait_for("the vacuum", lambda: lake.vacuums()[1:], 120)[0]
+    major = wait_for("the vacuum", lambda: lake.vacuums()[1:])[0]
     assert lake.rows() == expected
     assert {*lake.names()} == {*before, *major.directories}
     assert lake.releases() == 1
     assert lake.goes_on("second") == expected
-    wait_for("the cleaning", lambda: lake.names() == [*major.directories], 120)
+    wait_for("the cleaning", lambda: lake.names() == [*major.directories])
     assert lake.rows() == expected
-    wait_for("the mark", lambda: lake.states() == ["succeeded"] * 2, 120)
+    wait_for("the mark", lambda: lake.states() == ["succeeded"] * 2)
 
     hive.run("insert into visits values (7,'g')")
     expected.append("7 g")

@@ -37,7 +37,7 @@ def compact(engine: HiveEngine, table: str, kind: int) -> None:
             found = client.queued(queued.id)
         return found is not None and found.is_visible
 
-    wait_for("Hive's Worker", is_ready, 120)
+    wait_for("Hive's Worker", is_ready)
 
 
 def clean(engine: HiveEngine, event: VacuumFinished) -> Outcome:
