@@ -134,6 +134,32 @@ def test_what_an_earlier_compaction_replaced_goes_with_one_that_made_nothing(
 
 
 @pytest.mark.slow
+def test_one_that_made_nothing_does_not_name_what_a_later_one_made(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """Its vacuum would take the later one's place, and the Metastore would contradict it."""
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    engine.compact(db, "orders", last)
+    engine.write(db, "orders")  # otherwise the Metastore refuses another compaction
+    txn = engine.compact(db, "orders", last, kind=MAJOR)
+    base = product(f"base_{last:07}", txn)
+    build(location, {base: 30})
+
+    [event] = queued.vacuums(db)
+    queued.clean(event)
+    again = Queued(engine, queued.bridge.baseline)  # this one does not wait for its next try
+    again.bridge.take(queued.events)
+    assert again.vacuums(db) == []
+    again.settle()
+    again.bridge.close()
+
+    assert (event.directories, event.own_transaction_id) == ((base,), txn)
+    assert names_in(location) == [base]
+    assert queued.state(engine, db) == ["succeeded", "succeeded"]
+
+
+@pytest.mark.slow
 def test_an_entry_with_nothing_obsolete_leaves_the_queue_once_no_aborted_row_is_left(
     engine: HiveEngine, queued: Queued
 ) -> None:

@@ -190,7 +190,10 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
     kind = compaction.kind
     if not products and not compaction.is_of_hive_3:  # it had nothing to merge
         snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
-        products = present_of(acid_directories(storage, where, entries), snapshot, transactions)
+        # a later compaction's directories have a vacuum of their own, with other readers
+        own = compaction.transaction_id or transactions.high_water_mark
+        then = replace(transactions, high_water_mark=min(own, transactions.high_water_mark))
+        products = present_of(acid_directories(storage, where, entries), snapshot, then)
         is_base = any(isinstance(product, Base) for product in products)
         kind = VacuumKind.MAJOR if is_base else VacuumKind.MINOR
     if kind is None or (not products and compaction.is_of_hive_3):
