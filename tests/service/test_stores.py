@@ -33,9 +33,9 @@ def settings(*roots: str, stores: dict[str, Any] | None = None, **cleaning: obje
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-@pytest.mark.parametrize("root", ["gs://lake/x", "abfs://x/y", "nothing://x/y"])
+@pytest.mark.parametrize("root", ["webhdfs://lake/x", "az://x/y", "nothing://x/y"])
 def test_no_executor_starts_where_no_table_can_be_changed(name: str, root: str) -> None:
-    with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*on S3 and on HDFS"):
+    with pytest.raises(ConfigError, match=rf"changes no table: {root}\. .*GCS, Azure and HDFS"):
         assemble(name, settings("/lake", root), memory_bus(partitions=1))
 
 
@@ -63,6 +63,34 @@ def test_no_executor_starts_on_s3_without_its_clients(monkeypatch: pytest.Monkey
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"warehouse root s3://lake/x: .*tidegate\[s3\]"):
         table_work(settings("s3://lake/x"))
+
+
+@pytest.mark.parametrize(
+    ("root", "module", "extra"),
+    [("gs://lake/x", "gcs", "gcs"), ("wasb://lake@x.blob.core.windows.net/x", "azure", "azure")],
+)
+def test_no_executor_starts_on_a_cloud_without_its_client(
+    root: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (f"tidegate.storage.{module}", "google.auth", "azure.core"):
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delitem(sys.modules, f"tidegate.tables.warehouse.{module}_files", raising=False)
+    with pytest.raises(ConfigError, match=rf"warehouse root .*tidegate\[{extra}\]"):
+        table_work(settings(root))
+
+
+def test_no_executor_starts_on_a_container_without_its_account() -> None:
+    with pytest.raises(ConfigError, match="named abfss://container@account"):
+        table_work(settings("abfss://lake/x"))
+
+
+def test_clouds_take_an_endpoint_and_a_deadline_under_any_spelling_of_the_place() -> None:
+    place = "wasbs://lake@x.blob.core.windows.net"
+    found = settings(f"{place}/t", stores={place: {"endpoint": "http://127.0.0.1/x"}})
+    canonical = "abfss://lake@x.dfs.core.windows.net"
+    assert found.warehouse.options == {canonical: {"endpoint": "http://127.0.0.1/x"}}
+    with pytest.raises(ValueError, match="gs://lake takes endpoint and timeout only"):
+        settings("gs://lake/x", stores={"gs://lake": {"profile": "p"}})
 
 
 def test_no_executor_starts_on_hdfs_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:

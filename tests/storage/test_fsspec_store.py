@@ -78,7 +78,7 @@ def test_a_client_s_own_network_fault_is_one_that_may_pass(
 
 
 @pytest.mark.parametrize(
-    ("root", "said"), [("nothing://x/y", "Protocol not known"), ("abfs://x/y", "nstall adlfs")]
+    ("root", "said"), [("nothing://x/y", "Protocol not known"), ("az://x/y", "nstall adlfs")]
 )
 def test_a_place_that_no_client_reaches_is_an_error_of_the_settings(root: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):

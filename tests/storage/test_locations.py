@@ -9,6 +9,8 @@ import pytest
 from tidegate.errors import FormatError
 from tidegate.storage import is_below, join, local_path, normalise
 
+_CONTAINER = "lake@account.dfs.core.windows.net"
+
 
 @pytest.mark.parametrize(
     "location",
@@ -33,6 +35,15 @@ def test_every_spelling_of_a_local_path_is_normalised_alike(location: str) -> No
         pytest.param("s3a://lake/orders", "s3://lake/orders", id="s3a is s3"),
         pytest.param("s3n://lake/orders", "s3://lake/orders", id="s3n is s3"),
         pytest.param("S3://lake/orders", "s3://lake/orders", id="a scheme in capitals"),
+        pytest.param("gcs://lake/orders", "gs://lake/orders", id="gcs is gs"),
+        *(
+            pytest.param(f"{spelling}/orders", f"abfss://{_CONTAINER}/orders", id=spelling)
+            for spelling in (
+                f"abfs://{_CONTAINER}",
+                f"wasb://{_CONTAINER.replace('.dfs.', '.blob.')}",
+                f"wasbs://{_CONTAINER}",
+            )
+        ),
         pytest.param("s3://lake//orders/", "s3://lake/orders", id="doubled slashes"),
         pytest.param("s3://lake", "s3://lake", id="a bucket"),
         pytest.param("s3://lake/", "s3://lake", id="a bucket with a slash"),

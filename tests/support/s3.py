@@ -41,6 +41,7 @@ BUCKET: Final = "lake"
 _PAGE: Final = 1000
 _S3A: Final = Path(__file__).with_name("s3a.json")
 _MODULES: Final = {
+    "fake-gcs-server": "github.com/fsouza/fake-gcs-server@v1.56.1",
     "minio": "github.com/minio/minio@latest",
     "versitygw": "github.com/versity/versitygw/cmd/versitygw@v1.8.0",
 }
@@ -168,18 +169,20 @@ def _moto() -> str:
     return _with_bucket(f"http://127.0.0.1:{server.port}")
 
 
-@cache
-def _real(program: str) -> str:
-    """Run `minio` or `versitygw`, other implementations, on a directory.
-
-    They are built by `go install` once, and cached.
-    """
-    built = user_cache_path("tidegate") / "go" / program
+def go_program(name: str) -> Path:
+    """A program that is built by `go install` once, and cached."""
+    built = user_cache_path("tidegate") / "go" / name
     if not built.exists():
         if shutil.which("go") is None:
-            pytest.skip(f"{program} is built by Go, which is not here")
+            pytest.skip(f"{name} is built by Go, which is not here")
         environment = {**os.environ, "GOBIN": str(built.parent), "CGO_ENABLED": "0"}
-        subprocess.run(["go", "install", _MODULES[program]], env=environment, check=True)
+        subprocess.run(["go", "install", _MODULES[name]], env=environment, check=True)
+    return built
+
+
+@cache
+def _real(program: str) -> str:
+    """Run `minio` or `versitygw`, other implementations, on a directory."""
     address = f"127.0.0.1:{free_ports()[0]}"
     folder = mkdtemp()
     arguments = {
@@ -188,7 +191,7 @@ def _real(program: str) -> str:
     }
     names = ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "ROOT_ACCESS_KEY", "ROOT_SECRET_KEY")
     running = subprocess.Popen(
-        [built, *arguments[program]],
+        [go_program(program), *arguments[program]],
         env={**os.environ, **dict.fromkeys(names, _SECRET)},
         stdout=subprocess.DEVNULL,
     )

@@ -17,6 +17,8 @@ _EXTRAS: Final = {
         *("fsspec", "prometheus_client", "py4j", "pyspark", "rich", "structlog", "venv_pack"),
     ),
     "s3": ("boto3", "obstore"),
+    "gcs": ("google",),
+    "azure": ("azure",),
     "connect": ("grpc", "pandas", "pyarrow"),
     "registry": ("attrs", "authlib", "cachetools", "certifi", "httpx"),
     "otel": ("opentelemetry",),

@@ -1,4 +1,4 @@
-"""Where a warehouse root may be: on local and mounted file systems, on S3 and on HDFS."""
+"""Where a warehouse root may be: on file systems, on object stores and on HDFS."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def require_stores(roots: Sequence[str]) -> None:
     Raises:
         ConfigError: it names them.
     """
-    places = ("s3:", "hdfs:")
+    places = ("s3:", "gs:", "abfss:", "hdfs:")
     if found := [r for r in remote(roots) if not place_of(normalise(r)).startswith(places)]:
         raise ConfigError(
             f"warehouse roots where Tidegate changes no table: {', '.join(found)}. It does so on"
-            " local and mounted file systems, on S3 and on HDFS. Mount the store as a file system,"
-            " and list the mounted path"
+            " local and mounted file systems, on S3, GCS, Azure and HDFS. Mount the store as a file"
+            " system, and list the mounted path"
         )
 
 

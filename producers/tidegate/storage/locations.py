@@ -1,9 +1,12 @@
 """Normalise locations, so that two spellings of one path compare equal.
 
-The identity of a place: `s3`, `s3a` and `s3n` are one scheme, and schemes have no case. `file:` and
-plain paths are one place. An authority (bucket, cluster) is compared as it is written. On HDFS the
-default port (8020) is left out, and without an authority the cluster is that of `fs.defaultFS`. A
-location of ViewFs is the one that it is mounted from, by the mount table in Hadoop's configuration.
+The identity of a place: `s3`, `s3a` and `s3n` are one scheme, so are `gs` and `gcs`, and schemes
+have no case. `file:` and plain paths are one place. A container of Azure has one spelling,
+`abfss://container@account.dfs.core.windows.net`; the schemes `abfs`, `wasb` and `wasbs`, and the
+host `account.blob.core.windows.net`, are the same. An authority (bucket, cluster) is compared as it
+is written. On HDFS the default port (8020) is left out, and without an authority the cluster is
+that of `fs.defaultFS`. A location of ViewFs is the one that it is mounted from, by the mount table
+in Hadoop's configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from xml.etree import ElementTree as ET
 
 from tidegate.errors import ConfigError, FormatError
 
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3"}
+_AZURE: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+_SAME_STORE: Final = {"gcs": "gs", "s3a": "s3", "s3n": "s3"} | dict.fromkeys(_AZURE, "abfss")
 _LOCAL: Final = ("file", "local")  # the second is fsspec's own name for the first
 _HDFS_PORT: Final = ":8020"
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
@@ -64,6 +68,8 @@ def _split(location: str) -> tuple[str, str, str]:
         return _split(_behind_mount(authority or _default_of("viewfs") or "default", path))
     if scheme == "hdfs":
         return scheme, (authority or _default_of("hdfs")).removesuffix(_HDFS_PORT), path or "/"
+    if scheme in _AZURE and authority:
+        authority = authority.replace(".blob.", ".dfs.", 1)
     return (scheme, authority, path or "/") if authority is not None else (scheme, "", "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +18,15 @@ _STRAY: Final = frozenset({"", ".", ".."})
 
 Row = tuple[str, int, datetime | None, str | None]
 """Key, size in bytes, modification time, version. The last two are None for a prefix."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudOptions:
+    """How a store of Google or Azure is reached. Credentials come from its own client's chain."""
+
+    endpoint: str | None = None
+    timeout: float = 60.0
+    """Seconds for a request and its answer."""
 
 
 class ObjectStore(Store):
@@ -104,3 +114,25 @@ class ObjectStore(Store):
         # the prefix of a listing is a directory like all others; a marker's key keeps its slash
         path = self._place + (key if modified or not is_dir else key.removesuffix("/"))
         return FileInfo(names[-1], path, is_dir, size, ms, version=version)
+
+
+class CloudStore(ObjectStore):
+    """Reads one bucket through the cloud's own client, which reads a given version only."""
+
+    @abstractmethod
+    def content(self, row: Row, start: int) -> bytes:
+        """The content of an object from a byte on; an error if it was replaced since its `head`."""
+
+    def read(self, location: str, limit: int) -> bytes:
+        """See `Store`."""
+        with store_errors(location):
+            row = self.head(self.key(location))
+            if row[1] > limit:
+                raise FormatError(f"{location} is larger than the limit of {limit} bytes")
+            return self.content(row, 0) if row[1] else b""
+
+    def read_end(self, location: str, count: int) -> bytes:
+        """See `Store`."""
+        with store_errors(location):
+            row = self.head(self.key(location))
+            return self.content(row, max(row[1] - count, 0)) if row[1] else b""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.local import LocalStore
 from tidegate.storage.locations import is_below, normalise, place_of
+from tidegate.storage.object_store import CloudOptions
 from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.store import MAX_READ, Capabilities, Store
+
+_EXTRAS: Final = {"abfss": "azure", "gs": "gcs", "hdfs": "hdfs", "s3": "s3"}
+"""Which extra of this package has the client of a scheme."""
 
 
 class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
@@ -28,7 +32,7 @@ def missing_at(location: str) -> Generator[None]:
 
 
 class Storage:
-    """Reads local and mounted file systems, S3, HDFS, and through fsspec all others.
+    """Reads local and mounted file systems, S3, GCS, Azure, HDFS; through fsspec all others.
 
     If it is confined to directories, nothing outside is read, and symbolic links of local or
     mounted file systems are never followed. Object stores have no links. HDFS has links only if an
@@ -44,9 +48,9 @@ class Storage:
         """Take the options of stores and the directories to stay in.
 
         Args:
-            options: By place, the fields of `S3Options` or `HdfsOptions`:
+            options: By place, the fields of `S3Options`, `CloudOptions` or `HdfsOptions`:
                 `{"s3://lake": {"endpoint": ...}}`. By protocol, fsspec's options:
-                `{"gs": {"project": ...}}`.
+                `{"webhdfs": {"user": ...}}`.
             confined_to: Normalised directories to which this reader is confined. If empty, it may
                 read everything, and follows links as the operating system does.
         """
@@ -160,10 +164,10 @@ class Storage:
             try:
                 self._stores[place] = self._open(place)
             except (ImportError, ValueError) as error:
-                scheme = place.partition(":")[0]
-                is_extra = scheme in {"hdfs", "s3"} and isinstance(error, ImportError)
-                extra = f"; install tidegate[{scheme}]" if is_extra else ""
-                raise ConfigError(f"{place}: {error}{extra}") from error
+                extra = _EXTRAS.get(place.partition(":")[0])
+                is_missing = extra and isinstance(error, ImportError)
+                hint = f"; install tidegate[{extra}]" if is_missing else ""
+                raise ConfigError(f"{place}: {error}{hint}") from error
         return self._stores[place]
 
     def _open(self, place: str) -> Store:
@@ -176,6 +180,14 @@ class Storage:
             from tidegate.storage.s3 import S3Options, S3Store  # noqa: PLC0415
 
             return S3Store(authority, S3Options(**options))
+        if scheme == "gs":
+            from tidegate.storage.gcs import GcsStore  # noqa: PLC0415
+
+            return GcsStore(authority, CloudOptions(**options))
+        if scheme == "abfss":
+            from tidegate.storage.azure import AzureStore  # noqa: PLC0415
+
+            return AzureStore(authority, CloudOptions(**options))
         if scheme == "hdfs":
             from tidegate.storage.hdfs import HdfsOptions, HdfsStore  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ _OF_CODES: Final[tuple[tuple[Callable[[str], Exception], str], ...]] = (
     (
         _denied,
         (
-            "400|401|403|AccessControlException|AccessDenied|AccountProblem|AllAccessDisabled"
+            "400|401|403|BlobImmutableDueToPolicy|AccessControlException|AccessDenied|AccountProblem|AllAccessDisabled"
             "|AuthorizationException|ExpiredToken|Forbidden|GSSAPIError|InvalidAccessKeyId"
             "|InvalidToken|NoSASLMechanism|RequestTimeTooSkewed|SASLError|SignatureDoesNotMatch"
         ),
@@ -37,14 +37,17 @@ _OF_CODES: Final[tuple[tuple[Callable[[str], Exception], str], ...]] = (
     (
         TransientError,
         (
-            "409|429|5..|BlocksNotFound|ChecksumError|ConditionalRequestConflict|DataTransferError"
+            "408|409|412|429|5..|BlocksNotFound|ChecksumError|ConditionalRequestConflict|DataTransferError"
             "|InternalError|InvalidRPCResponse|OperationAborted|OperationFailed|RequestTimeout"
             "|RetriableException|SafeModeException|ServiceUnavailable|SlowDown|StandbyException"
             "|Throttling|ThrottlingException"
         ),
     ),
-    (_gone, "404|NoSuchKey|NoSuchVersion|NotFound"),
-    (PermanentError, "301|InvalidBucketName|NoSuchBucket|PermanentRedirect"),
+    (_gone, "404|BlobNotFound|NoSuchKey|NoSuchVersion|NotFound"),
+    (
+        PermanentError,
+        "301|ContainerNotFound|SnapshotsPresent|InvalidBucketName|NoSuchBucket|PermanentRedirect",
+    ),
     (FormatError, "InvalidPathException"),
     (NotADirectoryError, "ParentNotDirectoryException"),
     (partial(OSError, errno.ENOTEMPTY), "PathIsNotEmptyDirectoryException"),
@@ -55,6 +58,7 @@ _OF_CODES: Final[tuple[tuple[Callable[[str], Exception], str], ...]] = (
 
 _OF_CLASSES: Final[dict[str, Callable[[str], Exception]]] = {
     "aiohttp.client_exceptions.ClientError": TransientError,
+    "azure.core.exceptions.ClientAuthenticationError": _denied,
     "azure.core.exceptions.ServiceRequestError": TransientError,
     "azure.core.exceptions.ServiceResponseError": TransientError,
     "botocore.exceptions.ConnectionError": TransientError,
@@ -62,12 +66,15 @@ _OF_CLASSES: Final[dict[str, Callable[[str], Exception]]] = {
     "botocore.exceptions.NoCredentialsError": _denied,
     "botocore.exceptions.PartialCredentialsError": _denied,
     "botocore.exceptions.ProfileNotFound": PermanentError,
+    "google.api_core.exceptions.RetryError": TransientError,
+    "google.auth.exceptions.RefreshError": _denied,
     "google.auth.exceptions.TransportError": TransientError,
     "obstore.exceptions.InvalidPathError": FormatError,
     "obstore.exceptions.PermissionDeniedError": _denied,
     "obstore.exceptions.UnauthenticatedError": _denied,
     # without a code of the store's answer: no connection, no answer in time, or one cut off
     "obstore.exceptions.GenericError": TransientError,
+    "requests.exceptions.RequestException": TransientError,
     "urllib3.exceptions.HTTPError": TransientError,
 }
 """Errors without a code, by their class; named, so that no client is imported."""
@@ -77,7 +84,7 @@ _CODE: Final = re.compile(
 )
 _ANSWER: Final = re.compile(r"<Code>(\w+)</Code>.*<Message>(.*?)</Message>", re.DOTALL)
 _ELSEWHERE: Final = "incorrectly configured region"
-_DETAILS: Final = re.compile(r"\n\nDebug source|(\\n|\n)(\\t|\t)at ")
+_DETAILS: Final = re.compile(r"\n\nDebug source|\nRequestId:|(\\n|\n)(\\t|\t)at ")
 _NO_DIRECTORY: Final = "(is not a directory)"
 """HDFS denies access to what is below a file."""
 
@@ -122,10 +129,11 @@ def _translated(error: Exception, location: str) -> Exception | None:
         return PermanentError(message)
     if isinstance(error, ValueError) and text.startswith("Could not parse path"):
         return FormatError(message)
-    if isinstance(error, OSError):  # its number means more; hdfs-native has none for a connection
-        return TransientError(message) if type(error) is OSError and not error.errno else None
-    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
-    return next((_OF_CLASSES[name](message) for name in names if name in _OF_CLASSES), None)
+    for kind in type(error).__mro__:
+        if of_class := _OF_CLASSES.get(f"{kind.__module__}.{kind.__qualname__}"):
+            return of_class(message)
+    # the number of an OSError means more; hdfs-native has none for a connection
+    return TransientError(message) if type(error) is OSError and not error.errno else None
 
 
 def _codes(error: Exception, text: str) -> Iterator[str]:
@@ -134,4 +142,7 @@ def _codes(error: Exception, text: str) -> Iterator[str]:
         answer: Any = getattr(cause, "response", None)
         if isinstance(answer, dict) and "Error" in answer:
             yield str(answer["Error"].get("Code"))
+        for name in ("error_code", "status_code", "code"):  # of Azure's and Google's clients
+            if (code := getattr(cause, name, None)) is not None:
+                yield str(getattr(code, "value", code))
     yield from sorted(map("".join, _CODE.findall(text)), reverse=True)  # names before numbers

@@ -476,7 +476,7 @@ def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> Non
 @pytest.mark.parametrize(
     ("root", "seen"),
     [
-        ("gs://lake/tables", "changes no table"),
+        ("webhdfs://lake/tables", "changes no table"),
         ("hdfs://127.0.0.1:1/tables", "hdfs://127.0.0.1:1/tables: OSError: Connection refused"),
     ],
 )

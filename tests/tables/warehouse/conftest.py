@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hdfs_native import Client
@@ -16,6 +17,9 @@ from support.s3 import BUCKET, S3Server, s3_server
 from support.versioned import TABLE, kept_bucket
 from tidegate.storage import hdfs as hdfs_storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+if TYPE_CHECKING:
+    from support.clouds import CloudServer
 
 __all__ = ["configure", "nothing_left_open", "place"]
 
@@ -48,6 +52,8 @@ class Place:
         pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
         pytest.param("minio with versions", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
         pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
+        pytest.param("fake-gcs", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
+        pytest.param("azurite", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
     ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
@@ -58,6 +64,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
     if name == "hdfs":
         yield _on_hdfs(request.getfixturevalue("hdfs").lake)
         return
+    if name in {"fake-gcs", "azurite"}:
+        from support.clouds import cloud_server  # noqa: PLC0415 - only these cases need the clients
+
+        with cloud_server(name) as cloud:
+            yield _on_objects(cloud, cloud.place, name)
+        return
     program, _, versions = name.partition(" with ")
     if versions:
         with kept_bucket(program) as kept:
@@ -65,7 +77,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:
             yield Place(warehouse, TABLE, kept.put, kept.put_many, kept.paths, program)
         return
     with s3_server(name) as server:
-        yield _on_s3(server, name)
+        yield _on_objects(server, f"s3://{BUCKET}", name)
 
 
 def _local(lake: Path, name: str) -> Place:
@@ -88,19 +100,19 @@ def _local(lake: Path, name: str) -> Place:
     return Place(warehouse, location, put, fill, files, name)
 
 
-def _on_s3(server: S3Server, name: str) -> Place:
+def _on_objects(server: S3Server | CloudServer, bucket: str, name: str) -> Place:
     above = "wh/t/"
 
     def files() -> list[str]:
         return sorted(k[len(above) :] for k in server.all_keys() if k[-1] != "/" and above in k)
 
     def put(path: str) -> None:
-        server.put(f"{above}{path}")
+        server.put_many([f"{above}{path}"])
 
     def fill(paths: Iterable[str]) -> None:
         server.put_many(f"{above}{path}" for path in paths)
 
-    return Place(server.warehouse(), f"s3://{BUCKET}/wh/t", put, fill, files, name)
+    return Place(server.warehouse(), f"{bucket}/wh/t", put, fill, files, name)
 
 
 def _on_hdfs(cluster: Cluster) -> Place:

@@ -1,6 +1,7 @@
 """One suite for every place where tables are changed.
 
-Local file systems, servers of S3 (`support.s3`), and HDFS (`support.hdfs`).
+Local file systems, servers of S3 (`support.s3`), emulators of Google and Azure (`support.clouds`),
+and HDFS (`support.hdfs`).
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ def test_a_listed_file_goes_unless_another_took_its_name(place: Place) -> None:
     place.warehouse.replace(f"{place.table}/other", b"second")
 
     removed = place.warehouse.remove_entries(entries)
-    left = [] if place.name == "minio" else ["other"]  # MinIO ignores the condition
+    left = [] if place.name in {"fake-gcs", "minio"} else ["other"]  # these ignore the condition
     assert (removed, place.files()) == (2 - len(left), left)
 
 
@@ -300,23 +301,25 @@ def test_of_a_hundred_thousand_files_those_that_were_listed_go_and_no_other(plac
 
 
 def test_a_name_is_never_a_pattern_nor_a_part_of_a_url(place: Place) -> None:
+    # Azure takes a backslash for a slash
+    names = [n for n in NAMES if place.name != "azurite" or "\\" not in n]
     for file in BESIDE:
         place.put(file)
-    for name in NAMES:
+    for name in names:
         place.put(f"{name}/deep/f")
         place.put(f"x/{name}")
     warehouse, table = place.warehouse, place.table
 
-    assert set(NAMES) < set(warehouse.names(table))
+    assert set(names) < set(warehouse.names(table))
     assert warehouse.names(f"{table}/p=[ab]") == ["deep"]
-    for name in NAMES:
+    for name in names:
         assert warehouse.read(f"{table}/{name}/deep/f") == b"1"
-    assert warehouse.remove_files(f"{table}/x/{name}" for name in NAMES) == len(NAMES)
+    assert warehouse.remove_files(f"{table}/x/{name}" for name in names) == len(names)
     warehouse.create(f"{table}/x/*", b"")
     with warehouse.opened(table) as folder:
-        for name in NAMES[1:]:
+        for name in names[1:]:
             assert folder.remove_if(name, lambda found: listed(found) == ["f"])
-    warehouse.remove_tree(f"{table}/{NAMES[0]}")
+    warehouse.remove_tree(f"{table}/{names[0]}")
     assert place.files() == sorted([*BESIDE, "x/*"])
     warehouse.remove_tree(f"{table}/x")
     assert place.files() == BESIDE

@@ -196,7 +196,7 @@ class _StoreSettings(Section, frozen=True):
     """How a bucket or a cluster is reached."""
 
     endpoint: str | None = None
-    """The URL of the server; by default that of AWS."""
+    """The URL of the server, for Azure with the account; by default the cloud's own."""
     region: str | None = None
     """By default that of the profile, else us-east-1."""
     path_style: bool | None = None
@@ -215,28 +215,37 @@ class _WarehouseSettings(Section, frozen=True):
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
     stores: dict[str, _StoreSettings] = Field(default_factory=dict)
-    """How buckets of S3 and clusters of HDFS are reached: `[warehouse.stores."s3://lake"]`,
-    `[warehouse.stores."hdfs://lake"]`. Credentials of S3 come from boto3's own chain: the
-    environment, a profile, a web identity or the instance. HDFS has Hadoop's own configuration
-    (`HADOOP_CONF_DIR`, `HADOOP_USER_NAME`) and here `timeout` only."""
+    """How buckets and clusters of HDFS are reached: `[warehouse.stores."s3://lake"]`,
+    `[warehouse.stores."hdfs://lake"]`. Credentials of an object store come from the chain of its
+    own client: the environment, a profile, a web identity or the instance. GCS (`gs://bucket`) and
+    Azure (`abfss://container@account...`) have `endpoint` and `timeout` only. HDFS has Hadoop's own
+    configuration (`HADOOP_CONF_DIR`, `HADOOP_USER_NAME`) and here `timeout` only."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
     """Options of fsspec's file systems, a table for each protocol. Tables there are only read."""
 
     @field_validator("stores")
     @classmethod
     def _are_places(cls, stores: dict[str, _StoreSettings]) -> dict[str, _StoreSettings]:
-        if not all(re.fullmatch(r"(s3[an]?|hdfs)://[^/]+", place) for place in stores):
-            raise ValueError("a store is named s3://bucket or hdfs://cluster")
+        cloud = {"endpoint", "timeout"}
+        takes = {"hdfs": {"timeout"}, "gs": cloud, "abfss": cloud}
+        takes["s3"] = set(_StoreSettings.model_fields)
         for place, store in stores.items():
-            if place.startswith("hdfs:") and store.model_fields_set - {"timeout"}:
-                raise ValueError(f"{place} takes timeout only")
+            scheme = normalise(place).partition(":")[0]
+            if scheme not in takes or not re.fullmatch(r"\w+://[^/]+", place):
+                raise ValueError(
+                    "a store is named s3://bucket, gs://bucket,"
+                    " abfss://container@account.dfs.core.windows.net or hdfs://cluster"
+                )
+            if store.model_fields_set - takes[scheme]:
+                raise ValueError(f"{place} takes {' and '.join(sorted(takes[scheme]))} only")
         return stores
 
     @field_validator("storage")
     @classmethod
     def _are_protocols(cls, storage: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        if {"s3", "s3a", "s3n", "hdfs"} & storage.keys():
-            raise ValueError('the options of S3 and HDFS are in [warehouse.stores."s3://bucket"]')
+        own = {"s3", "s3a", "s3n", "hdfs", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs"}
+        if found := sorted(own & storage.keys()):
+            raise ValueError(f'options of {found[0]} are in [warehouse.stores."s3://bucket"]')
         return storage
 
     @property

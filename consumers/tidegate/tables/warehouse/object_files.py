@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -17,6 +18,7 @@ from tidegate.tables.warehouse.changes import RemoteChanges
 
 FEW: Final = 8
 """Up to this number of files, requests for every file are faster than a listing."""
+_THREADS: Final = 8
 MARK: Final = "tidegatewriter"
 """The metadata of an object that identifies the call that wrote it. Azure takes no hyphens."""
 
@@ -92,6 +94,23 @@ class ObjectChanges(ObjectStore, RemoteChanges):
             except FileExistsError:
                 if self.mark_of(key) != mark:
                     raise FileExistsError(location) from None
+
+
+class CloudChanges(ObjectChanges):
+    """One bucket of a store that removes an object only if it still has the version it had."""
+
+    @abstractmethod
+    def remove_one(self, entry: FileInfo) -> bool:
+        """Remove an object; return False if it is gone, or has another version."""
+
+    def remove(self, entries: Sequence[FileInfo]) -> int:
+        """See `Changes`."""
+        if not entries:
+            return 0
+        folders = sorted((e for e in entries if e.is_dir), key=lambda e: e.path, reverse=True)
+        with store_errors(entries[0].path), ThreadPoolExecutor(_THREADS) as pool:
+            removed = sum(pool.map(self.remove_one, (e for e in entries if not e.is_dir)))
+            return removed + sum(map(self.remove_one, folders))  # the deepest first
 
 
 def _refuse(location: str) -> NoReturn:

@@ -11,6 +11,7 @@ from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage import FileInfo, ParallelMap, Storage
 from tidegate.storage.file_info import Version
 from tidegate.storage.locations import normalise, place_of
+from tidegate.storage.object_store import CloudOptions
 from tidegate.storage.reader import missing_at
 from tidegate.tables.warehouse.changes import Changes, Moved, Moves, OpenFolder
 from tidegate.tables.warehouse.local_changes import LocalChanges
@@ -287,8 +288,16 @@ class Warehouse(Storage):
             from tidegate.tables.warehouse.hdfs_files import HdfsChanges  # noqa: PLC0415
 
             return HdfsChanges(authority, HdfsOptions(**options))
+        if scheme == "gs":
+            from tidegate.tables.warehouse.gcs_files import GcsChanges  # noqa: PLC0415
+
+            return GcsChanges(authority, CloudOptions(**options))
+        if scheme == "abfss":
+            from tidegate.tables.warehouse.azure_files import AzureChanges  # noqa: PLC0415
+
+            return AzureChanges(authority, CloudOptions(**options))
         if scheme != "s3":
-            raise ConfigError(f"{place}: tables are changed on file systems, S3 and HDFS only")
+            raise ConfigError(f"{place}: no table is changed on such a store")
         from tidegate.storage.s3 import S3Options  # noqa: PLC0415 - its clients are an extra
         from tidegate.tables.warehouse.s3_versions import VersionedS3  # noqa: PLC0415
 
