@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
+from support.topic_monitor import TopicMonitor
 from tidegate.cli import main
 from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
 from tidegate.cli.sending import OF_VERDICT
@@ -18,7 +19,6 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreRequested, WithdrawalRequested
 from tidegate.events.base import Verdict
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings

@@ -28,12 +28,12 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import ended, release, savepoint_request
+from support.topic_monitor import TopicMonitor
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError, PermanentError, TidegateError
 from tidegate.events import TaskIssued
-from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
 from tidegate.runtime.input.dead_letters import dead_letter

@@ -129,7 +129,7 @@ class Round:
             f"{kind.__name__} of {identity}",
             lambda: any(
                 isinstance(outcome, kind) and outcome.table == identity
-                for outcome in self.stage.monitor.outcomes()
+                for outcome in self.stage.outcomes()
             ),
         )
 
@@ -141,7 +141,7 @@ class Round:
 
     def outcomes(self) -> list[dict[str, Any]]:
         """The events of this round's tables, without what differs from run to run."""
-        events = (e for e in self.stage.monitor.outcomes() if e.table.startswith(self.name))
+        events = (e for e in self.stage.outcomes() if e.table.startswith(self.name))
         return sorted((_said(event) for event in events), key=str)
 
 
@@ -208,7 +208,7 @@ def play_rounds(
             stage.wait_until_idle()
             assert disturbed.tree() == expected_tree
             assert disturbed.outcomes() == expected_outcomes
-    assert stage.monitor.dead_letters() == []
+    assert stage.dead_letters() == []
 
 
 def test_rounds_of_sigkill_end_as_an_undisturbed_run_does(stage: DemoEnvironment) -> None:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from support.hudi_tables import at
 from support.samples import ended
+from support.topic_monitor import TopicMonitor
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import TransientError
@@ -29,7 +30,6 @@ from tidegate.events import (
 )
 from tidegate.events.topics import ALL_TOPICS
 from tidegate.events.wire import Wire, command_of
-from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import Groups
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher

@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 
 from support.json_lines import json_lines
 from support.samples import NOON, commit, message, task_message
+from support.topic_monitor import TopicMonitor
 from tidegate.cli import app
 from tidegate.errors import ConfigError, PermanentError, TidegateError
 from tidegate.events import Command, DeadLetterDiscarded, DeadLetterRedriven, RestoreRequested
-from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record

@@ -17,15 +17,21 @@ from rich.markup import escape
 
 from tidegate.compute.spark import use_compatible_java
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.local.demo.monitor import TopicMonitor
+from tidegate.events.base import Event
+from tidegate.events.topics import OUTCOME_TOPIC, Topic
 from tidegate.local.demo.report import DemoReport
 from tidegate.local.embedded import bootstrap
 from tidegate.local.embedded.metastore import EmbeddedMetastore
 from tidegate.local.embedded.process import Child
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
+from tidegate.ops.event_log import EventLog
+from tidegate.ops.groups import lags_of_service
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.retry import BROKER_RETRIES
 from tidegate.service.assembly import SERVICES
-from tidegate.service.settings import TopicSettings
+from tidegate.service.settings import Settings, TopicSettings
 
 T = TypeVar("T")
 TIMEOUT: Final = 90.0
@@ -156,9 +162,9 @@ class DemoEnvironment:
         if self._metastore is not None:
             written += _BRIDGE_SETTINGS.format(uri=self._metastore.uri)
         self._settings.write_text(written, "utf-8")
-        settings = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
-        create_topics({"bootstrap.servers": self.servers}, settings)
-        self.monitor = TopicMonitor(self.servers, self.prefix, PARTITIONS)
+        topics = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
+        self._deployment = Settings(kafka={"bootstrap.servers": self.servers}, topics=topics)
+        create_topics(self._deployment.connection(), topics)
 
     def publisher(self) -> Publisher:
         """Create the publisher that the upstream writers use."""
@@ -246,9 +252,29 @@ class DemoEnvironment:
             raise TidegateError(f"tidegate {words[0]} exited with {done.returncode}: {done.stderr}")
         return done.stdout
 
+    def events(self, topic: Topic) -> list[Event]:
+        """The events of a topic, oldest first; a repeated one once."""
+        logged = (found for found in EventLog.of(self._deployment).read(topic) if found)
+        return [*{found.event.event_id: found.event for found in logged if found.event}.values()]
+
+    def outcomes(self) -> list[Event]:
+        """The outcomes, oldest first; a repeated one once."""
+        return self.events(OUTCOME_TOPIC)
+
+    def dead_letters(self) -> list[bytes | None]:
+        """The messages that became dead letters."""
+        with DeadLetterBox(self._deployment) as box:
+            batches = box.batches(box.list(DeadLetterFilter()))
+            return [found.record.value for batch in batches for found in batch]
+
     def wait_until_idle(self) -> None:
         """Wait until every service has committed all that it consumes."""
-        self.wait_for("end of the consumer lag", lambda: self.monitor.lag() == 0 or None)
+        self.wait_for("end of the consumer lag", lambda: BROKER_RETRIES.call(self._is_idle))
+
+    def _is_idle(self) -> bool:
+        metadata = KafkaMetadata(self._deployment.connection())
+        lags = (lags_of_service(metadata, self.prefix, name) for name in SERVICES)
+        return not any(lag.records for found in lags for lag in found.values())
 
     def _check_alive(self) -> None:
         for name, child in self._children.items():

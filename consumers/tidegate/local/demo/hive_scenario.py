@@ -44,10 +44,10 @@ def run(environment: DemoEnvironment, report: DemoReport, upstream: Upstream) ->
         _publish_invalid_message(environment)
         environment.wait_until_idle()
     _check_nothing_removed(report, location, vacuumed.directories)
-    dead_letters = environment.monitor.dead_letters()
+    dead_letters = environment.dead_letters()
     report.check(
         "the invalid message is unchanged in the dead letters",
-        met=[dead_letter.value for dead_letter in dead_letters] == [INVALID],
+        met=dead_letters == [INVALID],
         found=dead_letters,
     )
     with report.step("Kill all of them (SIGKILL) and start them again"):
@@ -86,7 +86,7 @@ def _publish_invalid_message(environment: DemoEnvironment) -> None:
 
 
 def _cleaned(environment: DemoEnvironment) -> DirectoriesCleaned | None:
-    done = [e for e in environment.monitor.outcomes() if isinstance(e, DirectoriesCleaned)]
+    done = [e for e in environment.outcomes() if isinstance(e, DirectoriesCleaned)]
     return done[0] if done else None
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from tidegate.errors import FormatError, TidegateError
+from tidegate.errors import TidegateError
 from tidegate.events import LockReleased, VacuumFinished
-from tidegate.events.wire import event_of
+from tidegate.events.topics import LOCKS, VACUUMS, Topic
 from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.demo.acid_orc import AcidTable
@@ -78,26 +77,24 @@ class Upstream:
 
     def wait_until_published(self, vacuumed: _Vacuumed) -> None:
         """Wait until the bridge has published the vacuum."""
-        found = self._published("vacuums", VacuumFinished)
+        found = self._published(VACUUMS, VacuumFinished)
         if set(found.directories) != set(vacuumed.made):
             raise TidegateError(f"the bridge published a vacuum of {found.directories}")
 
     def end(self, reader: str) -> None:
         """Give a lock back to the Metastore; wait until the bridge has published that."""
         self._engine.unlock(self._locks[reader])
-        self._published("locks", LockReleased, self._locks[reader])
+        self._published(LOCKS, LockReleased, self._locks[reader])
 
-    def _published(self, topic: str, kind: type[E], lock: int | None = None) -> E:
+    def _published(self, topic: Topic, kind: type[E], lock: int | None = None) -> E:
         def look() -> E | None:
-            for record in self._environment.monitor.records(topic):
-                with suppress(FormatError):  # the message that is not an event
-                    event = event_of(record.key, record.value)
-                    if (
-                        isinstance(event, kind)
-                        and event.table == TABLE
-                        and lock in (None, getattr(event, "lock_id", None))
-                    ):
-                        return event
+            for event in self._environment.events(topic):
+                if (
+                    isinstance(event, kind)
+                    and event.table == TABLE
+                    and lock in (None, getattr(event, "lock_id", None))
+                ):
+                    return event
             return None
 
         return self._environment.wait_for(f"{kind.__name__} from the bridge", look)

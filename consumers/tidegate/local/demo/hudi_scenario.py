@@ -214,7 +214,7 @@ def _restore(
     with report.step("Ana requests exactly that plan; the restorer works on Spark"):
         request(expected_plan=plan.plan_id)
         done = _outcome(environment, RestoreCompleted, table)
-    started = [e for e in environment.monitor.outcomes() if isinstance(e, RestoreStarted)]
+    started = [e for e in environment.outcomes() if isinstance(e, RestoreStarted)]
     report.check("the start of the restore was published", met=len(started) == 1)
     report.check(
         f"two commits were rolled back, {done.files_deleted} files deleted",
@@ -231,7 +231,7 @@ def _publish_commit(publisher: Publisher, table: _Table, instant: str) -> None:
 def _outcome(environment: DemoEnvironment, kind: type[E], table: _Table) -> E:
     def look() -> E | None:
         """The newest outcome of this kind on the table."""
-        about = [e for e in environment.monitor.outcomes() if e.table == table.identity]
+        about = [e for e in environment.outcomes() if e.table == table.identity]
         return next((e for e in reversed(about) if isinstance(e, kind)), None)
 
     return environment.wait_for(f"{kind.__name__} on {table.identity}", look)

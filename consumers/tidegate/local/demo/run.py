@@ -66,7 +66,7 @@ def run_scenarios(folder: Path, report: DemoReport) -> None:
 def _check_outcomes(environment: DemoEnvironment, report: DemoReport) -> None:
     report.heading("All outcomes on the topic")
     environment.wait_until_idle()
-    outcomes = environment.monitor.outcomes()
+    outcomes = environment.outcomes()
     shown = environment.run_command("outcomes")
     kinds = {type(outcome).__name__ for outcome in outcomes} - {"TaskEnded"}  # the coordinator's
     missing = [kind for kind in kinds if kind not in shown]

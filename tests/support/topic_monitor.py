@@ -1,4 +1,4 @@
-"""Read a deployment's topics from outside: outcomes, tasks, dead letters, consumer lag."""
+"""Read a deployment's topics from outside: outcomes, tasks, dead letters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from functools import partial
 from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
 from tidegate.events.wire import event_of
-from tidegate.ops.groups import lags_of_service
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import BROKER_RETRIES
-from tidegate.service.assembly import SERVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,3 @@ class TopicMonitor:
 
     def _read(self, part: Partition) -> list[Record]:
         return list(KafkaBus({"bootstrap.servers": self.servers}).log(part))
-
-    def lag(self) -> int:
-        """How many records the services have not committed yet."""
-        return BROKER_RETRIES.call(self._lag_now)
-
-    def _lag_now(self) -> int:
-        metadata = KafkaMetadata({"bootstrap.servers": self.servers})
-        lags = (lags_of_service(metadata, self.prefix, name) for name in SERVICES)
-        return sum(lag.records for found in lags for lag in found.values())
