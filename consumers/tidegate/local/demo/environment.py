@@ -254,7 +254,8 @@ class DemoEnvironment:
 
     def events(self, topic: Topic) -> list[Event]:
         """The events of a topic, oldest first; a repeated one once."""
-        logged = (found for found in EventLog.of(self._deployment).read(topic) if found)
+        log = EventLog.of(self._deployment)
+        logged = BROKER_RETRIES.call(lambda: list(filter(None, log.read(topic))))
         return [*{found.event.event_id: found.event for found in logged if found.event}.values()]
 
     def outcomes(self) -> list[Event]:
