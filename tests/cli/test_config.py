@@ -91,7 +91,7 @@ def test_what_is_shown_hides_every_secret(
     file.write_text(
         '[kafka]\n"bootstrap.servers" = "b:1"\n"sasl.password" = "hush1"\n'
         '[registry]\nurl = "http://r:1"\nbasic_auth = "u:hush2"\noptions = {x = "hush3"}\n'
-        '[warehouse.storage.gs]\nkey = "hush4"\n[spark.conf]\n"spark.x" = "hush5"\n'
+        '[warehouse.storage.webhdfs]\nkey = "hush4"\n[spark.conf]\n"spark.x" = "hush5"\n'
         '[warehouse]\nroots = ["/lake"]'
     )
     monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "from-environment")
