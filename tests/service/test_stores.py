@@ -160,7 +160,7 @@ def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
     cleaning: dict[str, object], s3: S3Server
 ) -> None:
     bus, stores = memory_bus(partitions=1), s3.settings("lake")
-    with pytest.raises(ConfigError, match=r"have no versions .*: s3://lake/x\."):
+    with pytest.raises(ConfigError, match=r"not on S3 with versions .*: s3://lake/x\."):
         assemble("cleaner", settings("s3://lake/x", "/lake", stores=stores, **cleaning), bus)
 
 

@@ -155,7 +155,8 @@ def second_source(settings: Settings, warehouse: Warehouse) -> SecondSource:
     if found := without_quarantine(warehouse):
         raise ConfigError(
             "nothing would confirm what the cleaner removes: no Metastore is configured, and"
-            f" buckets without versions have no quarantine: {', '.join(found)}. Set uri in"
+            " object stores other than S3 with versions have no quarantine:"
+            f" {', '.join(found)}. Set uri in"
             ' [bridge.metastore], or accept the risk with confirm_with = "nothing" in [cleaning]:'
             " every principal that may write to the vacuums topic can then have files deleted"
         )

@@ -67,10 +67,10 @@ def require_quarantine(warehouse: Warehouse, *, keep: timedelta) -> None:
     """
     if found := without_quarantine(warehouse):
         raise ConfigError(
-            "cleaning would quarantine, but an object store has no rename, and these buckets have"
-            f" no versions (or s3:GetBucketVersioning is denied): {', '.join(found)}. Set mode ="
-            ' "delete" in [cleaning] and its rules, and after_expiry = "delete": what is cleaned'
-            " after a lock that expired is then gone at once"
+            "cleaning would quarantine, but these are not on S3 with versions (or the right"
+            f" s3:GetBucketVersioning is missing): {', '.join(found)}. Object stores have no"
+            ' rename. Set mode = "delete" in [cleaning] and its rules, and after_expiry = "delete":'
+            " what is cleaned after a lock that expired is then gone at once"
         )
     require_kept(warehouse, keep=keep)
 

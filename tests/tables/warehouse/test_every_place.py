@@ -238,7 +238,7 @@ def test_a_directory_is_moved_moved_back_and_removed_for_good(place: Place) -> N
     warehouse, table, aside = place.warehouse, place.table, f"{place.table}/aside"
     can, before = warehouse.can(table), place.files()
     if not (can.renames or can.versions):
-        with pytest.raises(PermanentError, match="no rename"), warehouse.moving(table, aside):
+        with pytest.raises(PermanentError, match="rename"), warehouse.moving(table, aside):
             pass
         return
 
