@@ -343,6 +343,20 @@ RULES: Final = (
         "tests/restores/test_restore_crashes.py::test_no_part_of_a_metadata_table_is_left_by_a_death_within_its_removal",
     ),
     Rule(
+        "a rebalance that aborted has not committed",
+        "producers/tidegate/hive_metastore/values.py",
+        "committed=transactions.valid().is_valid(self.transaction_id)",
+        "committed=True",
+        "tests/cleaning/test_confirmation.py::test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers",
+    ),
+    Rule(
+        "a rebalance whose readers are not bounded is not confirmed",
+        "consumers/tidegate/cleaning/confirmation.py",
+        "return has_last and all(",
+        "return row is not None and all(",
+        "tests/cleaning/test_confirmation.py::test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers",
+    ),
+    Rule(
         "long moves into quarantine are confirmed again",
         "consumers/tidegate/cleaning/quarantine.py",
         "self.go_on()",
