@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import socket
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from tidegate.hive.names import Base, parse_name
 from tidegate.hive.obsolete import AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.values import write_ids_of_compaction
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, write_ids_of_compaction
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
 from tidegate.local.embedded.process import free_ports
@@ -34,8 +33,6 @@ _HIVES_CLEANER = {
     "hive.compactor.cleaner.run.interval": "200ms",
     "hive.compactor.aborted.txn.time.threshold": "1ms",
 }
-_IDLE_SECONDS = 1.5
-"""It works every 200 ms."""
 Snapshot = tuple[ValidWriteIds, ValidTxns]
 
 
@@ -189,20 +186,11 @@ class Copies:
         shutil.rmtree(self.metastore.folder)
 
     def _wait(self) -> None:
-        since, before = time.monotonic(), self._now()
-
         def is_idle() -> bool:
-            nonlocal since, before
-            if (now := self._now()) != before:
-                since, before = time.monotonic(), now
-            return time.monotonic() - since > _IDLE_SECONDS
+            with MetastoreClient(self.engine.settings) as client:
+                return all(entry.state != READY_FOR_CLEANING for entry in client.compactions())
 
-        wait_for("Hive's Cleaner to come to rest", is_idle)
-
-    def _now(self) -> object:
-        with MetastoreClient(self.engine.settings) as client:
-            queue = client.compactions()
-        return queue, [names_in(table.table.location) for table in self.tables]
+        wait_for("Hive's Cleaner to clean every compaction", is_idle)
 
 
 def what_is_left(table: WorkedTable) -> list[str]:
