@@ -109,7 +109,10 @@ def serve(
         app = _application(registry, health, json.dumps(settings or {}))
         server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"[monitoring] {host}:{port} can't be used: {error}") from error
+        raise ConfigError(
+            f"[monitoring] {host}:{port} can't be used: {error}. Every process needs a port of its"
+            " own; TIDEGATE_MONITORING__PORT overrides the file's"
+        ) from error
     thread = threading.Thread(target=server.serve_forever, name="monitoring", daemon=True)
     thread.start()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +14,10 @@ from typing import Any, Final
 from tidegate.coordinator.holds import hashed
 from tidegate.errors.commands import command_line
 from tidegate.events import (
+    CleaningDeferred,
     CleaningProgressed,
+    CleaningRefused,
+    DirectoriesCleaned,
     Event,
     Outcome,
     RestoreAwaitingApproval,
@@ -33,6 +37,7 @@ from tidegate.events import (
     VacuumOverdueResolved,
 )
 from tidegate.events.base import Verdict
+from tidegate.events.reasons import Reason
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
@@ -54,7 +59,7 @@ class Recent:
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """Unresolved alarms, by the vacuum's id or the table."""
+    """Unresolved alarms, by the id of the vacuum or its cleaning, or by the table."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Restores that wait for a second person's approval, by the request's id."""
     approved: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
@@ -130,9 +135,9 @@ class Recent:
         else:
             self.awaiting.pop(cause, None)
         match event:
-            case VacuumOverdue() | TaskOverdue():
+            case VacuumOverdue() | TaskOverdue() | CleaningDeferred(reason=Reason.NOT_CONFIRMED):
                 self.alarms[cause] = logged
-            case VacuumOverdueResolved() | TaskEnded():
+            case VacuumOverdueResolved() | TaskEnded() | DirectoriesCleaned() | CleaningRefused():
                 self.alarms.pop(cause, None)
             case UnknownTableReleased():
                 self.alarms[event.table] = logged
@@ -210,6 +215,8 @@ def _alarm(event: Event) -> str:
             return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
         case TaskOverdue():
             return f"overdue task of {event.table}: {explain}"
+        case CleaningDeferred():
+            return f"the second source contradicts a vacuum of {event.table}: {explain}"
         case _:
             return f"releases of the unknown table {event.table}: {explain}"
 
@@ -231,10 +238,18 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     """
     metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
-    recent = Recent(day_ago=now - timedelta(days=1))
-    for logged in EventLog.of(settings).read(since=since):
-        if logged is not None:
-            recent.take(logged)
+    prefix, groups = settings.topics.prefix, Groups.of(settings.connection())
+
+    def asked(name: str) -> tuple[list[str], int]:
+        lags = ELECTION_RETRIES.call(partial(lags_of_service, metadata, prefix, name))
+        return groups.members(f"{prefix}.{name}"), sum(lag.records for lag in lags.values())
+
+    with ThreadPoolExecutor(len(NAMES)) as pool:  # each waits for its group's coordinator
+        positions = pool.map(asked, NAMES)
+        recent = Recent(day_ago=now - timedelta(days=1))
+        for logged in EventLog.of(settings).read(since=since):
+            if logged is not None:
+                recent.take(logged)
     with DeadLetterBox(settings) as box:
         dead_letters = Counter(listed.service for listed in box.list(DeadLetterFilter()))
     oldest, held, moved = OldestVacuums(1), list[dict[str, Any]](), list[dict[str, Any]]()
@@ -243,17 +258,15 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         oldest.take(store)
         held += held_tables(store)
         moved += quarantined(store)
-    prefix, groups = settings.topics.prefix, Groups.of(settings.connection())
     services: list[dict[str, Any]] = []
-    for name in NAMES:
-        lags = ELECTION_RETRIES.call(partial(lags_of_service, metadata, prefix, name))
-        members, count = groups.members(f"{prefix}.{name}"), dead_letters.pop(name, 0)
+    for name, (members, lag) in zip(NAMES, positions, strict=True):
+        count = dead_letters.pop(name, 0)
         problem = counted(count, "open dead letter") if count else None
         services.append(
             {
                 "service": name,
                 "members": members,
-                "lag": sum(lag.records for lag in lags.values()),
+                "lag": lag,
                 "dead_letters": count,
                 "last_outcome": recent.last_by_service.get(name),
                 "problem": problem if members else "it is not running",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.deployment_events import (
     awaiting,
+    cleaning_refused,
     completed,
     rejected,
     restore_request,
@@ -15,9 +16,12 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
+from support.signing import cleaning
 from tidegate.cli.look.status import _show as show
 from tidegate.coordinator.holds import hashed
 from tidegate.events import (
+    CleaningDeferred,
+    CleaningReleased,
     Event,
     RestoreFailed,
     SavepointCreated,
@@ -29,6 +33,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
+from tidegate.events.reasons import Reason
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status import Recent, needs
 from tidegate.runtime.bus import Partition, Record
@@ -188,6 +193,25 @@ def test_an_alarm_is_open_until_it_is_resolved() -> None:
     }
     assert set(after(overdue(one), overdue(two), over).alarms) == {two.event_id}
     assert after(unknown, known).alarms == {}
+
+
+def deferred(command: CleaningReleased, reason: Reason) -> CleaningDeferred:
+    fields = command.model_dump(include=set(CleaningDeferred.model_fields) - {"event_id"})
+    fields |= {**GATE, "caused_by": command.event_id, "reason": reason, "message": "they differ"}
+    return CleaningDeferred.model_validate(fields | {"retry_after_ms": 1, "vacuum": "v"})
+
+
+def test_a_contradicted_vacuum_needs_a_person_until_its_cleaning_ends() -> None:
+    command = cleaning()
+    contradicted = deferred(command, Reason.NOT_CONFIRMED)
+
+    [line] = needs(after(contradicted), (), 0, NOON)
+    assert line == (
+        f"the second source contradicts a vacuum of {command.table}:"
+        f" tidegate explain {command.table}"
+    )
+    assert after(contradicted, cleaning_refused(command)).alarms == {}
+    assert after(deferred(command, Reason.SECOND_SOURCE_AWAY)).alarms == {}
 
 
 def service(name: str, *members: str, lag: int = 0, dead_letters: int = 0) -> dict[str, Any]:
