@@ -49,7 +49,7 @@ engine = "hudi"                          # Hudi's own procedure, for tables that
 roots = ["/lake", "s3://lake/tables"]    # no table outside of these is ever changed
 [warehouse.stores."s3://lake"]           # a bucket; credentials come from boto3's own chain
 endpoint = "http://minio:9000"
-timeout = 60                             # seconds for a request and its answer
+timeout = "60s"                          # of a request and its answer
 
 [spark]
 min_items = 256                          # table work with at least this many items runs on Spark
@@ -147,7 +147,7 @@ from tidegate.service.settings.sections import SecuritySettings, ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
 from tidegate.signatures.keys import require_private
 from tidegate.storage import normalise
-from tidegate.tables.settings import Section
+from tidegate.tables.settings import Seconds, Section
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -205,8 +205,9 @@ class _StoreSettings(Section, frozen=True):
     """A profile of the configuration of AWS."""
     ca: str | None = None
     """A file of PEM certificates that sign the server's own."""
-    timeout: float | None = Field(default=None, gt=0)
-    """Seconds for a request and its answer. By default 60, and 20 for HDFS."""
+    timeout: Seconds | None = Field(default=None, gt=0)
+    """The limit of a request and its answer, in seconds or as text with a unit: by default 60 s,
+    and 20 s for HDFS."""
 
 
 class _WarehouseSettings(Section, frozen=True):
