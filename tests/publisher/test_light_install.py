@@ -83,7 +83,8 @@ def test_every_library_of_an_extra_is_known_to_the_errors() -> None:
         found = re.match(r"([A-Za-z0-9._-]+).*extra\s*==\s*[\"']([A-Za-z0-9_-]+)[\"']", requirement)
         if found and found[2] in of_people and found[1] != "tidegate":
             name = renamed.get(found[1], found[1].replace("-", "_"))
-            module = "opentelemetry" if name.startswith("opentelemetry") else name
+            namespace = re.match(r"(opentelemetry|azure|google)_", name)
+            module = namespace[1] if namespace else name
             assert missing_extra(ModuleNotFoundError(name=module)), requirement
 
 

@@ -47,12 +47,12 @@ def test_what_is_not_a_secret_is_passed_through_untouched() -> None:
 def test_the_options_of_the_storage_and_of_spark_are_in_no_text() -> None:
     settings = Settings.model_validate(
         {
-            "warehouse": {"storage": {"gs": {"secret": "hush-hush"}}},
+            "warehouse": {"storage": {"webhdfs": {"secret": "hush-hush"}}},
             "spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": "hush-hush"}},
         }
     )
 
-    assert settings.warehouse.storage["gs"]["secret"] == "hush-hush"  # noqa: S105
+    assert settings.warehouse.storage["webhdfs"]["secret"] == "hush-hush"  # noqa: S105
     assert "hush-hush" not in repr(settings) + str(settings)
 
 
