@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from support.acid import INSERT_1, INSERTS, MINOR_3, build
 from support.kafka import create_topic
 from tidegate.cli import main
 from tidegate.events.topics import ALL_TOPICS
@@ -371,3 +372,26 @@ def test_topics_that_are_not_there_are_said_to_be_missing(
     said = "does not exist (yet): check [topics] prefix, or run: tidegate topics create"
     for command in (("outcomes",), COMMIT, ("waiting",), ("dead-letters", "list")):
         tidegate(*command, "-c", file).refuses(2, said)
+
+
+@pytest.mark.parametrize(
+    ("confirm_with", "verdict"),
+    [("quarantine", "does not end as an ORC file does"), ("nothing", None)],
+)
+def test_a_plan_of_a_cleaning_judges_the_products_as_the_cleaner_does(
+    tidegate: Tidegate, tmp_path: Path, confirm_with: str, verdict: str | None
+) -> None:
+    orders = build(tmp_path / "orders", dict.fromkeys((*INSERTS, MINOR_3), 10))
+    (tmp_path / "vacuum.json").write_text(json.dumps(VACUUM | {"location": str(orders)}))
+    settings = f'[warehouse]\nroots = ["{tmp_path}"]\n[cleaning]\nconfirm_with = "{confirm_with}"\n'
+    (tmp_path / "tidegate.toml").write_text(settings)
+
+    answer = tidegate(
+        *("plan", "clean", str(tmp_path / "vacuum.json"), "-c", str(tmp_path / "tidegate.toml"))
+    )
+
+    if verdict is None:
+        assert f"would remove {INSERT_1}" in answer.out
+    else:
+        answer.refuses(1, verdict)
+    assert {path.name for path in orders.iterdir()} == {*INSERTS, MINOR_3}

@@ -157,7 +157,7 @@ class Cleaner:
         started_at = self.clock()
         try:
             plan = self.plan(command)
-            handling = self._handling(command, plan)
+            handling = self.handling(command, plan)
         except Refused as refused:
             yield self._refused(command, refused)
             return
@@ -243,7 +243,7 @@ class Cleaner:
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
         return MoveAside(self.warehouse, location, record, confirm, claim)
 
-    def _handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
+    def handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
         """Whether to delete or quarantine, by the rules and by the second source's proof.
 
         Directories of aborted writes are always deleted: if they were put back later, readers could

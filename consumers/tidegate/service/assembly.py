@@ -227,7 +227,12 @@ def _savepoint_writer(
     return SavepointWriter(warehouse, files, _now, savepoint_policy(settings))
 
 
-def _cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
+def cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
+    """The cleaner with its rules and its second source.
+
+    Raises:
+        ConfigError, TransientError: as `cleaning_settings` and `second_source`.
+    """
     # the roots were checked first: a store's fault is reported before its missing abilities
     rules = cleaning_settings(settings, warehouse)
     return Cleaner(warehouse, files, _now, rules, second_source(settings, warehouse))
@@ -325,7 +330,7 @@ SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
         COORDINATOR: _coordinator,
         SavepointWriter.name: partial(_executor, _savepoint_writer),
         Restorer.name: partial(_executor, _restorer),
-        Cleaner.name: partial(_executor, _cleaner),
+        Cleaner.name: partial(_executor, cleaner),
     }
 )
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from tidegate.cleaning.executor import Cleaner
+from tidegate.cleaning.confirmation import NotConfirmed
 from tidegate.cli.deployment import located
 from tidegate.cli.options import read_model, table_of
 from tidegate.cli.output import write, write_json, write_rows
@@ -17,7 +17,7 @@ from tidegate.cli.restore.publish import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
-from tidegate.events import CommitCompleted, VacuumFinished
+from tidegate.events import CleaningMode, CommitCompleted, VacuumFinished
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import COMMITS
 from tidegate.hudi.instant import InstantState
@@ -29,7 +29,7 @@ from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
 from tidegate.savepoints.rules import SavepointRule
 from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
-from tidegate.service.assembly import restore_settings, savepoint_policy, table_work
+from tidegate.service.assembly import cleaner, restore_settings, savepoint_policy, table_work
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi import open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
@@ -309,18 +309,26 @@ def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> No
         tidegate plan clean vacuum.json
     """
     event = read_model(VacuumFinished, vacuum)
-    warehouse, parallel_map = table_work(Settings.load(config))
-    now = datetime.now(UTC)
-    planned = Cleaner(warehouse, parallel_map, lambda: now).plan(command_for(event, now))
+    settings = Settings.load(config)
+    worker, command = (
+        cleaner(settings, *table_work(settings)),
+        command_for(event, datetime.now(UTC)),
+    )
+    planned = worker.plan(command)
     fields: dict[str, Any] = {"table": event.table}
     fields |= {"files": planned.files, "bytes": planned.bytes}
+    try:
+        fields["mode"] = worker.handling(command, planned).mode
+    except NotConfirmed as why:  # a reader is there, or the Metastore is away
+        fields["not_confirmed"] = str(why)
     if planned.superseded_by:
         fields["superseded_by"] = list(planned.superseded_by)
     if as_json:
         write_json({**fields, "paths": list(planned.directories)})
         return
     _show(fields)
-    _show_paths("would remove", planned.directories)
+    is_moved = fields.get("mode") is CleaningMode.QUARANTINE
+    _show_paths("would move into quarantine" if is_moved else "would remove", planned.directories)
 
 
 def _show(fields: Mapping[str, object]) -> None:
