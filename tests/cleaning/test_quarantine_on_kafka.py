@@ -112,6 +112,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert kept is not None
     assert kept >= len(INSERTS)
     assert "3 directories in quarantine until" in run("waiting").stdout
+    assert f"did you mean {TABLE}" in str(run("undo", TABLE[:-1], "--reason", "x").exception)
     planned = ask("undo", TABLE, "--reason", "it was alive")
     assert (planned["kind"], planned["event"]["directories"]) == (
         "CleaningUndoPlanned",

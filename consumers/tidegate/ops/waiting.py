@@ -25,7 +25,7 @@ from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import OutstandingReader, derived_id, table_identity
 from tidegate.events.topics import CHANGELOG, partition_of
-from tidegate.ops.event_log import PATTERN
+from tidegate.ops.event_log import PATTERN, EventLog
 from tidegate.ops.summary import counted
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -216,7 +216,7 @@ def find_cleaning(settings: Settings, subject: str) -> Quarantine:
             of a cleaning's or a start's id suffice, if they are unique.
 
     Raises:
-        ConfigError: there is no such cleaning, or several ids begin with the subject.
+        ConfigError: there is no such table or cleaning, or several ids begin with the subject.
         TransientError: no broker answers.
     """
     try:
@@ -225,7 +225,11 @@ def find_cleaning(settings: Settings, subject: str) -> Quarantine:
         table = None
     rows = (row for store in gate_stores(settings, table) for row in quarantines(store))
     there = [row for row in rows if not row.undone]
-    return by_id(there, subject) if table is None else newest_of(there, table)
+    if table is None:
+        return by_id(there, subject)
+    if not any(row.table == table for row in there):
+        EventLog.of(settings).check_named(table, "nothing of it is in quarantine")
+    return newest_of(there, table)
 
 
 def newest_of(there: Iterable[Quarantine], table: str) -> Quarantine:
