@@ -28,7 +28,7 @@ COMMAND = release_of(CASE, TABLE)
 
 
 @pytest.fixture(
-    params=["moto", pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(1800)])]
+    params=["moto", pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(1200)])]
 )
 def kept(request: pytest.FixtureRequest) -> Generator[Kept]:
     with kept_bucket(str(request.param)) as bucket:
@@ -186,7 +186,7 @@ def test_an_undo_without_all_versions_is_refused_and_changes_nothing(
 
 
 @pytest.mark.full
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(1200)
 def test_a_directory_of_more_objects_than_a_page_or_a_request_has(kept: Kept) -> None:
     kept.build(SMALL.directories)
     for number in range(2100):

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.judge,
     pytest.mark.slow,
     pytest.mark.full,
-    pytest.mark.timeout(3600),  # MinIO is built once
+    pytest.mark.timeout(1200),  # MinIO is built once
 ]
 STEPS = 10
 """A restore takes more, so it was resumed in the middle."""

@@ -49,11 +49,11 @@ class Place:
         "moto",
         "moto with versions",
         pytest.param("hdfs", marks=pytest.mark.full),
-        pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
-        pytest.param("minio with versions", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
-        pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
-        pytest.param("fake-gcs", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
-        pytest.param("azurite", marks=[pytest.mark.full, pytest.mark.timeout(3600)]),
+        pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(1200)]),
+        pytest.param("minio with versions", marks=[pytest.mark.full, pytest.mark.timeout(1200)]),
+        pytest.param("versitygw", marks=[pytest.mark.full, pytest.mark.timeout(1200)]),
+        pytest.param("fake-gcs", marks=[pytest.mark.full, pytest.mark.timeout(1200)]),
+        pytest.param("azurite", marks=[pytest.mark.full, pytest.mark.timeout(1200)]),
     ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Place]:

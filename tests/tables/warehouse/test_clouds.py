@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from support.clouds import CloudServer
     from support.s3 import Request
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]  # fake-gcs-server is built once
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]  # fake-gcs-server is built once
 
 
 def serve(name: str) -> Generator[CloudServer]:

@@ -21,7 +21,7 @@ DAYS_3 = timedelta(days=3)
 
 
 @pytest.fixture(
-    params=["moto", pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(1800)])]
+    params=["moto", pytest.param("minio", marks=[pytest.mark.full, pytest.mark.timeout(1200)])]
 )
 def kept(request: pytest.FixtureRequest) -> Generator[Kept]:
     with kept_bucket(str(request.param)) as bucket:
