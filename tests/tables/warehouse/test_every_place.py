@@ -288,7 +288,7 @@ def test_of_a_hundred_thousand_files_those_that_were_listed_go_and_no_other(
     place: Place, request: pytest.FixtureRequest
 ) -> None:
     if request.node.callspec.params["place"] in SLOW:
-        pytest.skip("it takes more than ten minutes there")
+        pytest.skip("it takes many minutes there")
     names = [f"part-{number:06d}" for number in range(100_000)]
     place.fill(f"d/{name}" for name in names)
     place.put("d2/beside")
