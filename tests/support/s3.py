@@ -179,6 +179,8 @@ def go_program(name: str) -> Path:
 
 @cache
 def _fault_of_build(name: str, folder: Path) -> str:
+    if "CI" in os.environ:
+        return "CI builds no server, which takes many minutes"
     environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"}
     command = ["go", "install", _MODULES[name]]
     try:
