@@ -310,10 +310,8 @@ def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> No
     """
     event = read_model(VacuumFinished, vacuum)
     settings = Settings.load(config)
-    worker, command = (
-        cleaner(settings, *table_work(settings)),
-        command_for(event, datetime.now(UTC)),
-    )
+    worker = cleaner(settings, *table_work(settings))
+    command = command_for(event, datetime.now(UTC))
     planned = worker.plan(command)
     fields: dict[str, Any] = {"table": event.table}
     fields |= {"files": planned.files, "bytes": planned.bytes}

@@ -28,9 +28,9 @@ class ObjectChanges(ObjectStore, RemoteChanges):
 
     @abstractmethod
     def put(self, key: str, content: bytes, if_version: Version, mark: str | None) -> None:
-        """Write an object, if its version is still this one. None: if there is none.
+        """Write an object if it still has this version; with None, if it does not exist.
 
-        Without a mark there is no condition.
+        Without a mark it is written in any case.
 
         Raises:
             FileExistsError: it has another version.

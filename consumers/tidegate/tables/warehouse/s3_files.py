@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -14,13 +14,14 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
+from tidegate.storage.parallel import batches_of
 from tidegate.storage.s3 import S3Options, S3Store
 from tidegate.storage.store_errors import error_of, store_errors
 from tidegate.tables.warehouse.object_files import FEW, MARK, ObjectChanges
 
-BULK: Final = 1000
+_BULK: Final = 1000
 """Objects that a request can remove."""
-NO_MATCH: Final = frozenset({"404", "412", "NoSuchKey", "PreconditionFailed"})
+_NO_MATCH: Final = frozenset({"404", "412", "NoSuchKey", "PreconditionFailed"})
 """Codes of the answer to a removal on condition of an ETag that has changed."""
 _WRONG_TAG: Final = f'"{"0" * 32}"'
 
@@ -126,24 +127,34 @@ class S3Changes(S3Store, ObjectChanges):
                 Bucket=self.bucket, Key=self.key(entry.path), IfMatch=entry.version
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] not in NO_MATCH:
+            if error.response["Error"]["Code"] not in _NO_MATCH:
                 raise
             return False
         return True
 
-    def _remove_by_boto(self, entries: Sequence[FileInfo], *, with_tags: bool) -> int:
-        refused = 0
-        for start in range(0, len(entries), BULK):
-            named = [
-                {"Key": self.key(e.path)} | ({"ETag": str(e.version)} if with_tags else {})
-                for e in entries[start : start + BULK]
-            ]
-            answer = self.clients.boto.delete_objects(
-                Bucket=self.bucket, Delete={"Objects": named, "Quiet": True}
-            )
+    def delete_in_bulk(
+        self, names: Sequence[Mapping[str, str]], *, on_condition: bool, quiet: bool = False
+    ) -> Iterator[Mapping[str, Any]]:
+        """Remove objects by key, and by ETag or version if they have one; an answer a request.
+
+        Args:
+            names: What S3 calls object identifiers.
+            on_condition: Ignore objects that are gone, or have another ETag.
+            quiet: The answers have errors only.
+        """
+        for batch in batches_of(names, _BULK):
+            removal: dict[str, Any] = {"Objects": list(batch)} | ({"Quiet": True} if quiet else {})
+            answer = self.clients.boto.delete_objects(Bucket=self.bucket, Delete=removal)
             for error in answer.get("Errors", ()):
                 code, seen = str(error.get("Code")), f"{error.get('Key')}: {error.get('Message')}"
-                if not (with_tags and code in NO_MATCH):
+                if not (on_condition and code in _NO_MATCH):
                     raise error_of(code, seen) or OSError(f"{seen} ({code})")
-                refused += 1
-        return len(entries) - refused
+            yield answer
+
+    def _remove_by_boto(self, entries: Sequence[FileInfo], *, with_tags: bool) -> int:
+        names = [
+            {"Key": self.key(e.path)} | ({"ETag": str(e.version)} if with_tags else {})
+            for e in entries
+        ]
+        answers = self.delete_in_bulk(names, on_condition=with_tags, quiet=True)
+        return len(entries) - sum(len(answer.get("Errors", ())) for answer in answers)

@@ -25,11 +25,10 @@ from botocore.exceptions import ClientError
 from tidegate.bounded_json import MAX_VALUES, parse_json
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage import FileInfo, ParallelMap
-from tidegate.storage.parallel import batches_of
 from tidegate.storage.store import MAX_READ, Capabilities
-from tidegate.storage.store_errors import error_of, store_errors
+from tidegate.storage.store_errors import store_errors
 from tidegate.tables.warehouse.changes import MayGo, Moved, Moves
-from tidegate.tables.warehouse.s3_files import BULK, NO_MATCH, S3Changes
+from tidegate.tables.warehouse.s3_files import S3Changes
 
 _LIST: Final = ".versions.json"
 _MOST: Final = MAX_VALUES // 5
@@ -293,21 +292,9 @@ class VersionedS3(S3Changes):
         return False
 
     def _delete(self, location: str, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-        gone: list[dict[str, Any]] = []
         with store_errors(location):
-            for batch in batches_of(names, BULK):
-                answer = self.clients.boto.delete_objects(
-                    Bucket=self.bucket, Delete={"Objects": list(batch)}
-                )
-                for error in answer.get("Errors", ()):
-                    code, seen = (
-                        str(error.get("Code")),
-                        f"{error.get('Key')}: {error.get('Message')}",
-                    )
-                    if code not in NO_MATCH:
-                        raise error_of(code, seen) or OSError(f"{seen} ({code})")
-                gone += answer.get("Deleted", ())
-        return gone
+            answers = self.delete_in_bulk(names, on_condition=True)
+            return [gone for answer in answers for gone in answer.get("Deleted", ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,11 +338,8 @@ class _MovesBack:
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
         """See `Moves`. Removes the delete markers over the listed versions."""
-        place, there, store = (
-            f"{self.source}/{name}",
-            f"{self.target}/{as_name or name}",
-            self.store,
-        )
+        store, place = self.store, f"{self.source}/{name}"
+        there = f"{self.target}/{as_name or name}"
         listed = store.listed(place)
         if listed is None:
             return None
