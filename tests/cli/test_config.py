@@ -74,14 +74,48 @@ def test_a_problem_is_one_line_and_exit_code_2(
     assert 'monitoring.tables: write a list, e.g. ["a", "b"]' in said
 
 
-def test_a_client_setting_that_the_services_refuse_is_a_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('[kafka]\nacks = "1"', "acks = 1 must be all"),
+        ('[kafka]\n"bootstrap.server" = "b:1"', 'property: "bootstrap.server"'),
+        ('[kafka]\n"bootstrap.servers" = "b:1,b:99999"', "'b:99999' is not HOST:PORT"),
+        ('[kafka]\n"bootstrap.servers" = "http://b:1"', "'http://b:1' is not HOST:PORT"),
+        ('[registry]\nurl = "http://r:99999"', "registry.url: Port out of range"),
+        ('[registry]\nurl = "r:8081"', "registry.url: not an address"),
+        ('[warehouse]\nroots = ["lake"]', "not an absolute path or URI, or it has '..': 'lake'"),
+        ('[warehouse]\nroots = ["/"]', "none may be an entire file system"),
+    ],
+)
+def test_a_setting_that_the_services_refuse_is_a_problem(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+    said: str,
 ) -> None:
     file = tmp_path / "tidegate.toml"
-    file.write_text('[kafka]\n"bootstrap.servers" = "broker:9092"\nacks = "1"')
+    file.write_text(content)
+    if '"bootstrap.servers"' not in content:
+        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "broker:9092,SSL://[::1]:9093")
 
     assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 2
-    assert "acks = 1 must be all" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
+    file.write_text("")
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "broker:9092,SSL://[::1]:9093")
+    assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 0
+
+
+def test_without_settings_a_command_says_how_to_name_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tidegate("status", monkeypatch=monkeypatch) == 2
+    assert "name the settings file (-c or TIDEGATE_CONFIG)" in capsys.readouterr().err
+
+    file = tmp_path / "tidegate.toml"
+    file.write_text('[kafka]\n"bootstrap.server" = "broker:9092"')
+    assert tidegate("status", "-c", str(file), monkeypatch=monkeypatch) == 2
+    assert "is it meant by bootstrap.server?" in capsys.readouterr().err
 
 
 def test_what_is_shown_hides_every_secret(

@@ -19,6 +19,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreRequested, WithdrawalRequested
 from tidegate.events.base import Verdict
 from tidegate.events.topics import EVENT_TYPES
+from tidegate.hudi.instant import WRITES
 from tidegate.ops.topics import create_topics
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
@@ -95,6 +96,13 @@ def test_a_word_outside_the_choices_is_wrong(
 
     assert code == 2
     assert f"Invalid value for '{arguments[-2]}': '{arguments[-1]}' is not one of " in err
+
+
+def test_every_action_of_a_write_can_be_given(tidegate: Tidegate) -> None:
+    commit = ("publish", "commit", "-t", "a.b.c", "-l", "/c", "--instant", "latest", "--action")
+    _, _, err = tidegate(*commit, "?")
+
+    assert [action for action in WRITES if f"'{action}'" not in err] == []
 
 
 @pytest.mark.parametrize(

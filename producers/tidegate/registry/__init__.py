@@ -56,6 +56,8 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_err
     @classmethod
     def _holds_no_secret(cls, url: str) -> str:
         parts = [urlsplit(part.strip()) for part in url.split(",")]
+        if not all(part.hostname and part.port != 0 for part in parts):  # `port` raises, too
+            raise ValueError("not an address of the form https://host:port")
         if any("@" in part.netloc or part.query or part.fragment for part in parts):
             raise ValueError(
                 "must not contain a user, password or token, because addresses appear in logs: use"

@@ -318,6 +318,7 @@ class _CommitAction(StrEnum):
     DELTA_COMMIT = "deltacommit"
     REPLACE_COMMIT = "replacecommit"
     COMPACTION = "compaction"
+    LOG_COMPACTION = "logcompaction"
     CLUSTERING = "clustering"
 
 

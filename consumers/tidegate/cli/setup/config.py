@@ -16,9 +16,10 @@ import typer
 from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
-from tidegate.publisher.client_settings import require_protected_settings
+from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
+from tidegate.tables.warehouse.roots import WarehouseRoots
 
 config = typer.Typer(help="Make, check, show and compare the settings.", no_args_is_help=True)
 _HEADER = """\
@@ -80,7 +81,11 @@ def check(as_json: bool = False, config: Path | None = None) -> None:
     Examples:
         tidegate config check --config tidegate.toml
     """
-    require_protected_settings(Settings.load(config).connection())
+    settings = Settings.load(config)
+    if settings.warehouse.roots:
+        WarehouseRoots.of(*settings.warehouse.roots)
+    # librdkafka judges the names; without an address it connects to no broker
+    ConfirmedProducer({**settings.connection(), "bootstrap.servers": "", "log_level": 0}).close()
     if as_json:
         write_json({"valid": True})
     else:

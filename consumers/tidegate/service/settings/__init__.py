@@ -125,6 +125,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Self
@@ -169,6 +170,9 @@ SHOWN: Final = frozenset(
 """Client settings whose values may be shown. Every other text is treated as a secret: a name that
 is mistyped, or of a later version of librdkafka, may hold one."""
 
+_SERVER: Final = re.compile(
+    r"(?i:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[^]]+\]|[^:/]+)(?::([0-9]{1,5}))?"
+)
 _KEY_FILES: Final = frozenset({"ssl.key.location", "ssl.keystore.location"})
 
 
@@ -336,6 +340,10 @@ class Settings(Section, frozen=True):
     def _hide_secrets(
         cls, kafka: dict[str, str | int | bool | SecretStr]
     ) -> dict[str, str | int | bool | SecretStr]:
+        for server in str(kafka.get("bootstrap.servers", "127.0.0.1")).split(","):
+            found = _SERVER.fullmatch(server.strip())
+            if found is None or not 0 < int(found[1] or 9092) < 2**16:
+                raise ValueError(f"bootstrap.servers: {server!r} is not HOST:PORT")
         return {
             name: SecretStr(value) if isinstance(value, str) and name not in SHOWN else value
             for name, value in kafka.items()
@@ -365,8 +373,11 @@ class Settings(Section, frozen=True):
             ConfigError: no broker is configured, or others may read the file of a private key.
         """
         if "bootstrap.servers" not in self.kafka:
+            near = get_close_matches("bootstrap.servers", self.kafka, n=1)
+            meant = f" (is it meant by {near[0]}?)" if near else ""
             raise ConfigError(
-                f'no broker is configured: set {SERVERS_VARIABLE} or [kafka] "bootstrap.servers"'
+                f"no broker is configured: name the settings file (-c or {FILE_VARIABLE}) and in"
+                f' it [kafka] "bootstrap.servers"{meant}, or set {SERVERS_VARIABLE}'
             )
         connection = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value
