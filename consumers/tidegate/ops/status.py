@@ -17,6 +17,7 @@ from tidegate.events import (
     CleaningDeferred,
     CleaningProgressed,
     CleaningRefused,
+    CommitFlagged,
     DirectoriesCleaned,
     Event,
     Outcome,
@@ -33,19 +34,21 @@ from tidegate.events import (
     TaskOverdue,
     UnknownTableReleased,
     UnknownTableResolved,
+    VacuumFlagged,
     VacuumOverdue,
     VacuumOverdueResolved,
 )
 from tidegate.events.base import Verdict
 from tidegate.events.reasons import Reason
+from tidegate.events.topics import Role
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
-from tidegate.ops.summary import approval_command, asked_by, counted
+from tidegate.ops.summary import approval_command, asked_by, counted, flagged
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import ELECTION_RETRIES
-from tidegate.service.catalogue import NAMES
+from tidegate.service.catalogue import COORDINATOR, NAMES
 from tidegate.service.settings import Settings
 
 
@@ -59,7 +62,8 @@ class Recent:
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """Unresolved alarms, by the id of the vacuum or its cleaning, or by the table."""
+    """Unresolved alarms, by the id of the vacuum or its cleaning, or by the table; and the newest
+    flagged commit or vacuum of each table and flag since `day_ago`."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Restores that wait for a second person's approval, by the request's id."""
     approved: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
@@ -73,8 +77,15 @@ class Recent:
     refused: int = 0
     failed: int = 0
     day_ago: datetime | None = None
-    of_today: int = 0
-    """The refused and failed requests since `day_ago`."""
+    unsuccessful: dict[tuple[str, str, bool], set[str]] = field(
+        default_factory=dict[tuple[str, str, bool], set[str]]
+    )
+    """By table, service, and whether a policy asked: the requests that were refused or failed since
+    `day_ago`, and after the last one that succeeded."""
+
+    def of_today(self, *, of_policy: bool) -> int:
+        """How many requests, of people or of a policy, were refused or failed since `day_ago`."""
+        return sum(len(ids) for key, ids in self.unsuccessful.items() if key[-1] == of_policy)
 
     def take(self, logged: LoggedEvent) -> None:
         """Take the next outcome."""
@@ -85,10 +96,7 @@ class Recent:
             self.last_by_service[event.source] = logged
         self._take_open(event, event.caused_by, logged)
         verdict = event.verdict
-        self.refused += verdict is Verdict.REFUSED
-        self.failed += verdict is Verdict.FAILED
-        if verdict in {Verdict.REFUSED, Verdict.FAILED}:
-            self.of_today += self.day_ago is None or logged.at >= self.day_ago
+        self._count(event, event.caused_by, is_new=self._is_of_today(logged))
         if verdict is not Verdict.UNDER_WAY:
             self.running.pop(event.caused_by, None)
         elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
@@ -100,6 +108,23 @@ class Recent:
                 self.unowned[event.table] = len(event.unowned)
         self.savepoints_made += isinstance(event, SavepointCreated) and not event.already_there
         self.savepoints_removed += isinstance(event, SavepointRemoved)
+
+    def _is_of_today(self, logged: LoggedEvent) -> bool:
+        return self.day_ago is None or logged.at >= self.day_ago
+
+    def _count(self, event: Outcome, cause: str, *, is_new: bool) -> None:
+        verdict, writer = event.verdict, Role.SAVEPOINT_WRITER
+        of_policy = event.source == writer and getattr(event, "requested_by", "") == COORDINATOR
+        key = (event.table, event.source, of_policy)
+        if verdict in {Verdict.REFUSED, Verdict.FAILED}:
+            self.refused += verdict is Verdict.REFUSED and not of_policy
+            self.failed += verdict is Verdict.FAILED and not of_policy
+            if is_new:
+                self.unsuccessful.setdefault(key, set()).add(cause)
+        elif verdict is Verdict.DONE and not (
+            of_policy and cause in self.unsuccessful.get(key, ())
+        ):
+            self.unsuccessful.pop(key, None)  # a check that refused one savepoint ends, too
 
     def _take_unfinished(self, event: Outcome, logged: LoggedEvent) -> None:
         match event:
@@ -141,6 +166,8 @@ class Recent:
                 self.alarms.pop(cause, None)
             case UnknownTableReleased():
                 self.alarms[event.table] = logged
+            case CommitFlagged() | VacuumFlagged() if self._is_of_today(logged):
+                self.alarms[f"{event.table} {event.flag}"] = logged
             case UnknownTableResolved():
                 self.alarms.pop(event.table, None)
             case _:
@@ -189,10 +216,11 @@ def needs(
         f" {command_line('savepoints list', table)}"
         for table, count in sorted(recent.unowned.items())
     ]
-    if recent.of_today:
-        today = counted(recent.of_today, "request")
-        listed = command_line("outcomes", failed=True, since="1d")
-        found.append(f"{today} of the last 24 hours failed or refused: {listed}")
+    listed = command_line("outcomes", failed=True, since="1d")
+    for of_policy, thing in ((False, "request"), (True, "savepoint check")):
+        if count := recent.of_today(of_policy=of_policy):
+            today = counted(count, thing)
+            found.append(f"{today} of the last 24 hours failed or refused: {listed}")
     return found
 
 
@@ -215,6 +243,8 @@ def _alarm(event: Event) -> str:
             return f"overdue vacuum of {event.table}: {command_line('waiting', table=event.table)}"
         case TaskOverdue():
             return f"overdue task of {event.table}: {explain}"
+        case CommitFlagged() | VacuumFlagged():
+            return flagged(event)
         case CleaningDeferred():
             return f"the second source contradicts a vacuum of {event.table}: {explain}"
         case _:
@@ -285,7 +315,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         "alarms": by_time(recent.alarms),
         "refused": recent.refused,
         "failed": recent.failed,
-        "of_today": recent.of_today,
+        "of_today": recent.of_today(of_policy=False),
         "needs": needs(recent, services, unknown, now),
         "unknown_dead_letters": unknown,
         "awaiting": recent.awaiting_at(now),

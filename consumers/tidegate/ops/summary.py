@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidegate.errors.commands import command_line
-from tidegate.events import Event, LockReleased, RestoreAwaitingApproval
+from tidegate.events import (
+    CommitFlag,
+    CommitFlagged,
+    Event,
+    LockReleased,
+    RestoreAwaitingApproval,
+    VacuumFlagged,
+)
 from tidegate.events.base import Answer
 from tidegate.hive.write_ids import shortened
 from tidegate.ops.event_log import LoggedEvent, reason_of
@@ -66,6 +73,18 @@ def approval_command(event: RestoreAwaitingApproval) -> str:
         location=event.location,
         reason="checked the plan",
     )
+
+
+def flagged(event: CommitFlagged | VacuumFlagged) -> str:
+    """Why a commit or a vacuum needs a person, and the command that shows more."""
+    commit, table = isinstance(event, CommitFlagged), event.table
+    if not commit:
+        look = command_line("waiting", table=table)
+    elif event.flag == CommitFlag.NOT_ON_TIMELINE:
+        look = command_line("events tail", table=table, topic="commits")
+    else:
+        look = command_line("savepoints list", table)
+    return f"flagged {'commit' if commit else 'vacuum'} of {table}: {content_of(event)}: {look}"
 
 
 _AMOUNT: Final = "{instants:instant}, {files:file}, {bytes:size}"

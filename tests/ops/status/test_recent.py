@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from support.deployment_events import (
@@ -22,14 +22,19 @@ from tidegate.coordinator.holds import hashed
 from tidegate.events import (
     CleaningDeferred,
     CleaningReleased,
+    CommitFlag,
+    CommitFlagged,
     Event,
     RestoreFailed,
     SavepointCreated,
+    SavepointRejected,
     SavepointRemoved,
     SavepointsChecked,
     TaskEnd,
     UnknownTableReleased,
     UnknownTableResolved,
+    VacuumFlag,
+    VacuumFlagged,
     VacuumOverdue,
     VacuumOverdueResolved,
 )
@@ -44,8 +49,8 @@ if TYPE_CHECKING:
 GATE: dict[str, Any] = {"source": "coordinator", "occurred_at": NOON}
 
 
-def after(*events: Event | None) -> Recent:
-    recent = Recent()
+def after(*events: Event | None, day_ago: datetime | None = None) -> Recent:
+    recent = Recent(day_ago=day_ago)
     for offset, event in enumerate(events):
         record = Record(Partition("t", 0), offset, b"", b"", (), 1000 * offset)
         recent.take(LoggedEvent(record, event))
@@ -212,6 +217,69 @@ def test_a_contradicted_vacuum_needs_a_person_until_its_cleaning_ends() -> None:
     )
     assert after(contradicted, cleaning_refused(command)).alarms == {}
     assert after(deferred(command, Reason.SECOND_SOURCE_AWAY)).alarms == {}
+
+
+def flagged_commit(event: Event, flag: CommitFlag) -> CommitFlagged:
+    return CommitFlagged.about(
+        event, **GATE, instant="20260301103300000", flag=flag, message="nothing completed it"
+    )
+
+
+def flagged_vacuum(event: Event) -> VacuumFlagged:
+    fields = {"flag": VacuumFlag.CONTENT_CHANGED, "message": "published again"}
+    return VacuumFlagged.about(event, **GATE, **fields)
+
+
+def test_flagged_commits_and_vacuums_of_today_need_a_person_with_reason_and_command() -> None:
+    bad, twice = flagged_commit(commit(1), CommitFlag.NOT_ON_TIMELINE), flagged_vacuum(vacuum(7))
+    full = flagged_commit(commit(2), CommitFlag.SAVEPOINTS_AT_MAXIMUM)
+    again = flagged_commit(commit(3), CommitFlag.SAVEPOINTS_AT_MAXIMUM)
+
+    assert needs(after(bad, twice), (), 0, NOON) == [
+        "flagged commit of lake.sales.orders: 20260301103300000: not-on-timeline: nothing"
+        " completed it: tidegate events tail --table lake.sales.orders --topic commits",
+        "flagged vacuum of lake.sales.orders: content-changed: published again:"
+        " tidegate waiting --table lake.sales.orders",
+    ]
+    [line] = needs(after(full, again), (), 0, NOON)
+    assert line.endswith(": tidegate savepoints list lake.sales.orders")
+    assert needs(after(bad, twice, day_ago=NOON), (), 0, NOON) == []
+
+
+def refused_savepoint(number: int, asked_by: str) -> SavepointRejected:
+    fields = {"instant": "1", "reason": "x", "message": "y", "source": "savepoint-writer"}
+    event = SavepointRejected.about(
+        commit(number), occurred_at=NOON, requested_by=asked_by, **fields
+    )
+    assert isinstance(event, SavepointRejected)
+    return event
+
+
+def test_a_failed_request_needs_a_person_until_a_later_one_of_its_table_succeeds() -> None:
+    failed, done = rejected(restore_request("one")), completed(restore_request("two"))
+    elsewhere = completed(restore_request("three", "lake.sales.customers"))
+    of_a_person = saved_at(1).model_copy(update={"requested_by": "ana"})
+
+    assert len(needs(after(failed, elsewhere, of_a_person), (), 0, NOON)) == 1
+    for succeeded in (done, completed(restore_request("one"))):
+        assert needs(after(failed, succeeded), (), 0, NOON) == []
+    assert needs(after(failed, day_ago=NOON), (), 0, NOON) == []
+
+
+def test_the_policys_own_checks_are_not_requests() -> None:
+    mine, its = refused_savepoint(1, "ana"), refused_savepoint(2, "coordinator")
+    made = saved_at(3).model_copy(update={"requested_by": "coordinator"})
+    recent = after(mine, its, refused_savepoint(4, "coordinator"))
+    look = "of the last 24 hours failed or refused: tidegate outcomes --failed --since 1d"
+
+    assert recent.refused == 1
+    assert needs(recent, (), 0, NOON) == [f"1 request {look}", f"2 savepoint checks {look}"]
+    assert needs(after(mine, its, made), (), 0, NOON) == [f"1 request {look}"]
+    of_its_check = its.model_copy(update={"event_id": "", "caused_by": made.caused_by})
+    checked = SavepointsChecked.about(
+        commit(3), source="savepoint-writer", occurred_at=NOON, savepoints=3, duration_ms=1
+    ).model_copy(update={"requested_by": "coordinator", "caused_by": of_its_check.caused_by})
+    assert needs(after(of_its_check, checked), (), 0, NOON) == [f"1 savepoint check {look}"]
 
 
 def service(name: str, *members: str, lag: int = 0, dead_letters: int = 0) -> dict[str, Any]:
