@@ -7,8 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Final
 
 from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.errors import FormatError, TidegateError
@@ -20,6 +21,7 @@ from tidegate.events import (
     Command,
     CommitCompleted,
     CommitCondemned,
+    CommitFlagged,
     Event,
     LockReleased,
     Outcome,
@@ -35,6 +37,7 @@ from tidegate.events import (
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
+    VacuumFlagged,
     table_identity,
 )
 from tidegate.events.base import Verdict, answered_by
@@ -50,8 +53,8 @@ from tidegate.ops.event_log import (
     reason_of,
     without_bytes,
 )
-from tidegate.ops.summary import approval_command
-from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores
+from tidegate.ops.summary import approval_command, flagged
+from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores, held_tables
 from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
@@ -101,6 +104,8 @@ class _Story:
     """The number of all waiting vacuums; `waiting` has the oldest ones."""
     also_waiting: Collection[str] = ()
     """Ids of all vacuums among the events that still wait, also beyond `waiting`."""
+    held: Sequence[Mapping[str, Any]] = ()
+    """The hold of a person on the table (see `held_tables`), if there is one."""
 
     def shown(self) -> Iterator[LoggedEvent]:
         """The events for people: a repeat, and an end of a task without a message, add nothing."""
@@ -122,7 +127,13 @@ class _Story:
 
     def next_steps(self) -> list[str]:
         """Sentences about the next steps and who has to take them; at least one."""
-        steps = [*self._commands(), *self._vacuums(), *self._condemned(), *self._unknown_tables()]
+        steps = [
+            f"{hold['requested_by']} holds the table ({hold['reason']}), and nothing of it is"
+            f" cleaned until: {command_line('hold remove', hold['table'], reason='it is done')}"
+            for hold in self.held
+        ]
+        steps += [*self._commands(), *self._vacuums(), *self._condemned()]
+        steps += [*self._flagged(), *self._unknown_tables()]
         steps += [
             f"dead letter {dead_letter.dead_letter_id} of {dead_letter.service} waits for a"
             f" decision ({dead_letter.error}):"
@@ -175,6 +186,15 @@ class _Story:
             if isinstance(task, TaskIssued) and end and end.end is TaskEnd.DEAD_LETTERED:
                 answers[task.caused_by or ""].dead = end.message
 
+    def _flagged(self) -> Iterable[str]:
+        """The newest flagged commit or vacuum of each flag, of the last day."""
+        day_ago, newest = datetime.now(UTC) - timedelta(days=1), dict[str, str]()
+        for logged in self.events:
+            event = logged.event
+            if isinstance(event, CommitFlagged | VacuumFlagged) and logged.at > day_ago:
+                newest[event.flag] = flagged(event)
+        return newest.values()
+
     def _vacuums(self) -> Iterator[str]:
         known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
@@ -186,16 +206,17 @@ class _Story:
                 overdue = "; it is overdue" if vacuum.overdue_since else ""
                 when = f"when these have ended: {holds}{overdue}"
             elif vacuum.held_by:
-                remove = command_line("hold remove", vacuum.table, reason="no longer needed")
-                when = f"once the hold of the table is removed ({vacuum.held_by}): {remove}"
+                when = "once the hold of the table is removed"
             else:
                 when = "with the next event"
             yield f"the cleaning after vacuum {vacuum.event_id} is released {when}"
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
             listed = command_line("waiting", table=self.waiting[0].table)
             yield f"{younger} younger vacuums wait, too: {listed}"
-        vacuums = dict.fromkeys(e.event_id for e in self._events() if isinstance(e, VacuumFinished))
-        for event_id in vacuums:
+        vacuums = [event for event in self._events() if isinstance(event, VacuumFinished)]
+        # a later publication replaces an earlier one
+        newest = {(e.partition, e.directories, e.own_lock_id): e.event_id for e in vacuums}
+        for event_id in newest.values():
             if event_id not in known | released:
                 yield (
                     f"vacuum {event_id} is neither waiting nor released: the coordinator has"
@@ -367,7 +388,7 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
 
     Args:
         settings: The deployment.
-        subject: A table's name, or an event's id or its first characters.
+        subject: A table's name, or the id of an event or a dead letter, or its first characters.
         since: Only events that the broker appended from this time on; None: all.
         limit: Only this many of the newest events.
 
@@ -383,6 +404,8 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
         if story.events or story.waiting or story.dead_letters:
             return story
     found = _event(log, subject, since)
+    if found is None and (original := _original(settings, subject)) is not None:
+        return explain(settings, original, since, limit)
     if found is None:
         if table is not None:
             log.check_named(table, "tables and events' ids are explained")
@@ -423,9 +446,10 @@ def _story(
             also.add(vacuum.event_id)
         return chain is None or vacuum.event_id in chain
 
-    oldest = OldestVacuums(limit, wanted)
+    oldest, held = OldestVacuums(limit, wanted), list[Mapping[str, Any]]()
     for store in gate_stores(settings, table):
         oldest.take(store)
+        held += held_tables(store)
     with DeadLetterBox(settings) as box:
         found = box.list(DeadLetterFilter(table=table), include_resolved=True)
         if chain is None:
@@ -438,7 +462,7 @@ def _story(
                 if (event := dead_letter.event(box.wire)) and event.event_id in chain
             ]
     left_out = count - len(newest)
-    return _Story(table, newest, oldest.vacuums, dead_letters, left_out, oldest.count, also)
+    return _Story(table, newest, oldest.vacuums, dead_letters, left_out, oldest.count, also, held)
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
@@ -446,6 +470,16 @@ def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent 
     wanted = EventFilter(event_id=event_id)
     found = (it for topic in TOPICS for it in _decoded(log.read(topic, wanted, since=since)))
     return max(found, key=lambda logged: logged.at, default=None)
+
+
+def _original(settings: Settings, dead_letter_id: str) -> str | None:
+    """The id of a dead letter's event, or its table if that can't be decoded."""
+    with DeadLetterBox(settings) as box:
+        found = box.list(DeadLetterFilter(ids=(dead_letter_id,)), include_resolved=True)
+        for batch in box.batches(islice(found, 1)):
+            event = batch[0].event(box.wire)
+            return event.event_id if event else batch[0].table
+    return None
 
 
 def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:

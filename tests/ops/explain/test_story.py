@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 
 from support.deployment_events import (
@@ -28,6 +31,9 @@ from tidegate.events import (
     SavepointsCheckRequested,
     TaskEnd,
     UnknownTableReleased,
+    VacuumFinished,
+    VacuumFlag,
+    VacuumFlagged,
 )
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain import _Story, held_by, ids_of_chain
@@ -152,6 +158,50 @@ def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_liste
 
     assert old.event_id in first
     assert second == "4 younger vacuums wait, too: tidegate waiting --table lake.sales.orders"
+
+
+def test_a_vacuum_that_was_published_again_with_other_content_is_replaced_and_not_unread() -> None:
+    event = vacuum(7, 8)
+    fields = event.model_dump(exclude={"event_id"}) | {"own_transaction_id": 77}
+    corrected = VacuumFinished.model_validate(fields)
+    assert corrected.event_id != event.event_id
+
+    [step] = story(
+        event, corrected, waiting=(waits_for(corrected, OutstandingReader(lock_id=8)),)
+    ).next_steps()
+    assert corrected.event_id in step
+
+
+def test_a_hold_of_a_person_is_a_next_step_also_where_no_vacuum_waits() -> None:
+    hold = {"table": "lake.sales.orders", "requested_by": "mara", "reason": "an audit"}
+    [step] = replace(story(commit(1)), held=[hold]).next_steps()
+
+    assert step == (
+        "mara holds the table (an audit), and nothing of it is cleaned until: tidegate hold remove"
+        " lake.sales.orders --reason 'it is done'"
+    )
+
+
+def test_a_flagged_commit_or_vacuum_of_today_is_a_next_step_with_its_reason() -> None:
+    flagged = VacuumFlagged.about(
+        vacuum(7),
+        source="coordinator",
+        occurred_at=NOON,
+        flag=VacuumFlag.RELEASE_MAY_BE_FORGOTTEN,
+        message="its release may have come",
+    )
+    now, yesterday = (int(1000 * (time.time() - ago)) for ago in (0, 90_000))
+
+    def steps(milliseconds: int) -> list[str]:
+        record = Record(Partition("t", 0), 0, b"", b"", (), milliseconds)
+        return replace(story(), events=[LoggedEvent(record, flagged)]).next_steps()
+
+    [step] = steps(now)
+    assert step == (
+        "flagged vacuum of lake.sales.orders: release-may-be-forgotten: its release may have come:"
+        " tidegate waiting --table lake.sales.orders"
+    )
+    assert steps(yesterday) == NOTHING
 
 
 def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:

@@ -236,10 +236,14 @@ def test_flagged_commits_and_vacuums_of_today_need_a_person_with_reason_and_comm
     again = flagged_commit(commit(3), CommitFlag.SAVEPOINTS_AT_MAXIMUM)
 
     assert needs(after(bad, twice), (), 0, NOON) == [
-        "flagged commit of lake.sales.orders: 20260301103300000: not-on-timeline: nothing"
-        " completed it: tidegate events tail --table lake.sales.orders --topic commits",
-        "flagged vacuum of lake.sales.orders: content-changed: published again:"
-        " tidegate waiting --table lake.sales.orders",
+        (
+            "flagged commit of lake.sales.orders: 20260301103300000: not-on-timeline: nothing"
+            " completed it: tidegate events tail --table lake.sales.orders --topic commits"
+        ),
+        (
+            "flagged vacuum of lake.sales.orders: content-changed: published again:"
+            " tidegate waiting --table lake.sales.orders"
+        ),
     ]
     [line] = needs(after(full, again), (), 0, NOON)
     assert line.endswith(": tidegate savepoints list lake.sales.orders")

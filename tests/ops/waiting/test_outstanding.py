@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from support.deployment_events import ORDERS, vacuum
 from support.rows import Rows
 from support.samples import NOON, release
-from tidegate.cli.look.status import age_of, headline
+from tidegate.cli.look.status import age_of, headline, show_vacuums
 from tidegate.cli.output import plain
 from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
@@ -55,6 +56,17 @@ def test_a_lock_and_its_transaction_are_one_hold() -> None:
 
     assert sorted(reader.transaction_id or 0 for reader in found.outstanding) == [90, 91]
     assert "waits for 2 of 3 readers" in headline(found, NOON + timedelta(hours=2))
+
+
+def test_of_a_held_table_it_is_not_the_readers_that_a_vacuum_waits_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [found] = waiting_after(vacuum(7, 8))
+    show_vacuums([replace(found, outstanding=(), held_by="mara: an audit")], NOON)
+
+    headline, line = capsys.readouterr().out.splitlines()
+    assert headline.endswith("  all 2 readers have ended")
+    assert line == "    waits until the hold of its table is removed"
 
 
 def test_a_vacuum_that_was_released_waits_no_more() -> None:

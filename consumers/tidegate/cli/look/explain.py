@@ -31,7 +31,7 @@ def explain(
     For an event, show the chain from its first cause to its last outcome.
 
     Positional:
-        subject: catalog.database.table, or an event's id, abbreviated if it is unique.
+        subject: catalog.database.table, or an event's or dead letter's id, abbreviated if unique.
 
     Options:
         limit: Only the newest so many events.
@@ -52,6 +52,7 @@ def explain(
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
                 "waiting": story.waiting,
+                "held": story.held,
                 "dead_letters": story.dead_letters,
                 "savepoint_policy": policy,
                 "next": story.next_steps(),

@@ -25,7 +25,7 @@ from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import TransientError
 from tidegate.ops.event_log import PATTERN, EventLog, LoggedEvent
 from tidegate.ops.status import read_status
-from tidegate.ops.summary import counted, line_of
+from tidegate.ops.summary import counted, line_of, size
 from tidegate.ops.waiting import (
     OldestVacuums,
     PendingVacuum,
@@ -117,10 +117,9 @@ def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = ""
             write(
                 f"{indent}    ... and for {len(vacuum.outstanding) - _HOLDS} more; --json lists all"
             )
-        if vacuum.held_by:
-            write(f"{indent}    held by {vacuum.held_by}")
-        elif not vacuum.outstanding:
-            write(f"{indent}    waits for nothing more: it goes with the table's next event")
+        if not vacuum.outstanding:
+            until = "the hold of its table is removed" if vacuum.held_by else "the next event of it"
+            write(f"{indent}    waits until {until}")
 
 
 def headline(vacuum: PendingVacuum, now: datetime) -> str:
@@ -128,7 +127,8 @@ def headline(vacuum: PendingVacuum, now: datetime) -> str:
     where = f"/{vacuum.partition}" if vacuum.partition else ""
     made = ", ".join(vacuum.directories[:3])
     since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    readers = f"waits for {len(vacuum.outstanding)} of {vacuum.holds} readers"
+    left, count = len(vacuum.outstanding), vacuum.holds
+    readers = f"waits for {left} of {count} readers" if left else f"all {count} readers have ended"
     age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
     return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {readers}"
 
@@ -210,9 +210,9 @@ def _show(found: Mapping[str, Any]) -> None:
     if moved:
         directories = sum(row["directories"] for row in moved)
         write(
-            f"in quarantine: {directories} directories of {len(moved)} cleanings,"
-            f" {sum(row['bytes'] for row in moved)} bytes; the first to be removed:"
-            f" {quarantine_line(moved[0])}"
+            f"in quarantine: {counted(directories, 'directory')} of"
+            f" {counted(len(moved), 'cleaning')}, {size(sum(row['bytes'] for row in moved))};"
+            f" the first to be removed: {quarantine_line(moved[0])}"
         )
     for running in found["running"]:
         write(f"under way: {line_of(running)}")
