@@ -392,6 +392,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
     assert [finding.check for finding in skipped] == [
         "topics",
         "offset retention",
+        *(f"running {name}" for name in SERVICES),
         *(f"offsets {name}" for name in SERVICES),
         "state",
         *(f"placement {name}" for name in PLACED),

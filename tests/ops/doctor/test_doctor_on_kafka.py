@@ -22,10 +22,12 @@ from support.samples import commit
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, PermanentError
 from tidegate.events import Event
+from tidegate.events.topics import partition_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer
+from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.assembly import SERVICES
@@ -88,6 +90,7 @@ def test_a_deployment_that_is_well_has_nothing_but_well_checks(tidegate: Tidegat
     states = {check: finding["state"] for check, finding in findings(answer).items()}
     assert states.pop("clock") == "skipped"
     assert states.pop("signatures") == "warn"  # none are required here
+    assert {states.pop(f"running {service}") for service in SERVICES} == {"warn"}
     assert set(states.values()) == {"ok"}
     for service in SERVICES:
         assert {f"offsets {service}", f"access {service}"} <= set(states)
@@ -186,6 +189,45 @@ def test_failures_come_first_and_well_checks_of_a_kind_are_one_line(
     assert lines[-1] == (
         f"ok      root {tmp_path / 'lake'}: 0 entries; use --write to test writing"
     )
+
+
+def test_a_service_that_is_stopped_is_a_warning_with_its_command(
+    tidegate: Tidegate, producer: ConfirmedProducer, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    tidegate("topics", "create")
+    say(producer, f"{topic_prefix}.commits", commit(1))
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    while not policy.step(0.1):
+        pass
+
+    assert "ok      running coordinator: it is running" in tidegate("doctor").stdout
+    policy.close()
+    bus.close()
+    stopped = "warn    running coordinator: it is not running -> start it: tidegate run coordinator"
+    assert stopped in tidegate("doctor").stdout
+
+
+def test_an_event_on_another_partition_fails_until_its_dead_letter_is_resolved(
+    tidegate: Tidegate, producer: ConfirmedProducer, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    tidegate("topics", "create")
+    topic, event = f"{topic_prefix}.commits", commit(1)
+    elsewhere = 1 - partition_of(event.table, 2)
+    producer.send([Wire().serialize(event, topic)._replace(partition=elsewhere)])
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    [record] = bus.read(bus.spans(topic))
+    dead = f"{topic_prefix}.dead-letters"
+    bus.send([dead_letter(record, "coordinator", PermanentError("elsewhere"), dead)])
+    bus.close()
+
+    def placement() -> str:
+        return findings(tidegate("doctor", "--json"))["placement commits"]["state"]
+
+    assert placement() == "fail"
+    why = ("--service", "coordinator", "--reason", "a test", "--execute")
+    assert tidegate("dead-letters", "discard", *why).exit_code == 0
+    assert placement() == "ok"
 
 
 def test_an_unknown_service_is_wrong(tidegate: Tidegate) -> None:

@@ -41,7 +41,7 @@ def examine(
         reached = Finding("fail", str(error), "correct [kafka] in the settings", "broker")
     yield reached
     running = broker if reached.state == "ok" else None
-    for name, function, argument in _on_broker(settings, services):
+    for name, function, argument in _on_broker(services):
         if running is None:
             yield Finding("skipped", "no broker", check=name)
         else:
@@ -65,11 +65,13 @@ def examine(
         yield from local.check_metastores(metastore, running)
 
 
-def _on_broker(settings: Settings, services: Sequence[str]) -> Iterator[_Check]:
+def _on_broker(services: Sequence[str]) -> Iterator[_Check]:
     yield "topics", on_broker.check_topics, None
     # a service's own principal may not see the topics of other services
     if executors := [name for name in services if name in EXECUTORS]:
         yield "offset retention", on_broker.check_retention, executors
+    for service in services:
+        yield f"running {service}", on_broker.check_running, service
     for service in services:
         yield f"offsets {service}", on_broker.check_offsets, service
     if COORDINATOR in services:
@@ -81,7 +83,7 @@ def _on_broker(settings: Settings, services: Sequence[str]) -> Iterator[_Check]:
         yield f"access {service}", on_broker.check_access, service
     if set(services).intersection(OUTCOME_TOPIC.read_by):
         yield "clock", on_broker.check_clock, None
-        yield "savepoints", on_broker.check_owners, settings
+        yield "savepoints", on_broker.check_owners, None
 
 
 __all__ = ["Finding", "examine"]

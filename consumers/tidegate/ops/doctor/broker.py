@@ -19,6 +19,7 @@ from tidegate.errors.commands import command_line
 from tidegate.events import Event, SavepointsChecked, table_identity
 from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC, Topic, partition_of
 from tidegate.ops.acls import Acl, acls
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.doctor.finding import Finding
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.groups import Groups
@@ -55,7 +56,8 @@ class Broker:
         Raises:
             ConfigError: no broker is configured, or librdkafka refuses a setting.
         """
-        self.connection, self.topics = settings.connection(), settings.topics
+        self.settings, self.connection = settings, settings.connection()
+        self.topics = settings.topics
         self._faults: list[KafkaError] = []
         callbacks: dict[str, Any] = {"log_level": 0, "error_cb": self._faults.append}
         try:
@@ -175,12 +177,20 @@ _LAST: Final = 1000
 
 
 def check_placement(broker: Broker, topic: Topic) -> Finding:
-    """Whether the newest events of a topic are on their partitions."""
+    """Whether the newest events of a topic are on their partitions, but for resolved ones."""
     name = topic.name(broker.topics.prefix)
     spans = {part: span[-_LAST:] for part, span in broker.spans([name]).items()}
     if not spans:
         return Finding("skipped", f"{name} does not exist")
-    return compare_placement(read_spans(broker.connection, spans), len(spans))
+    found = compare_placement(read_spans(broker.connection, spans), len(spans))
+    if found.state == "ok":
+        return found
+    with DeadLetterBox(broker.settings) as box:
+        listed = list(box.list(DeadLetterFilter(topic=name), include_resolved=True))
+    resolved = {(it.origin, it.origin_offset) for it in listed if it.state != "open"}
+    records = read_spans(broker.connection, spans)
+    left = (record for record in records if (record.partition, record.offset) not in resolved)
+    return compare_placement(left, len(spans))
 
 
 def compare_placement(records: Iterable[Record], partitions: int) -> Finding:
@@ -201,7 +211,7 @@ def compare_placement(records: Iterable[Record], partitions: int) -> Finding:
         "fail",
         f"{wrong} of the newest {seen} events are on another partition: {example}",
         "set partitioner=murmur2_random (librdkafka) or the default one (Java) for their writer;"
-        " services dead-letter such events: redrive them",
+        " services dead-letter such events: redrive or discard them",
     )
 
 
@@ -245,12 +255,12 @@ _NAMED: Final = 10
 """How many tables a finding names."""
 
 
-def check_owners(broker: Broker, settings: Settings) -> Finding:
+def check_owners(broker: Broker) -> Finding:
     """Whether a rule owns every savepoint that a policy made, by the last checks."""
     if not broker.spans([OUTCOME_TOPIC.name(broker.topics.prefix)]):
         return Finding("skipped", "unknown: there is no topic of outcomes")
     wanted = EventFilter(kinds=frozenset({SavepointsChecked.__name__}))
-    read = EventLog.of(settings).read(wanted=wanted, since=datetime.now(UTC) - _CHECKS_SINCE)
+    read = EventLog.of(broker.settings).read(wanted=wanted, since=datetime.now(UTC) - _CHECKS_SINCE)
     return compare_owners(logged.event for logged in read if logged is not None)
 
 
@@ -263,6 +273,13 @@ def compare_owners(checks: Iterable[Event | None]) -> Finding:
     named = ", ".join(unowned[:_NAMED]) + (", ..." if len(unowned) > _NAMED else "")
     advice = "name their policy in `adopts` of the table's rule, or `tidegate savepoints remove`"
     return Finding("warn", f"no rule owns savepoints, so they stay: {named}", advice)
+
+
+def check_running(broker: Broker, service: str) -> Finding:
+    """Whether a service runs: its group has members."""
+    if broker.groups.members(f"{broker.topics.prefix}.{service}"):
+        return Finding("ok", "it is running")
+    return Finding("warn", "it is not running", f"start it: {command_line('run', service)}")
 
 
 def check_offsets(broker: Broker, service: str) -> Finding:
