@@ -16,10 +16,15 @@ from confluent_kafka.admin._resource import ResourceType
 from tidegate.coordinator.store import POSITION_KEY, Position, Store, lost_head, new_changelog
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events import Event, SavepointsChecked, table_identity
+from tidegate.events import (
+    DeadLetterDiscarded,
+    DeadLetterRedriven,
+    Event,
+    SavepointsChecked,
+    table_identity,
+)
 from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC, Topic, partition_of
 from tidegate.ops.acls import Acl, acls
-from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.doctor.finding import Finding
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.groups import Groups
@@ -174,6 +179,7 @@ def _allowed(broker: Broker, needed: Sequence[Acl]) -> Allowed:
 
 _LAST: Final = 1000
 """Records that are checked at the end of each partition."""
+_RESOLUTIONS: Final = (DeadLetterDiscarded, DeadLetterRedriven)
 
 
 def check_placement(broker: Broker, topic: Topic) -> Finding:
@@ -182,13 +188,18 @@ def check_placement(broker: Broker, topic: Topic) -> Finding:
     spans = {part: span[-_LAST:] for part, span in broker.spans([name]).items()}
     if not spans:
         return Finding("skipped", f"{name} does not exist")
-    found = compare_placement(read_spans(broker.connection, spans), len(spans))
+    read = read_spans(broker.connection, spans)
+    records = [record._replace(value=None, headers=()) for record in read]
+    found = compare_placement(records, len(spans))
     if found.state == "ok":
         return found
-    with DeadLetterBox(broker.settings) as box:
-        listed = list(box.list(DeadLetterFilter(topic=name), include_resolved=True))
-    resolved = {(it.origin, it.origin_offset) for it in listed if it.state != "open"}
-    records = read_spans(broker.connection, spans)
+    since = datetime.fromtimestamp(min(record.timestamp_ms for record in records) / 1000, UTC)
+    wanted = EventFilter(kinds=frozenset(kind.__name__ for kind in _RESOLUTIONS))
+    resolved = {
+        (Partition(event.origin_topic, event.origin_partition), event.origin_offset)
+        for logged in EventLog.of(broker.settings).read(wanted=wanted, since=since)
+        if logged is not None and isinstance(event := logged.event, _RESOLUTIONS)
+    }
     left = (record for record in records if (record.partition, record.offset) not in resolved)
     return compare_placement(left, len(spans))
 
