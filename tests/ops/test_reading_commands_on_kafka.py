@@ -213,11 +213,11 @@ def test_explain_shows_dead_letters_and_nothing_that_a_terminal_obeys(place: Pla
 
 
 def test_explain_finds_a_dead_letter_by_its_id(place: Place) -> None:
-    [letter] = place.rows("dead-letters", "list", "-t", CUSTOMERS)
-    shown = place.call("explain", letter["id"][:8])
+    [dead] = place.rows("dead-letters", "list", "-t", CUSTOMERS)
+    shown = place.call("explain", dead["id"][:8])
 
     assert shown.startswith(vacuum(27, table=CUSTOMERS).event_id)
-    assert f"{letter['id']}  open  cleaner" in shown
+    assert f"{dead['id']}  open  cleaner" in shown
 
 
 def test_explain_says_what_it_does_not_know(place: Place) -> None:
