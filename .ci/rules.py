@@ -331,7 +331,7 @@ RULES: Final = (
     Rule(
         "a writer's table lock is not taken over",
         "consumers/tidegate/restores/liveness.py",
-        '(_owner(warehouse, path) or "").startswith(_OWNER)',
+        '(_owner(warehouse, path) or "").startswith(OWNER)',
         "there is not None",
         "tests/restores/test_table_lock.py::test_a_lock_that_a_writer_takes_after_the_look_refuses_it_too",
     ),

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,6 +60,8 @@ class S3Server:
     """The status (`503 Slow Down`) that a request is refused with, without being carried out."""
     loses_answer: Callable[[Request], bool] = field(default=lambda _: False)
     """Decides after a request was carried out whether the connection is cut without an answer."""
+    ignores: Sequence[str] = ()
+    """Headers of requests that the server does not know: `HTTP_IF_MATCH`."""
     endpoint: str = ""
 
     def options(self, bucket: str = BUCKET) -> dict[str, dict[str, Any]]:
@@ -83,6 +85,13 @@ class S3Server:
         client = self.client()
         for key in keys:
             client.put_object(Bucket=BUCKET, Key=key, Body=b"" if key.endswith("/") else b"1")
+
+    def put_folder(self, folder: Path, key: str) -> None:
+        """Put all files below a folder into moto, without requests."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                name = f"{key}/{path.relative_to(folder)}"
+                s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, name, path.read_bytes())
 
     def put_many(self, keys: Iterable[str]) -> None:
         """Put objects: into moto without requests, else many at once."""
@@ -154,6 +163,8 @@ def _moto() -> str:
         request = (environ["REQUEST_METHOD"], environ["PATH_INFO"] + (query and f"?{query}"))
         control = _CONTROL[0] if _CONTROL else S3Server()
         control.before(request)
+        for header in control.ignores:
+            environ.pop(header, None)
         if refusal := control.answers(request):
             start_response(refusal, [("Content-Type", "application/xml")])
             return [b"<Error><Code>%s</Code></Error>" % refusal[4:].replace(" ", "").encode()]

@@ -199,8 +199,9 @@ class Restorer:
             if by_hudi:  # Hudi's own procedure takes the lock if its session has a provider
                 yield (yield from self._carry_out(command, claim, table, plan))
                 return
-            with holding_lock(self.context, table.location, command.event_id):
-                last = yield from self._carry_out(command, claim, table, plan)
+            context = replace(self.context, claim=claim)
+            with holding_lock(context, table.location, command.event_id) as held:
+                last = yield from self._carry_out(command, held, table, plan)
             yield last  # after the lock's release: a crash after publication leaves no lock
 
     def _approval_rejected(

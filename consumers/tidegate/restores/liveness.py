@@ -14,7 +14,8 @@ The lock that a restore holds is the file of Hudi's FileSystemBasedLockProvider.
 if it does not exist (or has expired), and removed at the end. While it exists, Hudi's writers with
 that provider can't begin or complete a write, and fail after their retries. A killed restorer
 leaves its file behind. The repeated request, or the table's next request, removes it, with any
-outcome. That is safe because Kafka assigns a table's requests to one restorer at a time.
+outcome. That is safe because Kafka assigns a table's requests to one restorer at a time. On an
+object store a restore holds the lock of StorageBasedLockProvider, too (`storage_lock`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.plan import MARKERS
 from tidegate.restores.settings import STORAGE_LOCKS, RestoreSettings
+from tidegate.restores.storage_lock import AUDIT, OWNER, holding_storage_lock, read_lock
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
+from tidegate.tables.task_numbers import Unclaimed
 from tidegate.tables.warehouse import AlreadyExists
 
 _HEARTBEATS: Final = ".hoodie/.heartbeat"
@@ -72,7 +75,10 @@ def check_writers(
             if _is_held(lock, now, settings.lock_expiry):
                 raise Refused(Reason.WRITER_ALIVE, f"the lock {name} is held")
     for lock in _files(storage, join(location, STORAGE_LOCKS)):
-        if lock.name.endswith(".json") and not _is_released(storage, lock, now):
+        if not lock.name.endswith(".json") or lock.name == AUDIT:
+            continue
+        found = read_lock(storage, lock.path)
+        if found and found.is_held(now) and not found.owner.startswith(OWNER):
             raise Refused(Reason.WRITER_ALIVE, f"the lock {lock.name} is held")
 
 
@@ -89,15 +95,6 @@ def _age(entry: FileInfo, now: datetime) -> timedelta:
 
 def _is_held(lock: FileInfo, now: datetime, expiry: int | None) -> bool:
     return expiry is None or _age(lock, now) < timedelta(seconds=expiry)
-
-
-def _is_released(storage: Storage, lock: FileInfo, now: datetime) -> bool:
-    # a StorageBasedLockProvider marks its file as expired; an unreadable file counts as held
-    try:
-        content = parse_json(storage.read(lock.path, MAX_SMALL), lock.path, MAX_SMALL)
-        return bool(content["expired"]) or int(content["validUntil"]) < now.timestamp() * 1000
-    except (NotFound, ValueError, KeyError, TypeError, OverflowError):
-        return False
 
 
 def watch_writers(table: HudiTable, context: RestoreContext) -> None:
@@ -153,13 +150,10 @@ def _files_of(
                 yield join(table.location, partition.path, name), size
 
 
-_OWNER: Final = "tidegate restore"
-
-
 def is_ours(storage: Storage, location: str) -> bool:
     """Whether a lock file belongs to a restorer, dead or alive, or is gone."""
     owner = _owner(storage, location)
-    return owner is None or owner.startswith(_OWNER)
+    return owner is None or owner.startswith(OWNER)
 
 
 @contextmanager
@@ -177,27 +171,36 @@ def removing_left_locks(context: RestoreContext, location: str) -> Generator[Non
         yield
     finally:
         for path, owner in left.items():
-            if owner.startswith(_OWNER) and not _may_be_restoring(context, location):
+            if owner.startswith(OWNER) and not _may_be_restoring(context, location):
                 _remove(context, path, owner)
 
 
 @contextmanager
-def holding_lock(context: RestoreContext, location: str, command_id: str) -> Generator[None]:
-    """Hold the first lock file of the settings, if `hold_lock` is set.
+def holding_lock(context: RestoreContext, location: str, command_id: str) -> Generator[Unclaimed]:
+    """Hold the first lock file of the settings, if `hold_lock` is set, and Hudi's storage lock.
+
+    Yields:
+        The claim to check before each step; on an object store its checks include the lock.
 
     Raises:
         Refused: a writer holds it.
         ConfinementError: the file is outside the roots, or reached by a link.
     """
+    claim = context.claim
     if not context.settings.hold_lock:
-        yield
+        yield claim
         return
     path = join(location, context.settings.lock_files[0])
     # not only the command's id: another process may carry out the same command
-    owner = f"{_OWNER} {command_id} {uuid.uuid4().hex[:8]}"
+    owner = f"{OWNER} {command_id} {uuid.uuid4().hex[:8]}"
+    warehouse = context.warehouse
     _take(context, path, owner)
     try:
-        yield
+        if warehouse.can(location).conditional_writes:
+            with holding_storage_lock(warehouse, location, owner, context.clock, claim) as held:
+                yield held
+        else:
+            yield claim
     finally:
         # a later restorer may have acquired it, if this one seemed dead
         _remove(context, path, owner)
@@ -223,7 +226,7 @@ def _take(context: RestoreContext, path: str, owner: str) -> None:
     warehouse, expiry = context.warehouse, context.settings.lock_expiry
     there = warehouse.entry(path)
     try:
-        if there is not None and (_owner(warehouse, path) or "").startswith(_OWNER):
+        if there is not None and (_owner(warehouse, path) or "").startswith(OWNER):
             warehouse.replace(path, content, there.version)
             return
         if there is not None and not _is_held(there, context.clock(), expiry):

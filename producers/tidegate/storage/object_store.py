@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo
-from tidegate.storage.store import MAX_DEPTH, Store
+from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
 from tidegate.storage.store_errors import store_errors
 
 _MS: Final = 1000
@@ -35,6 +35,11 @@ class ObjectStore(Store):
     def __init__(self, place: str) -> None:
         """Take the bucket's location; nothing connects until the first call."""
         self._place = f"{place}/"
+
+    @property
+    def can(self) -> Capabilities:
+        """See `Store`."""
+        return Capabilities(conditional_writes=True)
 
     @abstractmethod
     def rows(self, prefix: str, delimiter: str = "") -> Sequence[Row]:

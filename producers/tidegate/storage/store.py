@@ -34,6 +34,8 @@ class Capabilities(NamedTuple):
     """Every call waits for a server."""
     versions: bool = False
     """A removed file stays behind a delete marker, and can be put back."""
+    conditional_writes: bool = False
+    """A file is replaced only in the version that was read, in one step."""
 
 
 class Store(ABC):

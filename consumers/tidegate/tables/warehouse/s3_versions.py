@@ -260,7 +260,7 @@ class VersionedS3(S3Changes):
     @cached_property
     def _can(self) -> Capabilities:
         """Whether there are versions is asked once."""
-        return Capabilities(versions=self._has_versions())
+        return Capabilities(versions=self._has_versions(), conditional_writes=True)
 
     def _moved(self, location: str, origin: str, name: str) -> Moved | None:
         listed = self.listed(f"{location}/{name}")
