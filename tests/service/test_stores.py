@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,22 @@ def test_no_executor_starts_on_a_bucket_that_does_not_exist(name: str, s3: S3Ser
     gone = settings("/lake", "s3://gone/x", stores=s3.settings("gone"), after_expiry="delete")
     with pytest.raises(ConfigError, match=r"warehouse root s3://gone/x: .*: NoSuchBucket"):
         assemble(name, gone, memory_bus(partitions=1))
+
+
+@pytest.mark.parametrize("ignored", [(), ("HTTP_IF_NONE_MATCH",), ("HTTP_IF_MATCH",)])
+def test_a_restorer_holds_no_lock_where_conditions_of_a_write_are_ignored(
+    ignored: tuple[str, ...], s3: S3Server
+) -> None:
+    given = settings("s3://lake/x", stores=s3.settings("lake"))
+    held = given.restores.model_copy(update={"hold_lock": True})
+    s3.ignores = ignored
+    expected = pytest.raises(ConfigError, match="s3://lake/x: this server ignores the conditions")
+    with expected if ignored else nullcontext():
+        loop = assemble(
+            "restorer", given.model_copy(update={"restores": held}), memory_bus(partitions=1)
+        )
+        loop.close()
+    assert s3.all_keys() == []
 
 
 def test_an_executor_starts_while_a_store_is_away(s3: S3Server) -> None:

@@ -105,9 +105,10 @@ class RestoreSettings(Section, frozen=True):
     """The age at which such a lock counts as abandoned (`hoodie.write.lock.filesystem.expire`,
     there in minutes), in seconds or as text with a unit. By default never, as in Hudi."""
     hold_lock: bool = False
-    """Whether to hold the first of `lock_files` while a restore runs: writers with Hudi's
-    FileSystemBasedLockProvider wait for its end. After a SIGKILL the next restore of the table
-    takes it over; where none comes, remove the file."""
+    """Whether to hold the locks of Hudi's writers while a restore runs, so that they wait for its
+    end. FileSystemBasedLockProvider: the first of `lock_files`. After a SIGKILL the next restore of
+    the table takes it over; where none comes, remove the file. StorageBasedLockProvider, on object
+    stores: its lock is renewed, and ends five minutes after a SIGKILL."""
     rules: tuple[RestoreRule, ...] = ()
     """Rules for some tables; the first that covers a table applies. Without a rule no approval is
     needed, and Tidegate executes restores itself."""

@@ -139,10 +139,9 @@ class _StorageLock(Unclaimed):
     def release(self) -> None:
         """Let writers have it. Where that fails, it ends by itself."""
         with self.one_by_one, suppress(TidegateError, OSError):
-            version, there = self._read()
-            if there and there.owner == self.owner:
-                released = there._replace(is_released=True)
-                self.warehouse.replace(self.path, released.encode(), version)
+            version, there = self._ours()
+            released = there._replace(is_released=True)
+            self.warehouse.replace(self.path, released.encode(), version)
 
     def _check(self, least: timedelta) -> None:
         """Check whether it is ours, and renew it if it is valid for less than `least`.
@@ -152,16 +151,19 @@ class _StorageLock(Unclaimed):
         """
         with self.one_by_one:
             now = self.clock()
-            version, there = self._read()
-            is_ours = there is not None and there.owner == self.owner and not there.is_released
+            version, there = self._ours()
             try:
-                if is_ours and not there.is_held(now + least):
+                if not there.is_held(now + least):
                     self._replace(version)
-            except AlreadyExists:
-                is_ours = False
-            if not is_ours:
-                raise TransientError(f"the lock {self.path} was taken by another process")
+            except AlreadyExists as error:
+                raise self._lost from error
             self.checked_at = now
+
+    def _ours(self) -> tuple[Version, LockFile]:
+        version, there = self._read()
+        if there is None or there.owner != self.owner or there.is_released:
+            raise self._lost
+        return version, there
 
     def _read(self) -> tuple[Version, LockFile | None]:
         # in this order: the content of a newer version than this one fails to be replaced
@@ -177,3 +179,7 @@ class _StorageLock(Unclaimed):
     @property
     def _refused(self) -> Refused:
         return Refused(Reason.WRITER_ALIVE, f"the lock {self.path} is held")
+
+    @property
+    def _lost(self) -> TransientError:
+        return TransientError(f"the lock {self.path} was taken by another process")

@@ -43,6 +43,7 @@ from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 from tidegate.service.stores import (
+    require_conditional_writes,
     require_kept,
     require_places,
     require_quarantine,
@@ -240,6 +241,8 @@ def cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cle
 
 def _restorer(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Restorer:
     engine = hudi_engine(settings, files.spark.session)
+    if settings.restores.hold_lock:
+        require_conditional_writes(warehouse)
     return Restorer(warehouse, files, _now, restore_settings(settings), engine)
 
 

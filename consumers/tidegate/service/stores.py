@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from tidegate.errors import ConfigError, PermanentError, TransientError
-from tidegate.storage import NotFound, local_path, normalise
+from tidegate.storage import NotFound, join, local_path, normalise
 from tidegate.storage.locations import place_of
-from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 
 def remote(roots: Sequence[str]) -> list[str]:
@@ -46,6 +48,48 @@ def require_places(warehouse: Warehouse) -> None:
                 warehouse.names(root)
         except (ConfigError, PermanentError) as error:
             raise ConfigError(f"warehouse root {root}: {error}") from error
+
+
+def require_conditional_writes(warehouse: Warehouse) -> None:
+    """Refuse to hold the locks of writers on a server that ignores the conditions of a write.
+
+    Raises:
+        ConfigError: it names the root.
+        TransientError: a store did not answer.
+    """
+    for root in warehouse.roots.roots:
+        try:
+            ignores = warehouse.can(root).conditional_writes and _ignores_conditions(
+                warehouse, root
+            )
+        except PermissionError as error:
+            raise ConfigError(
+                f"warehouse root {root}: hold_lock in [restores] needs the right to write there, to"
+                f" try a file of its own: {error}"
+            ) from error
+        if ignores:
+            raise ConfigError(
+                f"warehouse root {root}: this server ignores the conditions of a write, so"
+                " hold_lock in [restores] can't hold the lock of Hudi's StorageBasedLockProvider"
+                " there: set it to false"
+            )
+
+
+def _ignores_conditions(warehouse: Warehouse, root: str) -> bool:
+    probe = join(root, f".tidegate-probe-{uuid.uuid4().hex}")
+    warehouse.create(probe, b"created")
+    try:
+        created = warehouse.entry(probe)
+        if created is None or created.version is None:
+            return True
+        warehouse.replace(probe, b"replaced", created.version)
+        for write in (warehouse.create, partial(warehouse.replace, if_version=created.version)):
+            with suppress(AlreadyExists):
+                write(probe, b"again")
+                return True
+    finally:
+        warehouse.remove_files([probe])
+    return False
 
 
 def without_quarantine(warehouse: Warehouse) -> list[str]:

@@ -34,7 +34,7 @@ requested_by = ["ana", "ops-*"]          # shell patterns of the people who may 
 watch_seconds = 5                        # how long a pending write is watched for signs of life
 lock_files = [".hoodie/lock"]            # where writers with Hudi's file-system locks have them
 lock_expiry = "12h"                      # older ones were left behind; by default none was
-hold_lock = true                         # hold that lock while a restore runs; by default not
+hold_lock = true                         # hold Hudi's locks while a restore runs; by default not
 [[restores.rules]]                       # the first that covers a table decides
 locations = ["/lake/sales"]              # where, since a name is what the requester says
 approval = true                          # a second person has to approve each restore
