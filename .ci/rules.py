@@ -336,6 +336,13 @@ RULES: Final = (
         "tests/restores/test_table_lock.py::test_a_lock_that_a_writer_takes_after_the_look_refuses_it_too",
     ),
     Rule(
+        "a restore that lost its storage lock changes nothing more",
+        "consumers/tidegate/restores/storage_lock.py",
+        "there.owner != self.owner or ",
+        "",
+        "tests/restores/test_table_lock_on_s3.py::test_a_stalled_restorer_changes_nothing_more_once_a_writer_has_its_lock",
+    ),
+    Rule(
         "a metadata table is moved away before its files are removed",
         "consumers/tidegate/restores/metadata_table.py",
         "_move_away(warehouse, location, restore, check)",

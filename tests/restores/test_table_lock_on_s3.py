@@ -291,6 +291,7 @@ def test_a_stalled_restorer_changes_nothing_more_once_a_writer_has_its_lock(scen
         with suppress(TransientError):
             *_, last = scene.restore(claim=claim)
             assert isinstance(last, RestoreCompleted)
+            assert claim.checks < claim.taken_at
             continue
         assert scene.stored() == claim.before
     assert claim.checks > 10
