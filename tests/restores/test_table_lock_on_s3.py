@@ -196,7 +196,11 @@ def test_so_does_one_that_is_taken_after_the_look(
     assert scene.lock()["owner"] == "a-writer"
 
 
-def test_so_does_one_that_is_taken_in_the_very_moment(scene: Scene) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+def test_so_does_one_that_is_taken_in_the_very_moment(scene: Scene, *, exists: bool) -> None:
+    if exists:
+        scene.write_lock(expired=True)
+
     def take(request: Request) -> None:
         if request[0] == "PUT" and request[1].startswith(f"/{BUCKET}/{LOCK}"):
             scene.server.before = repr
@@ -295,6 +299,20 @@ def test_a_stalled_restorer_changes_nothing_more_once_a_writer_has_its_lock(scen
             continue
         assert scene.stored() == claim.before
     assert claim.checks > 10
+
+
+def test_a_lock_that_is_taken_in_the_moment_of_its_renewal_is_lost(scene: Scene) -> None:
+    def take(request: Request) -> None:
+        if request[0] == "PUT":
+            scene.server.before = repr
+            scene.write_lock()
+
+    with holding_lock(scene.context(), TABLE, "r1") as held:
+        scene.clock.now += timedelta(minutes=6)
+        scene.server.before = take
+        with pytest.raises(TransientError, match="was taken by another process"):
+            held.check()
+    assert scene.lock()["owner"] == "a-writer"
 
 
 def test_a_lock_that_was_taken_and_given_back_meanwhile_is_lost(scene: Scene) -> None:
