@@ -233,7 +233,7 @@ def test_a_lock_that_its_writer_did_not_renew_ends_by_itself(
     assert isinstance(last, RestoreRejected if held else RestoreCompleted)
 
 
-def test_a_file_that_is_no_lock_keeps_no_restore_away(scene: Scene) -> None:
+def test_a_file_that_is_not_a_lock_keeps_no_restore_away(scene: Scene) -> None:
     scene.server.put("wh/t/.hoodie/.locks/audit_enabled.json")
     scene.write_lock(expired=True)
 
@@ -280,7 +280,7 @@ class Stalling(Unclaimed):
         self.check()
 
 
-def test_a_stalled_restorer_whose_lock_nobody_took_goes_on(scene: Scene) -> None:
+def test_a_stalled_restorer_whose_lock_was_not_taken_goes_on(scene: Scene) -> None:
     claim = Stalling(scene)
     *_, last = scene.restore(claim=claim)
     assert isinstance(last, RestoreCompleted)

@@ -8,7 +8,7 @@ processes that want the lock, one gets it. The file is never removed.
 
 So the lock of a killed restorer ends by itself. The next restorer need not wait for that: a restore
 checks before each step that the lock is still its own, and ends where another process took it. A
-restorer that was stalled until its lock had expired goes on only if nobody took the lock since.
+restorer that was stalled until its lock had expired goes on only if it was not taken since.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NEVER: Final = 2**63
 
 
 class LockFile(NamedTuple):
-    """The content of the file; one that can't be read is held for ever."""
+    """The content of the file; one that can't be read is held without end."""
 
     owner: str = ""
     valid_until: int = _NEVER
@@ -146,7 +146,7 @@ class _StorageLock(Unclaimed):
     def _check(self, least: timedelta) -> None:
         """Check whether it is ours, and renew it if it is valid for less than `least`.
 
-        To replace what was read proves that nobody took it since, even if it had expired. An
+        To replace what was read proves that no process took it since, even if it had expired. An
         answer to a replacement may be lost: then the file's version is new, and its owner is ours.
         """
         with self.one_by_one:
