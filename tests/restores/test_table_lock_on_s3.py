@@ -267,7 +267,7 @@ class Stalling(Unclaimed):
     """The check at which a writer then takes the lock; 0: at none."""
     checks: int = 0
     before: dict[str, str] = field(default_factory=dict[str, str])
-    """What was stored when the writer had taken it."""
+    """The stored objects when the writer had taken it."""
 
     def check(self) -> None:
         self.checks += 1
