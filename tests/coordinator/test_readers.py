@@ -297,6 +297,40 @@ def test_a_vacuum_that_may_wait_for_a_forgotten_release_is_flagged_and_can_be_he
     assert causes(tables.decide(released(txn=300), at=LATER)) == [late.event_id]
 
 
+@pytest.mark.parametrize("snapshot", [IDS_1_TO_3, IDS_1_TO_4], ids=["the same", "a correction"])
+def test_a_waiting_vacuum_published_again_with_a_forgotten_reader_is_flagged(snapshot: str) -> None:
+    """Overdue or not, it would wait for a release that came already, and nobody would know."""
+    tables = Tables(FORGETFUL)
+    tables.decide(released(5), vacuum(6, 200))
+    tables.decide(released(100), at=LATER)
+    tables.tick(LATER)
+    again = vacuum(6, 5, 200, snapshot=snapshot)
+    tables.decide(again, again, at=LATER)
+    [flag] = [it for it in tables.flags if it.flag == VacuumFlag.RELEASE_MAY_BE_FORGOTTEN]
+    assert (flag.locks, flag.caused_by) == ((5,), again.event_id)
+
+
+def test_the_reader_of_a_restored_metastore_is_not_taken_for_a_forgotten_one() -> None:
+    """The ids begin anew: what was forgotten is of the readers from before the restore."""
+    tables = Tables(FORGETFUL)
+    tables.decide(released(5000, 600, metastore="ms@1"))
+    tables.decide(released(6000, metastore="ms@2"), at=LATER)
+    tables.decide(vacuum(12, open_transactions=(70,), metastore="ms@2"), at=LATER)
+    assert tables.flagged() == []
+    for older, name in ((13, "ms@1"), (14, None)):
+        tables.decide(vacuum(older, made=f"base_{older}", metastore=name), at=LATER)
+    assert [flag.locks for flag in tables.flags] == [(13,), (14,)]
+
+
+def test_a_check_that_forgets_nothing_writes_no_mark() -> None:
+    tables = Tables(FORGETFUL, restarts=False)
+    tables.decide(vacuum(5, 6), released(5))
+    tables.write()
+    tables.decide(released(6000), at=LATER)  # the old release is needed
+    kinds = [key.split(b"\x00")[1] for key, _ in tables.write()]
+    assert kinds == [b"ended", b"ended", b"position"]
+
+
 def test_a_vacuum_with_younger_holds_than_any_forgotten_one_is_not_flagged() -> None:
     tables = Tables(FORGETFUL)
     tables.decide(released(5))

@@ -27,14 +27,13 @@ PACKAGE = Path(tidegate.coordinator.store.__file__).parent
 SCANNED = {
     "select body from task order by tbl, number": "all tasks under way: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
-    "select tbl, since, said, body from seen": "all tables: after a restart",
+    "select tbl, since from unknown where reported is null": "all tables: after a restart",
     "select tbl, body from policy": "all tables: after a restart",
     "select tbl, id, due, requested, undone, body from quarantine": "all quarantines: for people",
     "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl) from"
     " hold": "all holds: for people",
     "select sequence from outbox": "all of it was published",
     "select body from outbox order by sequence": "all of it is published",
-    "select tbl, body from ahead": "after a restart",
 }
 """Statements that read a table to its end, and why they may."""
 KINDS = (*readers.KINDS, *requests.Requests.kinds)
@@ -86,6 +85,10 @@ def explained() -> list[str]:
 
 def test_the_package_s_statements_are_found() -> None:
     assert len(explained()) > 30
+
+
+def test_every_statement_that_may_scan_exists() -> None:
+    assert set(explained()) >= SCANNED.keys()
 
 
 @pytest.mark.parametrize("statement", explained())
@@ -143,7 +146,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.store.rollback()
 
     assert rows.store.unsent() == []
-    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"seen", b"vacuum", b"position"]
+    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"known", b"vacuum", b"position"]
 
 
 def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:

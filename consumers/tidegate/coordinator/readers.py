@@ -15,6 +15,7 @@ transaction. A lock that belongs to a transaction has two, because it ends with 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,6 +41,7 @@ from tidegate.coordinator.vacuums import (
     has_ended,
     next_hold,
     overdue_ms,
+    state_of,
     waiting,
     watch,
     watched,
@@ -64,16 +66,23 @@ from tidegate.events.codec import encode
 
 DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
 """The identity, or the content, of a vacuum whose cleaning was released."""
-SEEN: Final = Kind(
-    "seen",
-    ("since", "said", "lock_mark", "transaction_mark"),
+KNOWN: Final = Kind("known")
+"""A table of which a vacuum came."""
+UNKNOWN: Final = Kind(
+    "unknown",
+    ("since", "reported"),
     has_body=True,
     derived=("due",),
-    indexes=("seen_due on seen (due) where due is not null",),
+    indexes=("unknown_due on unknown (due) where due is not null",),
 )
-"""A table of which events came. The body is the first release until a vacuum comes, then `null`.
-The marks are the highest ids of a lock and of a transaction whose end was forgotten."""
-KINDS: Final = (VACUUM, OVERDUE, ENDED, DONE, SEEN, holds.DEFERRED, holds.QUARANTINE)
+"""A table of which only releases came: the first of them, and when that was reported."""
+FORGOTTEN: Final = Kind("forgotten", ("lock_mark", "transaction_mark"), key="metastore")
+"""The highest ids of a lock and of a transaction whose end was forgotten (-1: none was), by the
+state of the Metastore that gave them out; 0: any."""
+KINDS: Final = (
+    *(VACUUM, OVERDUE, ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
+    *(holds.DEFERRED, holds.QUARANTINE),
+)
 CHUNK: Final = 128
 """Events of a table between two checks whether something can be forgotten, at least."""
 MAX_COMMAND_BYTES: Final = 900_000
@@ -95,12 +104,19 @@ _READY: Final = (
 _DUE: Final = (
     "select min(due) from ("
     "select min(due) due from vacuum indexed by vacuum_due where due is not null"
-    " union all select min(due) from seen indexed by seen_due where due is not null"
+    " union all select min(due) from unknown indexed by unknown_due where due is not null"
     " union all select min(due) from deferred indexed by deferred_due where due is not null"
     " union all select min(due) from quarantine indexed by quarantine_due)"
 )
 
 
+_MARKS: Final = (
+    "select coalesce(max(lock_mark), -1), coalesce(max(transaction_mark), -1) from forgotten"
+    " where tbl = ?"
+)
+_SEEN: Final = (
+    "select 1 from known where tbl = ? union all select 1 from unknown where tbl = ? limit 1"
+)
 _CONSUMES: Final[tuple[type[Event], ...]] = (
     VacuumFinished,
     LockReleased,
@@ -145,10 +161,9 @@ class ReaderGate:
                 " where tbl = ? and id = ?",
                 (*watched(hold), due, table, vacuum.id),
             )
-        for table, since, said, body in rows.all("select tbl, since, said, body from seen"):
-            if body != "null" and said is None:
-                due = alarms_of(self.alarms, table).unknown_at(since)
-                rows.execute("update seen set due = ? where tbl = ?", (due, table))
+        for table, since in rows.all("select tbl, since from unknown where reported is null"):
+            due = alarms_of(self.alarms, table).unknown_at(since)
+            rows.execute("update unknown set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
         """When a vacuum is overdue, or the time of a quarantine is over."""
@@ -201,12 +216,10 @@ class ReaderGate:
             tokens.append(2 * event.lock_id)
         if event.transaction_id is not None:
             tokens.append(2 * event.transaction_id + 1)
-        if rows.one("select 1 from seen where tbl = ?", table) is None:
-            due, first = (
-                alarms_of(self.alarms, table).unknown_at(now),
-                dumps(event.model_dump(mode="json")),
-            )
-            rows.put("seen", table, None, (now, None, None, None), first, (due,))
+        if rows.one(_SEEN, table, table) is None:
+            due = alarms_of(self.alarms, table).unknown_at(now)
+            first = dumps(event.model_dump(mode="json"))
+            rows.put("unknown", table, None, (now, None), first, (due,))
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
             end(rows, event, token, now)
@@ -231,50 +244,41 @@ class ReaderGate:
             self._published_again(event, rows, before, now, at, effects)
             return
         if _is_done(rows, now.table, now.content):
-            late = [hold for hold in now.holds if not has_ended(rows, now, hold)]
-            marks = _marks(rows, now.table)
-            if late and not all(_is_below(marks, hold) for hold in late):
+            marks = _marks(rows, now)
+            if any(not (_is_below(marks, it) or has_ended(rows, now, it)) for it in now.holds):
                 effects.outcomes.append(alarms.holds_after_release(event, at))
             return
         if _is_done(rows, now.table, now.id):
             effects.outcomes.append(alarms.content_changed(event, at))
-        if not self._wait(rows, now, at, effects):
-            return
-        marks = _marks(rows, now.table)
-        if marks == (None, None):  # nothing was ever forgotten
-            return
-        unknown = [
-            hold for hold in now.holds if _is_below(marks, hold) and not has_ended(rows, now, hold)
-        ]
-        if unknown:
-            effects.outcomes.append(alarms.may_be_forgotten(event, at, unknown))
+        self._wait_or_free(rows, now, at, effects)
+        _flag_forgotten(event, rows, now, now.holds, at, effects)
 
     def _table_known(
         self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects
     ) -> None:
         """A vacuum came: if only releases of the table were known, that is over."""
-        found = rows.one(
-            "select since, said, lock_mark, transaction_mark, body from seen where tbl = ?",
-            event.table,
-        )
-        if found is not None and found[-1] == "null":
+        table = event.table
+        if rows.one("select 1 from known where tbl = ?", table) is not None:
             return
-        since, said, *marks, _ = found or (milliseconds(at), None, None, None, "")
-        rows.put("seen", event.table, None, (since, None, *marks), "null", (None,))
-        if said is not None:
-            effects.outcomes.append(alarms.known(event, since, said, at))
+        rows.put("known", table)
+        found = rows.one("select since, reported from unknown where tbl = ?", table)
+        rows.drop("unknown", table)
+        if found is not None and found[1] is not None:
+            since, reported = found
+            effects.outcomes.append(alarms.known(event, since, reported, at))
 
-    def _wait(self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects) -> bool:
-        """Store a vacuum with what it watches, or release its cleaning; whether it waits."""
+    def _wait_or_free(
+        self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects
+    ) -> None:
+        """Store a vacuum with what it watches, or release its cleaning if it waits for nothing."""
         hold = next_hold(rows, vacuum)
         if hold is None and not is_held(rows, vacuum.table):
             _free(rows, [vacuum], at, effects)
-            return False
+            return
         overdue = overdue_ms(rows, vacuum)
         due = None if overdue else alarms_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*watched(hold), due))
-        return hold is not None
 
     def _published_again(  # noqa: PLR0913, PLR0917 - the decision's context
         self,
@@ -300,7 +304,9 @@ class ReaderGate:
         else:
             now.event_id, now.vacuum = before.event_id, before.vacuum
         if now != before:
-            self._wait(rows, now, at, effects)
+            self._wait_or_free(rows, now, at, effects)
+            further = set(now.holds) - set(before.holds)  # the others were never forgotten
+            _flag_forgotten(event, rows, now, further, at, effects)
 
     def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
         due = f"{_WAITING} indexed by vacuum_due where due <= ? order by due limit ?"
@@ -315,14 +321,14 @@ class ReaderGate:
 
     def _report_unknown(self, rows: Store, at: datetime, effects: Effects) -> None:
         due = rows.all(
-            "select tbl, since, lock_mark, transaction_mark, body from seen indexed by seen_due"
-            " where due <= ? order by due limit ?",
+            "select tbl, since, body from unknown indexed by unknown_due where due <= ?"
+            " order by due limit ?",
             milliseconds(at),
             _AT_ONCE,
         )
-        for table, since, *marks, body in due:
+        for table, since, body in due:
             limit = alarms_of(self.alarms, table).unknown_after
-            rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
+            rows.put("unknown", table, None, (since, milliseconds(at)), body, (None,))
             first = LockReleased.model_validate_json(body)
             effects.outcomes.append(alarms.unknown(first, since, limit, at))
 
@@ -349,14 +355,18 @@ class ReaderGate:
             for hold in vacuum.holds
             for token in hold
         }
-        forgotten: list[Token] = []
+        marks = defaultdict[str | None, list[int]](lambda: [-1, -1])
         for token in old:
+            expired, metastores = ended(rows, table, token)
             if token in needed:
-                rows.put("ended", table, token, (now, *ended(rows, table, token)))
-            else:
-                forgotten.append(token)
-                rows.drop("ended", table, token)
-        _raise_marks(rows, table, forgotten)
+                rows.put("ended", table, token, (now, expired, metastores))
+                continue
+            rows.drop("ended", table, token)
+            for state in (None,) if metastores is None else metastores.split():
+                mark = marks[state][token & 1]
+                marks[state][token & 1] = max(mark, token >> 1)
+        for state, raised in marks.items():
+            _raise_marks(rows, table, state, raised)
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
@@ -429,24 +439,43 @@ def _is_done(rows: Store, table: str, number: int) -> bool:
     return rows.one("select 1 from done where tbl = ? and id = ?", table, number) is not None
 
 
-def _marks(rows: Store, table: str) -> tuple[int | None, int | None]:
-    """The highest ids of a lock and of a transaction whose end was forgotten."""
-    found = rows.one("select lock_mark, transaction_mark from seen where tbl = ?", table)
-    return (None, None) if found is None else (found[0], found[1])
+Marks = Sequence[int]
+"""The highest ids of a lock and of a transaction whose end was forgotten; -1: none was."""
 
 
-def _is_below(marks: tuple[int | None, int | None], hold: Hold) -> bool:
-    return any((mark := marks[token & 1]) is not None and token >> 1 <= mark for token in hold)
+def _marks(rows: Store, vacuum: WaitingVacuum) -> Marks:
+    """Those that count for a vacuum: ids of another state of its Metastore are of other readers."""
+    state = state_of(vacuum.metastore)
+    which, keys = ("", ()) if state is None else (" and metastore in (0, ?)", (int(state, 16),))
+    marks: Marks = rows.one(f"{_MARKS}{which}", vacuum.table, *keys)
+    return marks
 
 
-def _raise_marks(rows: Store, table: str, forgotten: Iterable[Token]) -> None:
-    since, said, *marks, body, due = rows.one(
-        "select since, said, lock_mark, transaction_mark, body, due from seen where tbl = ?", table
-    )
-    for token in forgotten:
-        before = marks[token & 1]
-        marks[token & 1] = token >> 1 if before is None else max(before, token >> 1)
-    rows.put("seen", table, None, (since, said, *marks), body, (due,))
+def _is_below(marks: Marks, hold: Hold) -> bool:
+    return any(token >> 1 <= marks[token & 1] for token in hold)
+
+
+def _flag_forgotten(  # noqa: PLR0913, PLR0917 - the decision's context
+    event: VacuumFinished,
+    rows: Store,
+    vacuum: WaitingVacuum,
+    among: Iterable[Hold],
+    at: datetime,
+    effects: Effects,
+) -> None:
+    """Report the holds for whose release a vacuum may wait in vain, because it was forgotten."""
+    marks = _marks(rows, vacuum)
+    if max(marks) < 0:  # nothing was ever forgotten
+        return
+    found = [it for it in among if _is_below(marks, it) and not has_ended(rows, vacuum, it)]
+    if found:
+        effects.outcomes.append(alarms.may_be_forgotten(event, at, found))
+
+
+def _raise_marks(rows: Store, table: str, state: str | None, marks: Marks) -> None:
+    key = 0 if state is None else int(state, 16)
+    before = rows.one(f"{_MARKS} and metastore = ?", table, key)
+    rows.put("forgotten", table, key, [*map(max, before, marks)])
 
 
 def _oldest(  # noqa: PLR0913, PLR0917 - the parts of a query
