@@ -299,7 +299,7 @@ def test_a_vacuum_that_may_wait_for_a_forgotten_release_is_flagged_and_can_be_he
 
 @pytest.mark.parametrize("snapshot", [IDS_1_TO_3, IDS_1_TO_4], ids=["the same", "a correction"])
 def test_a_waiting_vacuum_published_again_with_a_forgotten_reader_is_flagged(snapshot: str) -> None:
-    """Overdue or not, it would wait for a release that came already, and nobody would know."""
+    """Overdue or not, it would wait in silence for a release that came already."""
     tables = Tables(FORGETFUL)
     tables.decide(released(5), vacuum(6, 200))
     tables.decide(released(100), at=LATER)
