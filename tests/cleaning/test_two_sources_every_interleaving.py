@@ -108,7 +108,7 @@ class TwoSources(Model):
 
 def nothing(*_: object) -> Holds:
     """The events name no reader."""
-    return Holds((), ())
+    return (), ()
 
 
 @pytest.mark.parametrize("scenario", WORLDS, ids=lambda scenario: scenario.title)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from support.acid import INSERT_1, INSERTS, MAJOR_3, MINOR_3, NOON, listed, release
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
-from tidegate.cleaning.quarantine import Entry, QuarantineRecord, UndoPlan
-from tidegate.cleaning.quarantine_commands import plan_undo
+from tidegate.cleaning.quarantine import Entry, QuarantineRecord
+from tidegate.cleaning.quarantine_commands import _UndoPlan, plan_undo
 from tidegate.events import CleaningReleased
 from tidegate.hive.names import Base, parse_name
 from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, acid_state, hides
@@ -35,7 +35,7 @@ def quarantine(names: Iterable[str], command: CleaningReleased) -> tuple[set[str
     return set(names) - set(plan.directories), entry(command, plan)
 
 
-def undo(names: Iterable[str], *entries: Entry, cleaning: str) -> UndoPlan:
+def undo(names: Iterable[str], *entries: Entry, cleaning: str) -> _UndoPlan:
     return plan_undo(listed(*names), entries, cleaning, "undo-1")
 
 

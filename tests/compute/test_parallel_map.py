@@ -16,13 +16,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 
-from tidegate.compute.parallel_map import (
-    AdaptiveMap,
-    SparkMap,
-    ThreadMap,
-    _Raised,
-    _result_or_raise,
-)
+from tidegate.compute.parallel_map import SparkMap, ThreadMap, _Raised, _result_or_raise
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage import ParallelMap
 
@@ -200,7 +194,7 @@ def test_work_runs_on_spark_from_the_stated_number_of_items_on(
     count: int,
     on_spark: bool,  # noqa: FBT001
 ) -> None:
-    parallel_map = AdaptiveMap(SparkMap(no_session), spark_min_items=4)
+    parallel_map = SparkMap(no_session, min_items=4)
 
     if on_spark:
         with pytest.raises(AssertionError, match="Spark was asked for"):

@@ -19,11 +19,17 @@ from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
 from tidegate.coordinator.vacuums import WaitingVacuum
-from tidegate.errors import DeliveryError, TransientError
+from tidegate.errors import (
+    DeliveryError,
+    FormatError,
+    MetastoreRefusedError,
+    MissingInMetastoreError,
+    TransientError,
+)
 from tidegate.events import CleaningReleased, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.bridge import MetastoreBridge
-from tidegate.hive_bridge.describing import NotDescribed, describe
+from tidegate.hive_bridge.describing import describe
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage, normalise
@@ -370,15 +376,15 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
         assert describe(queued, client, Storage()).directories == (
             product("delta_0000001_0000003", txn),
         )
-        with pytest.raises(NotDescribed, match="not transactional"):
+        with pytest.raises(FormatError, match="not transactional"):
             describe(replace(queued, table="plain"), client, Storage())
         if not engine.is_hive_3:  # Hive 3's queue does not have it
-            with pytest.raises(NotDescribed, match="exceeds its highest write id 2"):
+            with pytest.raises(FormatError, match="exceeds its highest write id 2"):
                 describe(replace(queued, highest_write_id=2), client, Storage())
-        with pytest.raises(NotDescribed, match=r"get_partition_by_name"):
+        with pytest.raises(MetastoreRefusedError, match=r"get_partition_by_name"):
             describe(replace(queued, partition="day=9"), client, Storage())
         engine.drop_table(db, "orders")
-        with pytest.raises(NotDescribed, match="get_table_req"):
+        with pytest.raises(MissingInMetastoreError, match="get_table_req"):
             describe(queued, client, Storage())
 
 

@@ -13,11 +13,11 @@ import pytest
 from support.acid import COMPACTED, TRUNCATED, build
 from support.bridge_threads import wait_for_threads
 from support.metastore_model import vacuum
-from tidegate.errors import MissingCallError
+from tidegate.errors import FormatError, MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
 from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_bridge.compactions import Compactions
-from tidegate.hive_bridge.describing import NotDescribed, NotYet, describe
+from tidegate.hive_bridge.describing import NotYet, describe
 from tidegate.hive_bridge.marking import Marking
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore import MetastoreClient
@@ -33,8 +33,8 @@ INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "de
 class Queue:
     """The compactions of a bridge, and what was looked up."""
 
-    answers: dict[int, VacuumFields | NotDescribed | ValueError] = field(
-        default_factory=dict[int, VacuumFields | NotDescribed | ValueError]
+    answers: dict[int, VacuumFields | ValueError] = field(
+        default_factory=dict[int, VacuumFields | ValueError]
     )
     asked: list[int] = field(default_factory=list[int])
 
@@ -104,7 +104,7 @@ def test_what_is_published_already_is_not_published_again_after_a_restart(queue:
 
 
 def test_a_refused_one_does_not_stand_in_the_way_of_the_next(queue: Queue) -> None:
-    queue.answers = {7: NotDescribed("nothing that it made is there"), 9: made(5)}
+    queue.answers = {7: FormatError("nothing that it made is there"), 9: made(5)}
     assert queue.look(FIRST) == []
     assert [entry.compaction_id for entry in queue.look(FIRST, SECOND)] == [9]
 
@@ -209,7 +209,7 @@ def test_while_another_one_renames_its_directories_nothing_is_concluded(
 def test_a_directory_with_open_write_ids_is_a_writers(tmp_path: Path) -> None:
     build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
     metastore = Metastore(tmp_path, [(FIRST,), (FIRST,)], "sales.orders:5:2:2:")
-    with pytest.raises(NotDescribed, match="a writer made it"):
+    with pytest.raises(FormatError, match="a writer made it"):
         metastore.describe()
 
 

@@ -20,7 +20,7 @@ from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
 from tidegate.publisher import Publisher
 from tidegate.service.assembly import authorization
-from tidegate.service.settings import InvalidSettingsError, Settings
+from tidegate.service.settings import Settings
 from tidegate.signatures import PublicKey, SigningKey
 from tidegate.signatures.keys import exposure
 
@@ -142,7 +142,7 @@ def test_signatures_without_keys_are_refused_when_the_settings_are_read(tmp_path
     file = tmp_path / "tidegate.toml"
     file.write_text("[security]\nrequire_signatures = true\n")
 
-    with pytest.raises(InvalidSettingsError, match="every command would be refused"):
+    with pytest.raises(ConfigError, match="every command would be refused"):
         Settings.load(file)
 
 

@@ -14,7 +14,6 @@ from support.s3 import S3Server, s3_server
 from tidegate.cleaning.quarantine import FOLDER
 from tidegate.storage.file_info import Version
 from tidegate.storage.parallel import batches_of
-from tidegate.storage.s3 import S3Options
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 from tidegate.tables.warehouse.s3_versions import VersionedS3
 
@@ -123,15 +122,12 @@ class Stepping(Warehouse):
         self.at_step = at_step
 
     def _open(self, place: str) -> _SteppingS3:
-        options = S3Options(**self.options[place])
-        return _SteppingS3(BUCKET, options, self.confined_to[0], self.at_step)
+        return _SteppingS3(self.at_step, root=self.confined_to[0], **self.options[place])
 
 
 class _SteppingS3(VersionedS3):
-    def __init__(
-        self, bucket: str, options: S3Options, root: str, at_step: Callable[[int], None]
-    ) -> None:
-        super().__init__(bucket, options, root)
+    def __init__(self, at_step: Callable[[int], None], **options: Any) -> None:  # noqa: ANN401
+        super().__init__(BUCKET, **options)
         self.at_step, self.steps = at_step, 0
         _ = self.conditions  # is found out by requests of its own
 

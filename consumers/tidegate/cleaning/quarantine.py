@@ -24,8 +24,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field
@@ -288,49 +286,6 @@ def _read_entry(
         partly_back=tuple(name for name, it in returning.items() if it.is_partly_back),
         sizes={name: (it.files, it.bytes) for name, it in returning.items()},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class UndoPlan:
-    """What an undo does.
-
-    Attributes:
-        put_back: The directories with the paths of their entries; delete deltas first, so that no
-            reader sees a deleted row again meanwhile.
-        sizes: All directories that the cleaning had moved, including those that an earlier attempt
-            put back: by name, the number and the bytes of the files.
-        entries: The paths of the cleaning's entries.
-    """
-
-    put_back: tuple[tuple[str, str], ...]
-    sizes: Mapping[str, tuple[int, int]]
-    entries: tuple[str, ...]
-
-
-def put_back(
-    warehouse: Warehouse, location: str, plan: UndoPlan, claim: Unclaimed = NO_CLAIM
-) -> None:
-    """Move directories back to their places, in the order of the plan.
-
-    Raises:
-        TransientError: an entry is gone meanwhile: plan again.
-        FileExistsError: a directory of that name was created meanwhile.
-    """
-    for path, group in groupby(plan.put_back, key=itemgetter(1)):
-        try:
-            claim.check()
-            with warehouse.moving_back(path, location) as moves:
-                for name, _ in group:
-                    claim.check_if_old()
-                    moves.move_if(name, _always)
-        except NotFound as error:
-            raise TransientError(f"the quarantine changed during the undo: {error}") from error
-
-
-def mark_undone(warehouse: Warehouse, plan: UndoPlan, request: str) -> None:
-    """Write into the entries which request put everything back."""
-    for path in plan.entries:
-        warehouse.replace(join(path, UNDONE), json.dumps({"request": request}).encode())
 
 
 def remove_for_good(

@@ -9,24 +9,20 @@ back.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import partition_path
 from tidegate.cleaning.products import AcidEntry
-from tidegate.cleaning.quarantine import (
-    Entry,
-    UndoPlan,
-    mark_undone,
-    put_back,
-    read_entries,
-    remove_for_good,
-)
+from tidegate.cleaning.quarantine import UNDONE, Entry, read_entries, remove_for_good
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events import (
     CleaningRefused,
@@ -50,9 +46,26 @@ from tidegate.tables.warehouse import Warehouse
 _NAMED = 5
 
 
+@dataclass(frozen=True, slots=True)
+class _UndoPlan:
+    """What an undo does.
+
+    Attributes:
+        put_back: The directories with the paths of their entries; delete deltas first, so that no
+            reader sees a deleted row again meanwhile.
+        sizes: All directories that the cleaning had moved, including those that an earlier attempt
+            put back: by name, the number and the bytes of the files.
+        entries: The paths of the cleaning's entries.
+    """
+
+    put_back: tuple[tuple[str, str], ...]
+    sizes: Mapping[str, tuple[int, int]]
+    entries: tuple[str, ...]
+
+
 def plan_undo(
     listing: Sequence[ListedDirectory] | None, entries: Sequence[Entry], cleaning: str, request: str
-) -> UndoPlan:
+) -> _UndoPlan:
     """Plan the undo of a cleaning from the directory as it is now.
 
     Args:
@@ -94,7 +107,7 @@ def plan_undo(
     elif not sizes or not _was_undone(own, sizes, there, request):
         raise Refused(Reason.NOT_QUARANTINED, "everything was put back already, or was removed")
     ordered = sorted(places, key=lambda item: (not _deletes(item[0]), item[0]))
-    return UndoPlan(tuple(ordered), sizes, tuple(entry.path for entry in own))
+    return _UndoPlan(tuple(ordered), sizes, tuple(entry.path for entry in own))
 
 
 def _was_undone(
@@ -178,6 +191,32 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
+def _put_back(
+    warehouse: Warehouse, location: str, plan: _UndoPlan, claim: Unclaimed = NO_CLAIM
+) -> None:
+    """Move directories back to their places, in the order of the plan.
+
+    Raises:
+        TransientError: an entry is gone meanwhile: plan again.
+        FileExistsError: a directory of that name was created meanwhile.
+    """
+    for path, group in groupby(plan.put_back, key=itemgetter(1)):
+        try:
+            claim.check()
+            with warehouse.moving_back(path, location) as moves:
+                for name, _ in group:
+                    claim.check_if_old()
+                    moves.move_if(name, lambda _: True)
+        except NotFound as error:
+            raise TransientError(f"the quarantine changed during the undo: {error}") from error
+
+
+def _mark_undone(warehouse: Warehouse, plan: _UndoPlan, request: str) -> None:
+    """Write into the entries which request put everything back."""
+    for path in plan.entries:
+        warehouse.replace(join(path, UNDONE), json.dumps({"request": request}).encode())
+
+
 @dataclass(frozen=True, slots=True)
 class QuarantineCommands:
     """Executes the two commands about a quarantine. A command may run twice, even concurrently."""
@@ -209,10 +248,10 @@ class QuarantineCommands:
         if command.plan_only:
             yield from self._outcomes(CleaningUndoPlanned, command, plan.sizes)
             return
-        put_back(self.warehouse, location, plan, self.claim)
+        _put_back(self.warehouse, location, plan, self.claim)
         self._verify(location, plan)
         self.claim.check()
-        mark_undone(self.warehouse, plan, command.event_id)
+        _mark_undone(self.warehouse, plan, command.event_id)
         yield from self._outcomes(CleaningUndone, command, plan.sizes, began)
 
     def remove(self, command: QuarantineRemovalRequested) -> Iterator[Outcome]:
@@ -235,7 +274,7 @@ class QuarantineCommands:
             raise TransientError(f"the quarantine in {location} changed during its removal")
         yield from self._outcomes(QuarantineRemoved, command, sizes, began)
 
-    def _plan(self, location: str, command: CleaningUndoRequested) -> UndoPlan:
+    def _plan(self, location: str, command: CleaningUndoRequested) -> _UndoPlan:
         entries = self._entries(location)
         try:
             listing = read_acid_directories(self.warehouse, location, self.parallel_map)
@@ -243,7 +282,7 @@ class QuarantineCommands:
             raise refusal_of(error) from error
         return plan_undo(listing, entries, command.cleaning, command.event_id)
 
-    def _verify(self, location: str, plan: UndoPlan) -> None:
+    def _verify(self, location: str, plan: _UndoPlan) -> None:
         """Check that every directory is back in its place.
 
         Raises:

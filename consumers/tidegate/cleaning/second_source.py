@@ -19,7 +19,7 @@ from tidegate.errors import (
 )
 from tidegate.events import AbortedCleaningReleased
 from tidegate.events.reasons import Reason
-from tidegate.hive.orc import LONGEST_END, OrcEnd, read_orc_end
+from tidegate.hive.orc import LONGEST_END, read_orc_end
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.values import HeldTables
 from tidegate.storage import NotFound, ParallelMap, Storage, join, normalise
@@ -29,9 +29,10 @@ from tidegate.tables.refusal import Refused
 class SecondSource:
     """Says whether what an event claims is so. Thread-safe.
 
-    Asks a Hive Metastore about the tables of its catalog, in six calls at most, on a connection of
-    its own. About other tables, and without a Metastore, nothing is asked. Then what goes has to go
-    into quarantine, where it can be put back, unless the settings say that events are believed.
+    Asks a Hive Metastore about the tables of its catalog, on a connection of its own, in six calls
+    at most; a seventh if there was a rebalance. About other tables, and without a Metastore,
+    nothing is asked. Then what goes has to go into quarantine, where it can be put back, unless the
+    settings say that events are believed.
     """
 
     def __init__(
@@ -144,8 +145,8 @@ def check_files(
     """
     check_complete(plan, command)
     products = [AcidEntry.parse(directory) for directory in plan.products]
-    for where, end in _ends(storage, products, parallel_map).items():
-        if end is None:
+    for where, (is_complete, _) in _ends(storage, products, parallel_map).items():
+        if not is_complete:
             message = f"{where} does not end as an ORC file does"
             raise Refused(Reason.PRODUCTS_INCOMPLETE, message)
     replaced = [AcidEntry.parse(directory) for directory in plan.remove]
@@ -166,8 +167,8 @@ def check_files(
 
 def _ends(
     storage: Storage, entries: Iterable[AcidEntry], parallel_map: ParallelMap
-) -> dict[str, OrcEnd | None]:
-    """The ends of the ORC files in directories of full ACID tables, by location.
+) -> dict[str, tuple[bool, int | None]]:
+    """By location of the ORC files in directories of full ACID tables: complete, and its rows.
 
     Raises:
         Refused: PRODUCTS_INCOMPLETE: a file is gone.
@@ -177,13 +178,13 @@ def _ends(
     return {where: end for (where, _), end in zip(files, ends, strict=True)}
 
 
-def _rows(ends: Iterable[OrcEnd | None]) -> int | None:
+def _rows(ends: Iterable[tuple[bool, int | None]]) -> int | None:
     """The number of rows; None: a footer can't be read."""
-    counts = [None if end is None else end.rows for end in ends]
+    counts = [rows for _, rows in ends]
     return None if None in counts else sum(count or 0 for count in counts)
 
 
-def _end(storage: Storage, file: tuple[str, int]) -> OrcEnd | None:
+def _end(storage: Storage, file: tuple[str, int]) -> tuple[bool, int | None]:
     where, size = file
     try:
         return read_orc_end(storage.read_end(where, LONGEST_END), size)

@@ -1,7 +1,4 @@
-"""Run a function over many items in parallel, on threads or on Spark, with the same results.
-
-`AdaptiveMap` chooses: at least `spark_min_items` items run on Spark, fewer in this process.
-"""
+"""Run a function over many items in parallel, on threads or on Spark, with the same results."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 from tidegate.errors import PermanentError, TransientError
-from tidegate.storage import ParallelMap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +61,8 @@ class SparkMap:
     """Runs one Spark job per call. `session` is first called for the first job."""
 
     session: Callable[[], SparkSession]
+    min_items: int = 0
+    """Fewer items are processed on threads of this process."""
     max_tasks: int = 64
     deadline: float = 3600.0
     """Seconds until a job is cancelled: without a worker it would wait without end."""
@@ -82,8 +80,8 @@ class SparkMap:
                 Python), the session was stopped, or `function` raised an error that can't be
                 pickled on the executor.
         """
-        if len(items) <= 1:
-            return [function(item) for item in items]
+        if len(items) < max(2, self.min_items):
+            return ThreadMap().map(function, items)
         results = self._collect(partial(_call, function), items)
         return [_result_or_raise(result) for result in results]
 
@@ -239,17 +237,3 @@ def _result_or_raise(result: R | _Raised) -> R:
             ) from result.error
         raise result.error
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class AdaptiveMap:
-    """Runs large work on Spark and small work on threads, by the number of items."""
-
-    spark: SparkMap
-    threads: ThreadMap = ThreadMap()
-    spark_min_items: int = 256
-
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply `function` on Spark for at least `spark_min_items` items, else on threads."""
-        chosen: ParallelMap = self.spark if len(items) >= self.spark_min_items else self.threads
-        return chosen.map(function, items)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import SecondSource
 from tidegate.cleaning.settings import CleaningSettings
-from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
+from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
@@ -72,7 +72,7 @@ class Loop(Protocol):
         ...
 
 
-def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
+def table_work(settings: Settings) -> tuple[Warehouse, SparkMap]:
     """What an executor works with: the tables it may change, and where it processes many files.
 
     Raises:
@@ -82,9 +82,9 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
     require_stores(roots.roots)
     warehouse = Warehouse(roots, settings.warehouse.options)
     require_places(warehouse)
-    spark = SparkMap(lazy_session(settings.spark.conf), deadline=settings.spark.job_seconds)
-    parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
-    return warehouse, parallel_map
+    spark = settings.spark
+    session = lazy_session(spark.conf)
+    return warehouse, SparkMap(session, spark.min_items, deadline=spark.job_seconds)
 
 
 def savepoint_policy(settings: Settings) -> SavepointPolicy:
@@ -197,7 +197,7 @@ def _now() -> datetime:
 
 
 def _executor(
-    make: Callable[[Settings, Warehouse, AdaptiveMap], Executor],
+    make: Callable[[Settings, Warehouse, SparkMap], Executor],
     settings: Settings,
     bus: Bus,
     observed: ObservedService | None,
@@ -222,13 +222,11 @@ def _executor(
     )
 
 
-def _savepoint_writer(
-    settings: Settings, warehouse: Warehouse, files: AdaptiveMap
-) -> SavepointWriter:
+def _savepoint_writer(settings: Settings, warehouse: Warehouse, files: SparkMap) -> SavepointWriter:
     return SavepointWriter(warehouse, files, _now, savepoint_policy(settings))
 
 
-def cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cleaner:
+def cleaner(settings: Settings, warehouse: Warehouse, files: SparkMap) -> Cleaner:
     """The cleaner with its rules and its second source.
 
     Raises:
@@ -239,8 +237,8 @@ def cleaner(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Cle
     return Cleaner(warehouse, files, _now, rules, second_source(settings, warehouse))
 
 
-def _restorer(settings: Settings, warehouse: Warehouse, files: AdaptiveMap) -> Restorer:
-    engine = hudi_engine(settings, files.spark.session)
+def _restorer(settings: Settings, warehouse: Warehouse, files: SparkMap) -> Restorer:
+    engine = hudi_engine(settings, files.session)
     if settings.restores.hold_lock:
         require_conditional_writes(warehouse)
     return Restorer(warehouse, files, _now, restore_settings(settings), engine)

@@ -338,7 +338,8 @@ class MetastoreBridge:
         The vacuum lists expired holds, because their readers may still be reading.
         """
         place = (compaction.database, compaction.table, compaction.partition)
-        holds = holds_of(held, snapshot.transactions, place, compaction.next_transaction_id)
+        last = compaction.next_transaction_id
+        holding, opened = holds_of(held, snapshot.transactions, place, last)
         common = {
             "table": f"{self._settings.catalog}.{compaction.database}.{compaction.table}",
             "location": description.location,
@@ -355,8 +356,8 @@ class MetastoreBridge:
             | {
                 "own_lock_id": NO_LOCK,
                 "own_transaction_id": compaction.transaction_id,
-                "locks": (own, *holds.locks, *locks),
-                "open_transactions": (*holds.transactions, *transactions),
+                "locks": (own, *holding, *locks),
+                "open_transactions": (*opened, *transactions),
             }
         )
         ended = LockReleased.model_validate(

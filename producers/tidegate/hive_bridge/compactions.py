@@ -15,7 +15,7 @@ from typing import Final
 
 from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, VacuumFinished, derived_id
-from tidegate.hive_bridge.describing import NotDescribed, NotYet
+from tidegate.hive_bridge.describing import NOT_DESCRIBED, NotYet
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, QueueEntry
@@ -185,8 +185,10 @@ class Compactions:
     ) -> VacuumFields | None:
         try:
             return asked.result()
-        except (NotDescribed, ValueError) as error:  # for example a name that no event can hold
+        except ValueError as error:  # for example a name that no event can hold
             self.refuse(compaction, str(error))
+        except NOT_DESCRIBED as error:
+            self.refuse(compaction, f"{type(error).__name__}: {error}")
         except NotYet as error:
             self.postpone(compaction, str(error))
             self._again[key] = self._clock() + error.seconds

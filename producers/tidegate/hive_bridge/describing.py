@@ -82,6 +82,16 @@ def _is_marker(entry: FileInfo) -> bool:
     return entry.name.endswith(MARKER_SUFFIX) and not entry.is_dir and not entry.is_link
 
 
+NOT_DESCRIBED: Final = (
+    MetastoreRefusedError,
+    NotFound,
+    FormatError,
+    ConfinementError,
+    NotEnoughHistory,
+)
+"""The errors of a compaction that can't be published."""
+
+
 class NotYet(TidegateError):  # noqa: N818 - expected, not a fault
     """A compaction that must not be cleaned now. The catcher tries again after `seconds`."""
 
@@ -149,36 +159,19 @@ def _is_true(text: str | None) -> bool:
     return text is not None and text.strip().lower() == "true"
 
 
-class NotDescribed(TidegateError):  # noqa: N818 - expected, not a fault
-    """A compaction that can't be published. The catcher logs the reason once and skips it."""
-
-
 def describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) -> VacuumFields:
     """Look a compaction up.
 
     Raises:
-        NotDescribed: its table was dropped or is not ACID, its partition is outside the table's
+        NOT_DESCRIBED: its table was dropped or is not ACID, its partition is outside the table's
             directory, or the directories that it made are not there.
         NotYet: its table's properties forbid the cleaning now.
         TransientError: the Metastore or the store did not answer.
     """
-    try:
-        return _describe(compaction, client, storage)
-    except (
-        MetastoreRefusedError,
-        NotFound,
-        FormatError,
-        ConfinementError,
-        NotEnoughHistory,
-    ) as error:
-        raise NotDescribed(f"{type(error).__name__}: {error}") from error
-
-
-def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage) -> VacuumFields:
     database, name = compaction.database, compaction.table
     table = client.table(database, name)
     if not table.is_acid:
-        raise NotDescribed("the table is not transactional in the Metastore")
+        raise FormatError("the table is not transactional in the Metastore")
     location = normalise(table.location)
     partition = _partition(compaction, client)
     check_wanted(compaction, table, partition, client.setting, round(time.time() * 1000))
@@ -197,18 +190,18 @@ def _describe(compaction: QueueEntry, client: MetastoreClient, storage: Storage)
         is_base = any(isinstance(product, Base) for product in products)
         kind = VacuumKind.MAJOR if is_base else VacuumKind.MINOR
     if kind is None or (not products and compaction.is_of_hive_3):
-        raise NotDescribed(f"{where} has no directory that it made")
+        raise FormatError(f"{where} has no directory that it made")
     first, last = write_id_range(products) if products else (0, compaction.highest_write_id)
     if compaction.is_of_hive_3:
         compaction = replace(compaction, highest_write_id=last)
     if last > compaction.highest_write_id:
-        raise NotDescribed(
+        raise FormatError(
             f"it made {', '.join(product.name for product in products)}, which exceeds its highest"
             f" write id {compaction.highest_write_id}"
         )
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
     if compaction.transaction_id is None and snapshot.has_open:
-        raise NotDescribed(f"{products[0].name} has open write ids: a writer made it")
+        raise FormatError(f"{products[0].name} has open write ids: a writer made it")
     directories = tuple(sorted(product.name for product in products))
     return VacuumFields(location, directories, first, last, str(snapshot), kind)
 
@@ -246,7 +239,7 @@ def directory_of(compaction: QueueEntry, client: MetastoreClient, location: str)
     """The directory that was compacted: the table's `location`, or the partition's.
 
     Raises:
-        NotDescribed: the partition is not in its table's directory.
+        FormatError: the partition is not in its table's directory.
         MissingInMetastoreError: there is no such partition.
         TransientError: the Metastore did not answer.
     """
@@ -264,7 +257,7 @@ def _directory(compaction: QueueEntry, location: str, partition: Table | None) -
         return location
     found = normalise(partition.location)
     if found != join(location, compaction.partition):
-        raise NotDescribed(
+        raise FormatError(
             f"the partition is not in its table's directory {location}, but in {found}"
         )
     return found

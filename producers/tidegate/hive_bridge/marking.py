@@ -27,7 +27,7 @@ from tidegate.hive.compaction import InconsistentCompaction
 from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, aborted_rows
 from tidegate.hive.write_ids import RangeResponse, ValidTxns, ValidWriteIds
 from tidegate.hive_bridge.compactions import Key, key_of, named
-from tidegate.hive_bridge.describing import NotDescribed, NotYet, acid_directories, directory_of
+from tidegate.hive_bridge.describing import NotYet, acid_directories, directory_of
 from tidegate.hive_bridge.products import VacuumFields, is_of_failed_compaction
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import QueueEntry, write_ids_of_compaction
@@ -40,14 +40,7 @@ _STAY: Final = (
     "this Metastore, older than Hive 4, has no call to mark cleaned compactions: they stay"
     ' "ready for cleaning" in its queue. Hive\'s own Cleaner must stay off nevertheless'
 )
-_NOT_NOW: Final = (
-    NotYet,
-    NotDescribed,
-    MetastoreRefusedError,
-    NotFound,
-    FormatError,
-    ConfinementError,
-)
+_NOT_NOW: Final = (NotYet, MetastoreRefusedError, NotFound, FormatError, ConfinementError)
 
 
 def check_nothing_left(
@@ -114,10 +107,9 @@ def settle(
 
     Raises:
         NotYet: a directory is left, or the check has too little information.
-        NotDescribed: its partition is not in its table's directory.
         MetastoreRefusedError, TransientError: the Metastore refused a call, or did not answer.
         NotFound, FormatError, ConfinementError: the directory can't be listed, or has names that
-            are not Hive's.
+            are not Hive's; or the partition is not in its table's directory.
     """
     try:
         _check_directory(compaction, vacuum, client, storage)

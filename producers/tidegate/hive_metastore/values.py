@@ -201,12 +201,8 @@ def _up_to(ids: IdRanges, highest: int) -> IdRanges:
     return IdRanges(tuple(low for low, _ in kept), tuple(high for _, high in kept))
 
 
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """The locks and transactions that a vacuum waits for."""
-
-    locks: tuple[LockHold, ...]
-    transactions: tuple[int, ...]
+Holds = tuple[tuple[LockHold, ...], tuple[int, ...]]
+"""The locks and the transactions that a vacuum waits for."""
 
 
 class HeldTables:
@@ -284,7 +280,7 @@ def holds_of(
         holding = [lock for lock in holding if lock.transaction_id not in transactions.open]
     locks = {lock.lock_id: lock_hold(lock) for lock in holding}
     opened = tuple(sorted(txn for txn in transactions.open if not is_later(txn)))
-    return Holds(tuple(locks[key] for key in sorted(locks)), opened)
+    return tuple(locks[key] for key in sorted(locks)), opened
 
 
 def lock_hold(lock: Lock) -> LockHold:

@@ -20,9 +20,9 @@ def holds_of(fields: Mapping[str, Any], metastore: MetastoreSettings | str) -> d
             " would never release it"
         )
     with MetastoreClient(settings) as client:
-        found = client.holds(database, table, fields["partition"])
+        holding, opened = client.holds(database, table, fields["partition"])
     known = [LockHold.model_validate(field) for field in fields["locks"]]
-    locks = {lock.lock_id: lock for lock in (*known, *found.locks)}
+    locks = {lock.lock_id: lock for lock in (*known, *holding)}
     locks.setdefault(fields["own_lock_id"], LockHold(lock_id=fields["own_lock_id"]))
-    transactions = {*fields["open_transactions"], *found.transactions}
+    transactions = {*fields["open_transactions"], *opened}
     return {"locks": tuple(locks.values()), "open_transactions": tuple(sorted(transactions))}

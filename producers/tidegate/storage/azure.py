@@ -23,7 +23,7 @@ from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobProperties, ContainerClient
 
 from tidegate.errors import FormatError
-from tidegate.storage.object_store import CloudOptions, CloudStore, Row
+from tidegate.storage.object_store import TIMEOUT, CloudStore, Row
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -36,7 +36,9 @@ _MISTAKEN: Final = re.compile(r"\\|\.(/|$)")
 class AzureStore(CloudStore):
     """Reads one container."""
 
-    def __init__(self, authority: str, options: CloudOptions) -> None:
+    def __init__(
+        self, authority: str, *, endpoint: str | None = None, timeout: float = TIMEOUT
+    ) -> None:
         """Take the container and its account; nothing connects until the first call.
 
         Raises:
@@ -45,12 +47,12 @@ class AzureStore(CloudStore):
         if not all(authority.partition("@")):
             raise ValueError("a container is named abfss://container@account.dfs.core.windows.net")
         super().__init__(f"abfss://{authority}")
-        self._authority, self.options = authority, options
+        self._authority, self._reached = authority, (endpoint, timeout)
 
     @property
     def container(self) -> ContainerClient:
         """The client of the container, which all stores of a process share."""
-        return client_of(self._authority, self.options)
+        return client_of(self._authority, *self._reached)
 
     def key(self, location: str) -> str:
         """See `ObjectStore`.
@@ -115,7 +117,7 @@ def _row(blob: Any) -> Row:  # noqa: ANN401 - the client yields two classes
 
 
 @cache
-def client_of(authority: str, options: CloudOptions) -> ContainerClient:
+def client_of(authority: str, endpoint: str | None, timeout: float) -> ContainerClient:
     """The client of a container. Every request has a deadline, and few repetitions."""
     container, _, host = authority.partition("@")
     key, sas = map(os.environ.get, ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"))
@@ -125,11 +127,11 @@ def client_of(authority: str, options: CloudOptions) -> ContainerClient:
     else:
         credential = AzureSasCredential(sas) if sas else DefaultAzureCredential()
     return ContainerClient(
-        options.endpoint or f"https://{host.replace('.dfs.', '.blob.', 1)}",
+        endpoint or f"https://{host.replace('.dfs.', '.blob.', 1)}",
         container,
         credential,
         connection_timeout=_CONNECT,
-        read_timeout=options.timeout,
+        read_timeout=timeout,
         retry_total=_RETRIES,
         initial_backoff=0.1,
         increment_base=1.5,

@@ -18,7 +18,7 @@ from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
 from tidegate.errors import PermanentError
-from tidegate.storage.object_store import CloudOptions, CloudStore, Row
+from tidegate.storage.object_store import TIMEOUT, CloudStore, Row
 
 _CONNECT: Final = 5.0
 
@@ -26,19 +26,21 @@ _CONNECT: Final = 5.0
 class GcsStore(CloudStore):
     """Reads one bucket."""
 
-    def __init__(self, bucket: str, options: CloudOptions) -> None:
+    def __init__(
+        self, bucket: str, *, endpoint: str | None = None, timeout: float = TIMEOUT
+    ) -> None:
         """Take the bucket; nothing connects until the first call."""
         super().__init__(f"gs://{bucket}")
-        self._bucket, self.options = bucket, options
+        self._bucket, self._endpoint = bucket, endpoint
         self.limits_of_a_call: dict[str, Any] = {
-            "timeout": (_CONNECT, options.timeout),
-            "retry": DEFAULT_RETRY.with_timeout(options.timeout / 4),
+            "timeout": (_CONNECT, timeout),
+            "retry": DEFAULT_RETRY.with_timeout(timeout / 4),
         }
 
     @property
     def bucket(self) -> Any:  # noqa: ANN401 - Google's client is untyped
         """The bucket of a client that all stores of a process share: it keeps connections."""
-        return client_of(self.options.endpoint).bucket(self._bucket)
+        return client_of(self._endpoint).bucket(self._bucket)
 
     @property
     def missing(self) -> PermanentError:

@@ -47,14 +47,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class HdfsOptions:
-    """How a cluster is reached."""
-
-    timeout: float = 20.0
-    """Seconds for a call of the NameNode, or for eight megabytes of a file."""
-
-
 class HdfsStore(Store):
     """Reads one cluster."""
 
@@ -63,8 +55,12 @@ class HdfsStore(Store):
         """See `Store`."""
         return Capabilities(renames=True)
 
-    def __init__(self, authority: str, options: HdfsOptions) -> None:
+    def __init__(self, authority: str, *, timeout: float = 20.0) -> None:
         """Take the name of the cluster; nothing connects until the first call.
+
+        Args:
+            authority: The name.
+            timeout: Seconds for a call of the NameNode, or for eight megabytes of a file.
 
         Raises:
             ValueError: it is not a host, with or without a port, nor a name service.
@@ -72,7 +68,7 @@ class HdfsStore(Store):
         if not _AUTHORITY.fullmatch(authority):
             found = repr(authority) if authority else "none, and core-site.xml has no fs.defaultFS"
             raise ValueError(f"not the name of a cluster of HDFS: {found}")
-        self.authority, self.options = authority, options
+        self.authority, self._timeout = authority, timeout
         self._place = f"hdfs://{authority}"
 
     def children(self, location: str) -> Sequence[FileInfo]:
@@ -147,7 +143,7 @@ class HdfsStore(Store):
         """
         size = len(items) if in_order else max(_CALLS, -(-len(items) // _AT_ONCE))
         parts = batches_of(items, max(1, size))
-        return _within(self.options.timeout, [map(act, part) for part in parts])
+        return _within(self._timeout, [map(act, part) for part in parts])
 
     def look(self, location: str) -> FileInfo:
         """The entry at a location; `call_all` calls it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -13,20 +12,13 @@ from tidegate.storage.file_info import FileInfo
 from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
 from tidegate.storage.store_errors import store_errors
 
+TIMEOUT: Final = 60.0
+"""Seconds for a request and its answer, by default."""
 _MS: Final = 1000
 _STRAY: Final = frozenset({"", ".", ".."})
 
 Row = tuple[str, int, datetime | None, str | None]
 """Key, size in bytes, modification time, version. The last two are None for a prefix."""
-
-
-@dataclass(frozen=True, slots=True)
-class CloudOptions:
-    """How a store of Google or Azure is reached. Credentials come from its own client's chain."""
-
-    endpoint: str | None = None
-    timeout: float = 60.0
-    """Seconds for a request and its answer."""
 
 
 class ObjectStore(Store):

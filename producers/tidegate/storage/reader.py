@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.local import LocalStore
 from tidegate.storage.locations import is_below, normalise, place_of
-from tidegate.storage.object_store import CloudOptions
 from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.store import MAX_READ, Capabilities, Store
 
-_EXTRAS: Final = {"abfss": "azure", "gs": "gcs", "hdfs": "hdfs", "s3": "s3"}
-"""Which extra of this package has the client of a scheme."""
+_STORES: Final = {
+    "abfss": "azure:AzureStore",
+    "gs": "gcs:GcsStore",
+    "hdfs": "hdfs:HdfsStore",
+    "s3": "s3:S3Store",
+}
+"""By scheme the module and the class. An extra of the module's name has the client."""
 
 
 class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
@@ -164,7 +169,7 @@ class Storage:
             try:
                 self._stores[place] = self._open(place)
             except (ImportError, ValueError) as error:
-                extra = _EXTRAS.get(place.partition(":")[0])
+                extra = _STORES.get(place.partition(":")[0], "").partition(":")[0]
                 is_missing = extra and isinstance(error, ImportError)
                 hint = f"; install tidegate[{extra}]" if is_missing else ""
                 raise ConfigError(f"{place}: {error}{hint}") from error
@@ -175,23 +180,10 @@ class Storage:
         if not place:
             return LocalStore(self.confined_to)
         scheme, _, authority = place.partition("://")
-        options = self.options.get(place, {})
-        if scheme == "s3":
-            from tidegate.storage.s3 import S3Options, S3Store  # noqa: PLC0415
-
-            return S3Store(authority, S3Options(**options))
-        if scheme == "gs":
-            from tidegate.storage.gcs import GcsStore  # noqa: PLC0415
-
-            return GcsStore(authority, CloudOptions(**options))
-        if scheme == "abfss":
-            from tidegate.storage.azure import AzureStore  # noqa: PLC0415
-
-            return AzureStore(authority, CloudOptions(**options))
-        if scheme == "hdfs":
-            from tidegate.storage.hdfs import HdfsOptions, HdfsStore  # noqa: PLC0415
-
-            return HdfsStore(authority, HdfsOptions(**options))
+        if name := _STORES.get(scheme):
+            kind = resolve_name(f"tidegate.storage.{name}")
+            store: Store = kind(authority, **self.options.get(place, {}))
+            return store
         from tidegate.storage.fsspec_store import FsspecStore  # noqa: PLC0415
 
         return FsspecStore(scheme, self.options.get(scheme, {}))

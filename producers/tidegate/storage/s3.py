@@ -62,10 +62,10 @@ class _Clients(NamedTuple):
 class S3Store(ObjectStore):
     """Reads one bucket."""
 
-    def __init__(self, bucket: str, options: S3Options) -> None:
-        """Take the bucket; nothing connects until the first call."""
+    def __init__(self, bucket: str, **options: Any) -> None:  # noqa: ANN401 - of `S3Options`
+        """Take the bucket, and the fields of `S3Options`; nothing connects until the first call."""
         super().__init__(f"s3://{bucket}")
-        self.bucket, self.options = bucket, options
+        self.bucket, self._options = bucket, S3Options(**options)
 
     def rows(self, prefix: str, delimiter: str = "") -> Sequence[Row]:
         """See `ObjectStore`."""
@@ -102,7 +102,7 @@ class S3Store(ObjectStore):
     @property
     def clients(self) -> _Clients:
         """The clients, shared by all stores of a process: they keep connections."""
-        return clients_of(self.bucket, self.options)
+        return clients_of(self.bucket, self._options)
 
     def _keys(self, prefix: str, delimiter: str = "") -> list[Row]:
         """List by boto3, which tells a marker from a file and names any key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 LONGEST_END: Final = 16_384
 """Bytes: a postscript has at most 256, and nearly every footer fits before it."""
@@ -16,13 +16,7 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 """Kinds of fields of a protobuf message."""
 
 
-class OrcEnd(NamedTuple):
-    """The end of a complete file. `rows` is None if its footer can't be read from these bytes."""
-
-    rows: int | None
-
-
-def read_orc_end(end: bytes, size: int) -> OrcEnd | None:
+def read_orc_end(end: bytes, size: int) -> tuple[bool, int | None]:
     """Read the postscript and the footer.
 
     Args:
@@ -30,25 +24,26 @@ def read_orc_end(end: bytes, size: int) -> OrcEnd | None:
         size: Its size in bytes.
 
     Returns:
-        None if the file does not end with a postscript whose footer lies in it.
+        Whether the file ends with a postscript whose footer lies in it, and the number of its rows;
+        None if the footer can't be read from these bytes.
     """
     if not end or len(end) <= end[-1]:
-        return None
+        return False, None
     start = len(end) - 1 - end[-1]
     try:
         found = _numbers(end[start:-1])
     except ValueError:
-        return None
+        return False, None
     length = found.get(_FOOTER_LENGTH, 0)
     if _MAGIC not in found or not 0 < length <= size - (len(end) - start):
-        return None
+        return False, None
     if length > start:
-        return OrcEnd(None)
+        return True, None
     try:
         footer = _uncompressed(end[start - length : start], found.get(_COMPRESSION, _NONE))
-        return OrcEnd(None if footer is None else _numbers(footer).get(_ROWS, 0))
+        return True, None if footer is None else _numbers(footer).get(_ROWS, 0)
     except (ValueError, zlib.error):
-        return OrcEnd(None)
+        return True, None
 
 
 def _uncompressed(part: bytes, compression: int) -> bytes | None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.errors import ConfigError
 from tidegate.savepoints.rules import SavepointRule, Tier, TierRule
 from tidegate.service.assembly import savepoint_policy
-from tidegate.service.settings import InvalidSettingsError, Settings
+from tidegate.service.settings import Settings
 
 DAY = timedelta(days=1)
 
@@ -150,7 +151,7 @@ def test_a_policy_may_adopt_the_savepoints_of_earlier_names(tmp_path: Path) -> N
 def test_what_can_not_be_meant_is_refused_with_the_reason(
     tmp_path: Path, lines: tuple[str, ...], problem: str
 ) -> None:
-    with pytest.raises(InvalidSettingsError) as refused:
+    with pytest.raises(ConfigError) as refused:
         rules(tmp_path, *lines)
 
     assert problem in str(refused.value)

@@ -12,7 +12,7 @@ import tidegate.service.settings
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import FORMS
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.service.settings import InvalidSettingsError, Settings
+from tidegate.service.settings import Settings
 
 SECRET = "s3cr3t-pa55word"  # noqa: S105 - a value to look for
 
@@ -262,13 +262,13 @@ def test_a_reference_to_nothing_is_refused_with_its_setting(
 def test_each_invalid_setting_has_a_line_with_the_file_and_its_path(file: Path) -> None:
     file.write_text("[topics]\nprefx = 'x'\n[services.dead_letters]\nmax_failure = 1")
 
-    with pytest.raises(InvalidSettingsError) as caught:
+    with pytest.raises(ConfigError) as caught:
         Settings.load(file)
 
-    assert caught.value.lines == (
+    assert str(caught.value).splitlines() == [
         f"{file}: topics.prefx: unknown setting, did you mean prefix?",
         f"{file}: services.dead_letters.max_failure: unknown setting, did you mean max_failures?",
-    )
+    ]
 
 
 @pytest.mark.parametrize("name", ["sasl.passwort", "ssl.key.passphrase", "x"])

@@ -161,7 +161,7 @@ class Bridge:
     ) -> VacuumFinished:
         vacuum = world.vacuums[index]
         place = (DATABASE, TABLE, PARTITION)
-        holds = self._model.rules.holds_of(held, transactions, place, vacuum.next_txn)
+        locks, open_ones = self._model.rules.holds_of(held, transactions, place, vacuum.next_txn)
         products = [parse_name(directory.name) for directory in vacuum.made]
         lows = [product.min_write_id for product in products if isinstance(product, Delta)]
         answer = snapshot_of(world, self._scenario).write_ids
@@ -178,8 +178,8 @@ class Bridge:
             valid_write_ids=str(self._model.rules.write_ids(answer, vacuum.highest)),
             own_lock_id=_OWN_LOCK,
             own_transaction_id=vacuum.txn or None,
-            locks=(LockHold(lock_id=_OWN_LOCK), *holds.locks),
-            open_transactions=holds.transactions,
+            locks=(LockHold(lock_id=_OWN_LOCK), *locks),
+            open_transactions=open_ones,
         )
 
 

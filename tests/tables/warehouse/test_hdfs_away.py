@@ -12,7 +12,7 @@ from tables.warehouse.conftest import Configure
 from tidegate.errors import ConfigError, ConfinementError, PermanentError, TransientError
 from tidegate.local.embedded.process import free_ports
 from tidegate.storage import Storage, normalise
-from tidegate.storage.hdfs import HdfsOptions, HdfsStore
+from tidegate.storage.hdfs import HdfsStore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -124,7 +124,7 @@ def test_a_namenode_that_does_not_answer_is_waited_for_up_to_the_deadline() -> N
 
 
 def test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made() -> None:
-    store, answers = HdfsStore("nn", HdfsOptions(timeout=0.1)), Event()
+    store, answers = HdfsStore("nn", timeout=0.1), Event()
     made: list[int] = []
     threads: list[Thread] = []
 
@@ -143,7 +143,7 @@ def test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made() -> Non
 
 
 def test_a_batch_may_take_longer_than_one_call() -> None:
-    store = HdfsStore("nn", HdfsOptions(timeout=2.0))
+    store = HdfsStore("nn", timeout=2.0)
     assert store.call_all(lambda _: time.sleep(0.4), range(6)) == [None] * 6
 
 

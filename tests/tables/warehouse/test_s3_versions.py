@@ -12,7 +12,6 @@ import pytest
 from support.versioned import BUCKET, TABLE, Kept, kept_bucket
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError, PermanentError, TransientError
-from tidegate.storage.s3 import S3Options
 from tidegate.tables.warehouse import MayGo, Moved, Warehouse
 from tidegate.tables.warehouse.s3_versions import VersionedS3
 
@@ -189,7 +188,7 @@ LONG = {"NoncurrentVersionExpiration": {"NoncurrentDays": 3}}
 def test_a_rule_of_the_bucket_that_is_shorter_than_a_quarantine_is_named(
     made: dict[str, Any], named: list[str], kept: Kept
 ) -> None:
-    store = VersionedS3(BUCKET, S3Options(**kept.server.options(BUCKET)[f"s3://{BUCKET}"]), TABLE)
+    store = VersionedS3(BUCKET, root=TABLE, **kept.server.options(BUCKET)[f"s3://{BUCKET}"])
     assert store.shortened(f"s3://{BUCKET}/wh", DAYS_3) == ()
     kept.client.put_bucket_lifecycle_configuration(
         Bucket=BUCKET, LifecycleConfiguration={"Rules": [made]}

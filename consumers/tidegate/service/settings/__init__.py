@@ -176,7 +176,7 @@ _SERVER: Final = re.compile(
 _KEY_FILES: Final = frozenset({"ssl.key.location", "ssl.keystore.location"})
 
 
-class InvalidSettingsError(ConfigError):
+class _InvalidSettingsError(ConfigError):
     """Settings that can't work: one line a problem. Correct the file or the variable it names."""
 
     def __init__(self, where: str, lines: Sequence[str]) -> None:
@@ -355,7 +355,7 @@ class Settings(Section, frozen=True):
 
         Raises:
             ConfigError: the file can't be read or is not TOML, a reference can't be resolved, or
-                (InvalidSettingsError) settings are invalid.
+                settings are invalid.
         """
         named = file or (Path(where) if (where := os.environ.get(FILE_VARIABLE)) else None)
         content = from_file(named, os.environ) if named else {}
@@ -364,7 +364,7 @@ class Settings(Section, frozen=True):
             return cls.model_validate(merged(content, above))
         except ValidationError as error:
             where = f"{named}" if named else "environment"
-            raise InvalidSettingsError(where, problems(error, cls)) from None  # it has the values
+            raise _InvalidSettingsError(where, problems(error, cls)) from None  # it has the values
 
     def connection(self) -> dict[str, str | int | bool]:
         """Librdkafka's settings for every client, with the secrets in clear text: never log them.

@@ -15,7 +15,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.parallel import batches_of
-from tidegate.storage.s3 import S3Options, S3Store
+from tidegate.storage.s3 import S3Store
 from tidegate.storage.store_errors import error_of, store_errors
 from tidegate.tables.warehouse.object_files import FEW, MARK, ObjectChanges
 
@@ -38,9 +38,9 @@ class _Conditions(NamedTuple):
 class S3Changes(S3Store, ObjectChanges):
     """The objects of one bucket; `s3_versions` adds moves of directories."""
 
-    def __init__(self, bucket: str, options: S3Options, root: str) -> None:
-        """Take the bucket, and a root in it, where conditions are tried."""
-        super().__init__(bucket, options)
+    def __init__(self, bucket: str, *, root: str, **options: Any) -> None:  # noqa: ANN401
+        """Take the bucket, a root in it, where conditions are tried, and as `S3Store` options."""
+        super().__init__(bucket, **options)
         self.root = root
 
     @cached_property

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from pkgutil import resolve_name
 from typing import Any, Final, cast
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage import FileInfo, ParallelMap, Storage
 from tidegate.storage.file_info import Version
 from tidegate.storage.locations import normalise, place_of
-from tidegate.storage.object_store import CloudOptions
 from tidegate.storage.reader import missing_at
 from tidegate.tables.warehouse.changes import Changes, Moved, Moves, OpenFolder
 from tidegate.tables.warehouse.local_changes import LocalChanges
@@ -19,6 +19,13 @@ from tidegate.tables.warehouse.roots import WarehouseRoots
 
 FILES_PER_TASK: Final = 1000
 """Maximum of files that one task of a parallel removal removes."""
+_STORES: Final = {
+    "abfss": "azure_files:AzureChanges",
+    "gs": "gcs_files:GcsChanges",
+    "hdfs": "hdfs_files:HdfsChanges",
+    "s3": "s3_versions:VersionedS3",
+}
+"""By scheme the module and the class; their clients are extras."""
 
 
 class AlreadyExists(TidegateError):  # noqa: N818 - an expected result, not a failure
@@ -282,24 +289,11 @@ class Warehouse(Storage):
         if not place:
             return LocalChanges(self.confined_to)
         scheme, _, authority = place.partition("://")
-        options = self.options.get(place, {})
-        if scheme == "hdfs":
-            from tidegate.storage.hdfs import HdfsOptions  # noqa: PLC0415 - its client is an extra
-            from tidegate.tables.warehouse.hdfs_files import HdfsChanges  # noqa: PLC0415
-
-            return HdfsChanges(authority, HdfsOptions(**options))
-        if scheme == "gs":
-            from tidegate.tables.warehouse.gcs_files import GcsChanges  # noqa: PLC0415
-
-            return GcsChanges(authority, CloudOptions(**options))
-        if scheme == "abfss":
-            from tidegate.tables.warehouse.azure_files import AzureChanges  # noqa: PLC0415
-
-            return AzureChanges(authority, CloudOptions(**options))
-        if scheme != "s3":
+        if scheme not in _STORES:
             raise ConfigError(f"{place}: no table is changed on such a store")
-        from tidegate.storage.s3 import S3Options  # noqa: PLC0415 - its clients are an extra
-        from tidegate.tables.warehouse.s3_versions import VersionedS3  # noqa: PLC0415
-
-        root = next(root for root in self.confined_to if place_of(root) == place)
-        return VersionedS3(authority, S3Options(**options), root)
+        options = dict(self.options.get(place, {}))
+        if scheme == "s3":  # conditions are tried in a root
+            options["root"] = next(root for root in self.confined_to if place_of(root) == place)
+        kind = resolve_name(f"tidegate.tables.warehouse.{_STORES[scheme]}")
+        changes: Changes = kind(authority, **options)
+        return changes
