@@ -43,7 +43,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.publisher import Message
-from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import Tier, TierRule
 
 TABLE = "lake.sales.orders"
 SAVEPOINT = "20261121120000001"
@@ -59,7 +59,7 @@ class Place:
     @staticmethod
     def _loop_of(bus: Any) -> CoordinatorLoop:  # noqa: ANN401 - a bus in memory
         every = TierRule(tier=Tier.EVERY_COMMIT, keep=5)
-        policy = SavepointPolicy(rules=(policy_rule(every, name="all"),))
+        policy = (policy_rule(every, name="all"),)
         return CoordinatorLoop(Subjects(ReaderGate(), SavepointSubject(policy)), bus)
 
     def _loop(self) -> CoordinatorLoop:

@@ -26,8 +26,9 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Action
 from tidegate.hudi_reader.table import HudiTable, load_table
+from tidegate.restores import hudi_engine
 from tidegate.restores.executor import Restorer
-from tidegate.restores.hudi_engine import HudiEngine, failure_of
+from tidegate.restores.hudi_engine import Session, failure_of, restore_by_hudi
 from tidegate.restores.preparation import plan_restore
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.settings import RestoreRule, RestoreSettings
@@ -52,7 +53,7 @@ def saved(table: RealTable) -> str:
 def carried_out(
     table: RealTable,
     command: RestoreRequested,
-    engine: HudiEngine | None,
+    engine: Session | None,
     settings: RestoreSettings = BY_HUDI,
 ) -> Sequence[Outcome]:
     warehouse = warehouse_over(table.path.parent)
@@ -66,7 +67,7 @@ def never() -> SparkSession:
 def check_restored_by_hudi(table: RealTable) -> None:
     kept = table.read()
     command = request(table, saved(table))
-    engine = HudiEngine(table.hudi.session)
+    engine = table.hudi.session
 
     started, completed = carried_out(table, command, engine)
 
@@ -82,7 +83,7 @@ def check_restored_by_hudi(table: RealTable) -> None:
     version = load_table(Storage(), table.location).properties.version
     assert version == table.version, "Hudi upgraded the table"
     table.write(rows(range(3), "a later write", 9))
-    (again,) = carried_out(table, command, HudiEngine(never))
+    (again,) = carried_out(table, command, never)
     assert isinstance(again, RestoreCompleted)
     assert again.already_done
     assert table.read() != kept
@@ -125,7 +126,7 @@ def test_a_bootstrapped_table_is_left_to_hudi_alone(live_hudi: RealHudi, tmp_pat
     version = saved_by_hudi(table)
     command = request(table, version)
     others = RestoreSettings(watch_seconds=0, rules=(RestoreRule(tables="x.*", engine="hudi"),))
-    (refused,) = carried_out(table, command, HudiEngine(never), others)
+    (refused,) = carried_out(table, command, never, others)
     assert isinstance(refused, RestoreRejected)
     assert refused.reason == Reason.UNSUPPORTED_TABLE
     with pytest.raises(Refused, match="bootstrapped"):
@@ -133,7 +134,7 @@ def test_a_bootstrapped_table_is_left_to_hudi_alone(live_hudi: RealHudi, tmp_pat
     planned = plan_restore(warehouse_over(table.path.parent), table.location, version, by_hudi=True)
     assert len(planned.steps) == 2
 
-    started, completed = carried_out(table, command, HudiEngine(live_hudi.session))
+    started, completed = carried_out(table, command, live_hudi.session)
 
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted), completed
@@ -161,7 +162,7 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
         raise Killed
 
     with pytest.raises(Killed):
-        carried_out(table, command, HudiEngine(dies))
+        carried_out(table, command, dies)
     (pending,) = load_table(Storage(), table.location).timeline.pending_restores
     assert pending.action is Action.RESTORE
 
@@ -174,11 +175,11 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
     with monkeypatch.context() as patched:
         patched.setattr(RestoreRun, "roll_back_by_hudi", dies_after)
         with pytest.raises(Killed):
-            carried_out(table, command, HudiEngine(live_hudi.session))
+            carried_out(table, command, live_hudi.session)
     assert table.read() == kept
 
     table.write(rows(range(3), "written before anybody looked", 9))
-    (completed,) = carried_out(table, command, HudiEngine(never))
+    (completed,) = carried_out(table, command, never)
 
     assert isinstance(completed, RestoreCompleted)
     assert completed.restore_instant == pending.timestamp
@@ -195,24 +196,24 @@ def test_a_write_that_began_while_hudi_restored_is_reported_and_rolled_back_by_t
     kept = table.read()
     instant = saved(table)
 
-    def begins_during(engine: HudiEngine, seen: HudiTable, savepoint: str) -> None:
+    def begins_during(engine: Session, seen: HudiTable, savepoint: str) -> None:
         (restore,) = seen.timeline.pending_restores
         call(engine, seen, savepoint)
         write = int(restore.timestamp) + 1
         for name in (f"{write}.commit.requested", f"{write}.inflight"):
             (table.path / ".hoodie/timeline" / name).touch()
 
-    call = HudiEngine._call
+    call = hudi_engine._call
     with monkeypatch.context() as patched:
-        patched.setattr(HudiEngine, "_call", begins_during)
-        started, failed = carried_out(table, request(table, instant), HudiEngine(live_hudi.session))
+        patched.setattr(hudi_engine, "_call", begins_during)
+        started, failed = carried_out(table, request(table, instant), live_hudi.session)
 
     assert isinstance(started, RestoreStarted)
     assert isinstance(failed, RestoreFailed)
     assert f"the write {int(started.restore_instant) + 1} began during it" in failed.message
     assert table.read() == kept
 
-    started, completed = carried_out(table, request(table, instant), HudiEngine(live_hudi.session))
+    started, completed = carried_out(table, request(table, instant), live_hudi.session)
 
     assert isinstance(started, RestoreStarted)
     assert [instant.action for instant in started.instants] == ["commit"]
@@ -237,7 +238,7 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     monkeypatch.setattr(RestoreRun, "drop_metadata_table", comes_between)
     shown = table.read()
 
-    _, failed = carried_out(table, command, HudiEngine(never))
+    _, failed = carried_out(table, command, never)
 
     assert isinstance(failed, RestoreFailed)
     assert f"a savepoint of {last}, which is rolled back" in failed.message
@@ -251,7 +252,7 @@ def test_hudi_s_own_error_is_reported(live_hudi: RealHudi, tmp_path: Path) -> No
     loaded = load_table(Storage(), table.location)
 
     with pytest.raises(FormatError, match="no completed savepoint"):
-        HudiEngine(live_hudi.session).run(loaded, "20200101000000000", "20200101000000001")
+        restore_by_hudi(live_hudi.session, loaded, "20200101000000000", "20200101000000001")
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_a_restore_that_hudi_failed_to_do_stays_pending_and_is_resumed(tmp_path:
     def fails() -> SparkSession:
         raise FormatError("Hudi could not restore it: because")
 
-    failing = Restorer(warehouse, ThreadMap(), NOW, BY_HUDI, HudiEngine(fails))
+    failing = Restorer(warehouse, ThreadMap(), NOW, BY_HUDI, fails)
     started, failed = failing.execute(command)
     assert isinstance(started, RestoreStarted)
     assert isinstance(failed, RestoreFailed)
@@ -300,7 +301,7 @@ def test_the_guards_are_the_same_and_hudi_is_not_called(tmp_path: Path) -> None:
         list(
             SavepointWriter(warehouse, ThreadMap(), NOW).execute(savepoint_request(table, instant))
         )
-    restorer = Restorer(warehouse, ThreadMap(), NOW, BY_HUDI, HudiEngine(never))
+    restorer = Restorer(warehouse, ThreadMap(), NOW, BY_HUDI, never)
 
     def refusal(**fields: object) -> str:
         (outcome,) = restorer.execute(restore_request(table, **fields))  # type: ignore[arg-type]
@@ -320,7 +321,7 @@ def test_a_location_that_would_end_the_quotes_is_refused(tmp_path: Path) -> None
     table = four_commits(tmp_path / "it's/orders", 9)
     loaded = load_table(Storage(), table.location)
     with pytest.raises(FormatError, match="can't be named in a CALL"):
-        HudiEngine(never).run(loaded, at(2), at(9))
+        restore_by_hudi(never, loaded, at(2), at(9))
 
 
 def test_the_first_rule_that_matches_decides_who_restores() -> None:

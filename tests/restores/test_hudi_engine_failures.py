@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from support.hudi_tables import at, four_commits
 from tidegate.errors import FormatError
 from tidegate.hudi_reader.table import load_table
-from tidegate.restores.hudi_engine import HudiEngine
+from tidegate.restores.hudi_engine import restore_by_hudi
 from tidegate.storage import Storage
 
 
@@ -44,7 +44,5 @@ def test_a_session_without_hudi_fails_the_restore_with_its_words(
     tmp_path: Path, error: Exception
 ) -> None:
     table = load_table(Storage(), four_commits(tmp_path / "orders", 9).location)
-    engine = HudiEngine(lambda: cast("Any", NoHudi(error)))
-
     with pytest.raises(FormatError, match=r"Hudi's bundle is there: \[[A-Z]"):
-        engine.run(table, at(2), at(9))
+        restore_by_hudi(lambda: cast("Any", NoHudi(error)), table, at(2), at(9))

@@ -34,8 +34,9 @@ from tidegate.events import (
 )
 from tidegate.hudi.rollback import RestoreMetadata
 from tidegate.hudi_reader.table import HudiTable
+from tidegate.restores import hudi_engine
 from tidegate.restores.executor import Restorer
-from tidegate.restores.hudi_engine import HudiEngine
+from tidegate.restores.hudi_engine import Session
 from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.hudi import TimelineWriter
@@ -218,18 +219,17 @@ def test_a_restore_by_hudi_during_which_a_write_completed_is_not_said_to_be_done
     table, warehouse = savepointed(tmp_path), warehouse_over(tmp_path)
     command = restore_request(table, at(2))
 
-    def leaves_one(_: HudiEngine, there: HudiTable, savepoint: str) -> None:
+    def leaves_one(_: Session, there: HudiTable, savepoint: str) -> None:
         assert savepoint == at(2)
         writer = TimelineWriter(warehouse, there, ticking())
         writer.remove(file for file in there.files if file.timestamp == at(4))
         (pending,) = there.timeline.pending_restores
         writer.complete(pending, RestoreMetadata(pending.timestamp, 1, ()).encode())
 
-    monkeypatch.setattr(HudiEngine, "_call", leaves_one)
+    monkeypatch.setattr(hudi_engine, "_call", leaves_one)
     clock, rule = ticking(NOW + timedelta(minutes=1)), RestoreRule(tables="*", engine="hudi")
     settings = RestoreSettings(watch_seconds=0, rules=(rule,))
-    engine = HudiEngine(lambda: cast("Any", None))
-    restorer = Restorer(warehouse, ThreadMap(threads=1), clock, settings, engine)
+    restorer = Restorer(warehouse, ThreadMap(threads=1), clock, settings, lambda: cast("Any", None))
     _, failed = restorer.execute(command)
     assert isinstance(failed, RestoreFailed)
 

@@ -38,7 +38,7 @@ from tidegate.events import (
 )
 from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import SavepointPolicy
+from tidegate.savepoints.rules import SavepointRule
 from tidegate.service.assembly import assemble
 from tidegate.service.settings import Settings
 
@@ -52,7 +52,7 @@ class Coordinator:
     """The subject with its rows."""
 
     action: Literal["nothing", "plan", "restore"]
-    policy: SavepointPolicy = field(default_factory=SavepointPolicy)
+    policy: tuple[SavepointRule, ...] = ()
     rows: Store = field(default_factory=lambda: Store(SavepointSubject.kinds))
 
     @property
@@ -113,7 +113,7 @@ def failed(request: Event) -> RestoreFailed:
 
 
 def test_every_check_names_the_published_commits_until_one_has_looked_them_up() -> None:
-    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", (every_commit("lake.*"),))
 
     (first,) = made.take(committed(FIRST))
     (second,) = made.take(committed(LATER))
@@ -155,7 +155,7 @@ def test_nothing_follows_by_default() -> None:
     made = Coordinator("nothing")
 
     assert made.take(condemned()) == []
-    assert SavepointSubject(SavepointPolicy()).handle(condemned(), made.rows, AT).commands == []
+    assert SavepointSubject().handle(condemned(), made.rows, AT).commands == []
 
 
 def test_without_a_savepoint_before_it_an_outcome_says_so() -> None:
@@ -229,7 +229,7 @@ def wanted_at(made: Coordinator, at: datetime) -> tuple[str, ...]:
 def test_a_savepoint_stays_while_a_restore_to_it_waits_for_its_approval(
     until: timedelta, last: timedelta
 ) -> None:
-    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", (every_commit("lake.*"),))
     made.take(committed(FIRST))
 
     made.take(waiting(AT + until))
@@ -240,7 +240,7 @@ def test_a_savepoint_stays_while_a_restore_to_it_waits_for_its_approval(
 
 
 def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day() -> None:
-    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", (every_commit("lake.*"),))
     (check,) = made.take(committed(FIRST))
 
     made.take(rejected(check))
@@ -250,7 +250,7 @@ def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day() -> N
 
 
 def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_named() -> None:
-    made = Coordinator("nothing", SavepointPolicy(rules=(every_commit("lake.*"),)))
+    made = Coordinator("nothing", (every_commit("lake.*"),))
     (first,) = made.take(committed(FIRST))
     assert isinstance(first, SavepointsCheckRequested)
     assert (first.measure, made.subject.next_due(made.rows)) == (True, None)
@@ -280,7 +280,7 @@ def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_n
 def test_other_events_lead_to_no_check(event: Event) -> None:
     rule = every_commit("lake.sales.*")
 
-    assert Coordinator("nothing", SavepointPolicy(rules=(rule,))).take(event) == []
+    assert Coordinator("nothing", (rule,)).take(event) == []
 
 
 def test_a_lifetime_given_by_a_person_counts_where_no_policy_applies() -> None:

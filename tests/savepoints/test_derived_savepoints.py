@@ -37,8 +37,7 @@ from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi_reader import partitions
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.plan import SavepointPlan
-from tidegate.savepoints.rules import MOST_DERIVED
-from tidegate.service.assembly import savepoint_policy
+from tidegate.savepoints.rules import MOST_DERIVED, covering
 from tidegate.service.settings import Settings
 
 VERSIONS = pytest.mark.parametrize("version", [6, 8, 9])
@@ -223,9 +222,7 @@ def test_a_rule_says_how_often_everything_is_listed(tmp_path: Path, full_every: 
     rule = {"tables": "lake.SALES.*", "when": "on_request", "full_every": full_every}
     settings = Settings.model_validate({"savepoints": [rule]})
     table = four_commits(tmp_path / "orders", 9)
-    writer = SavepointWriter(
-        warehouse_over(tmp_path), ThreadMap(1), ticking(), savepoint_policy(settings)
-    )
+    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(1), ticking(), settings.savepoints)
     derived = list[bool]()
     for minute in range(1, 5):
         (outcome,) = writer.execute(savepoint_request(table, at(minute)))
@@ -233,7 +230,7 @@ def test_a_rule_says_how_often_everything_is_listed(tmp_path: Path, full_every: 
         derived.append(outcome.derived_from is not None)
 
     assert derived == [number % full_every != 0 for number in range(4)]
-    assert savepoint_policy(settings).most_derived("lake.hr.staff") == MOST_DERIVED
+    assert covering(settings.savepoints, "lake.hr.staff") is None
 
 
 def _completed(table: HandMade, action: Action, minute: int) -> None:

@@ -16,8 +16,8 @@ from support.policies import policy_rule
 from tidegate.events import CommitCompleted
 from tidegate.hudi.instant import moment_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
-from tidegate.savepoints.rules import SavepointPolicy, SavepointRule, Tier, TierRule
-from tidegate.savepoints.simulation import Simulation
+from tidegate.savepoints.rules import SavepointRule, Tier, TierRule
+from tidegate.savepoints.simulation import simulated
 
 START = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)  # a Monday
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -608,15 +608,15 @@ def test_a_simulation_of_the_same_history_says_the_same(
 ) -> None:
     only = [s for s in steps if s.what in {"commit", "delete", "late", "ahead", "again", "time"}]
     table = Table(chosen)
-    simulation, seen = Simulation(SavepointPolicy(rules=(chosen,))), 0
+    commits, seen = list[tuple[CommitCompleted, datetime]](), 0
     now = START
     for now in play(table, only, [chosen]):
         for commit in table.commits[seen:]:
             fields = {"table": "lake.sales.orders", "location": "/l", "occurred_at": now}
             fields |= {"source": "w", "action": "commit"}
             fields |= {"instant": commit.instant, "operation": commit.operation}
-            simulation.commit(CommitCompleted.model_validate(fields), now)
+            commits.append((CommitCompleted.model_validate(fields), now))
         seen = len(table.commits)
-        simulation.until(now)
+        _, there, _ = simulated((chosen,), commits, now)
 
-        assert [s.savepoint.instant for s in simulation.savepoints()] == table.of()
+        assert [s.savepoint.instant for s in there] == table.of()

@@ -26,7 +26,7 @@ from tidegate.events import (
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import Tier, TierRule
 from tidegate.tables.claim import Task
 from tidegate.tables.task_numbers import NO_CLAIM
 from tidegate.tables.warehouse import Warehouse
@@ -69,7 +69,7 @@ class Checks:
             warehouse or warehouse_over(self.table.path.parent),
             ThreadMap(),
             clock or ticking(NOW + timedelta(minutes=30)),
-            policy=SavepointPolicy(rules=(rule,)),
+            rules=(rule,),
         )
         command = command or self.command()
         claim = writer.claim(command, task) if task else NO_CLAIM

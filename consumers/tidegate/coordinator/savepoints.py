@@ -37,7 +37,7 @@ from tidegate.events import (
 from tidegate.events.fields import Location
 from tidegate.hudi.instant import is_in_the_future, is_instant
 from tidegate.restores.settings import RestoreSettings
-from tidegate.savepoints.rules import SavepointPolicy
+from tidegate.savepoints.rules import SavepointRule, rule_of
 
 POLICY: Final = Kind(
     "policy",
@@ -103,15 +103,15 @@ class SavepointSubject:
 
     def __init__(
         self,
-        policy: SavepointPolicy,
+        rules: tuple[SavepointRule, ...] = (),
         restores: RestoreSettings | None = None,
         normalise: Callable[[str], str] = str,
     ) -> None:
-        """Take the policy, and the rules for condemned commits (by default no reaction).
+        """Take the policy's rules, and those for condemned commits (by default no reaction).
 
         `normalise` returns a location in the spelling of the rules, or raises FormatError.
         """
-        self._policy, self._restores = policy, restores or RestoreSettings()
+        self._rules, self._restores = rules, restores or RestoreSettings()
         self._normalise = normalise
 
     def restored(self, rows: Store) -> None:
@@ -163,7 +163,7 @@ class SavepointSubject:
     def _(self, event: CommitCompleted, table: _Table, at: datetime) -> tuple[_Table, Effects]:
         if self._action(event) != "nothing" and not is_in_the_future(event.instant, at):
             table = table.with_(newest=max(table.newest, event.instant))
-        if self._policy.rule_of(event.table) is None or event.action not in SAVEPOINTABLE:
+        if rule_of(self._rules, event.table) is None or event.action not in SAVEPOINTABLE:
             return table, Effects()
         published = tuple(dict.fromkeys((*table.published, event.instant)))[-_REMEMBERED:]
         return _check(event.table, _seen(table, event).with_(published=published), at)

@@ -55,24 +55,21 @@ from tidegate.ops.event_log import (
 )
 from tidegate.ops.summary import approval_command, flagged
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores, held_tables
-from tidegate.savepoints.rules import SavepointPolicy, Tier, TierRule
+from tidegate.savepoints.rules import SavepointRule, Tier, TierRule, covering
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
-from tidegate.tables.settings import covers_name
 
 _HOLDS: Final = 5
 """How many holds a step names."""
 
 
-def described_rule(policy: SavepointPolicy, table: str) -> str:
+def described_rule(rules: Sequence[SavepointRule], table: str) -> str:
     """The rule that applies to a table, and what its tiers keep."""
-    covering = next(
-        (n for n, rule in enumerate(policy.rules, 1) if covers_name(rule.tables, table)), None
-    )
-    if covering is None:
+    rule = covering(rules, table)
+    if rule is None:
         return "no rule of [[savepoints]] covers this table: savepoints on request only"
-    rule = policy.rules[covering - 1]
-    named = f"rule {covering} of [[savepoints]] (policy {rule.policy}, tables {rule.tables!r})"
+    number = rules.index(rule) + 1
+    named = f"rule {number} of [[savepoints]] (policy {rule.policy}, tables {rule.tables!r})"
     if not rule.tiers:
         return f"{named}: savepoints on request only"
     parts = [_described(tier) for tier in rule.tiers]

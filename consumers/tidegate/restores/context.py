@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.restores.hudi_engine import HudiEngine
+from tidegate.restores.hudi_engine import Session
 from tidegate.restores.settings import RestoreSettings
 from tidegate.storage import ParallelMap
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
@@ -27,5 +27,5 @@ class RestoreContext:
     clock: Callable[[], datetime]
     settings: RestoreSettings
     wait: Callable[[float], None] = time.sleep
-    hudi: HudiEngine | None = None
+    hudi: Session | None = None
     claim: Unclaimed = NO_CLAIM

@@ -32,7 +32,7 @@ from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.approval import check_approval, check_plan
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import RestoreContext
-from tidegate.restores.hudi_engine import HudiEngine
+from tidegate.restores.hudi_engine import Session
 from tidegate.restores.liveness import check_writers, holding_lock, removing_left_locks
 from tidegate.restores.plan import PlannedRestore, Step
 from tidegate.restores.preparation import prepare
@@ -85,7 +85,7 @@ class Restorer:
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
         settings: RestoreSettings | None = None,
-        hudi: HudiEngine | None = None,
+        hudi: Session | None = None,
     ) -> None:
         """Take the warehouse, the parallel map, a clock (aware times), and the settings.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import FormatError, TransientError
@@ -25,64 +24,58 @@ if TYPE_CHECKING:
 
 EXTENSION: Final = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
 """The extension with which Spark parses `CALL`; a static setting of the session."""
+Session = Callable[[], "SparkSession"]
+"""Returns a session; called when a restore needs it."""
 _QUOTABLE: Final = re.compile(r"[^'\"\\\x00-\x1f]+")
 _DEEPEST: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class HudiEngine:
-    """Runs Hudi's procedure in a Spark session that has Hudi's bundle on its class path.
+def restore_by_hudi(
+    session: Session, table: HudiTable, savepoint: str, restore: str
+) -> RestoreMetadata:
+    """Have Hudi finish a pending restore, and check the result.
 
-    Attributes:
-        session: Returns the session; called when a restore needs it.
+    Args:
+        session: Returns a session with Hudi's bundle on its class path.
+        table: The table.
+        savepoint: The savepoint to return to.
+        restore: The instant of the pending restore.
+
+    Returns:
+        The restore's metadata that Hudi wrote on the timeline.
+
+    Raises:
+        FormatError: Hudi failed (with its message), or the table does not end at the savepoint.
+        TransientError: Spark failed, not Hudi.
     """
+    _call(session, table, savepoint)
+    return completed_restore(table.reloaded(), savepoint, restore)
 
-    session: Callable[[], SparkSession]
 
-    def run(self, table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
-        """Have Hudi finish a pending restore, and check the result.
+def _call(session: Session, table: HudiTable, savepoint: str) -> None:
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
+    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
-        Args:
-            table: The table.
-            savepoint: The savepoint to return to.
-            restore: The instant of the pending restore.
-
-        Returns:
-            The restore's metadata that Hudi wrote on the timeline.
-
-        Raises:
-            FormatError: Hudi failed (with its message), or the table does not end at the savepoint.
-            TransientError: Spark failed, not Hudi.
-        """
-        self._call(table, savepoint)
-        return completed_restore(table.reloaded(), savepoint, restore)
-
-    def _call(self, table: HudiTable, savepoint: str) -> None:
-        from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
-        from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
-
-        if _QUOTABLE.fullmatch(table.location) is None:
-            raise FormatError(f"{table.location!r} can't be named in a CALL of Spark SQL")
-        try:
-            # a session with its own settings, on the shared Spark context
-            session = self.session().newSession()
-            for key, value in _settings(table).items():
-                session.conf.set(key, value)
-            call = (
-                f"rollback_to_savepoint(path => '{table.location}', instant_time => '{savepoint}')"
-            )
-            session.sql(f"CALL {call}").collect()
-        except Py4JJavaError as error:
-            raise failure_of(list(_causes(error.java_exception))) from error
-        except AnalysisException as error:  # or ParseException: a retry would fail, too
-            message = str(error).strip().partition("\n")[0]
-            raise FormatError(
-                f"Spark refuses the call; check that the jar of Hudi's bundle is there: {message}"
-            ) from error
-        except PySparkException as error:
-            raise failure_of([str(error).partition("\n")[0]]) from error
-        except Py4JError as error:
-            raise TransientError(f"Spark failed: {error}") from error
+    if _QUOTABLE.fullmatch(table.location) is None:
+        raise FormatError(f"{table.location!r} can't be named in a CALL of Spark SQL")
+    try:
+        # a session with its own settings, on the shared Spark context
+        own = session().newSession()
+        for key, value in _settings(table).items():
+            own.conf.set(key, value)
+        call = f"rollback_to_savepoint(path => '{table.location}', instant_time => '{savepoint}')"
+        own.sql(f"CALL {call}").collect()
+    except Py4JJavaError as error:
+        raise failure_of(list(_causes(error.java_exception))) from error
+    except AnalysisException as error:  # or ParseException: a retry would fail, too
+        message = str(error).strip().partition("\n")[0]
+        raise FormatError(
+            f"Spark refuses the call; check that the jar of Hudi's bundle is there: {message}"
+        ) from error
+    except PySparkException as error:
+        raise failure_of([str(error).partition("\n")[0]]) from error
+    except Py4JError as error:
+        raise TransientError(f"Spark failed: {error}") from error
 
 
 def completed_restore(table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:

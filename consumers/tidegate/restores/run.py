@@ -20,6 +20,7 @@ from tidegate.hudi.timeline import Timeline
 from tidegate.hudi_reader.table import HudiTable
 from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
+from tidegate.restores.hudi_engine import restore_by_hudi
 from tidegate.restores.metadata_table import drop_metadata_table
 from tidegate.restores.plan import (
     COMMAND_KEY,
@@ -188,7 +189,9 @@ class RestoreRun:
         self.check_savepoints()
         table = self._reload()
         self.context.claim.check()
-        metadata = self.context.hudi.run(table, self.plan.savepoint, self.instant.timestamp)
+        metadata = restore_by_hudi(
+            self.context.hudi, table, self.plan.savepoint, self.instant.timestamp
+        )
         if begun := self._begun(table.reloaded().timeline):
             raise FormatError(
                 f"Hudi has completed the restore, but the write {min(begun)} began during it, upon"

@@ -43,7 +43,7 @@ from tidegate.savepoints.lookup import (
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
 from tidegate.savepoints.removal import SavepointRemover, removals_begun
 from tidegate.savepoints.retention import Check, Savepoint
-from tidegate.savepoints.rules import SavepointPolicy, SavepointRule
+from tidegate.savepoints.rules import MOST_DERIVED, SavepointRule, covering, rule_of
 from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
@@ -86,10 +86,10 @@ class SavepointWriter:
         warehouse: Warehouse,
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
-        policy: SavepointPolicy | None = None,
+        rules: tuple[SavepointRule, ...] = (),
     ) -> None:
         """Take the warehouse, the parallel map for listings, a clock (aware times), the policy."""
-        self.policy = policy or SavepointPolicy()
+        self.rules = rules
         self._views = TimelineViews(warehouse, clock)
         self.warehouse = warehouse
         self.parallel_map = parallel_map
@@ -139,7 +139,7 @@ class SavepointWriter:
         began = self.clock()
         # neither of two clocks that is ahead ends a lifetime early
         now = min(began, command.occurred_at)
-        rule = self.policy.rule_of(command.table)
+        rule = rule_of(self.rules, command.table)
         table = open_table(self.warehouse, command.location, command.table)
         held = dict.fromkeys(command.wanted)
         refused, made, removed = set[str](), set[str](), set[str]()
@@ -267,7 +267,8 @@ class SavepointWriter:
             chosen = task.planned(chosen)
         commit = choose_commit(table.timeline, chosen).timestamp
         existing = self._existing(table, commit)
-        most_derived = self.policy.most_derived(command.table)
+        rule = covering(self.rules, command.table)
+        most_derived = rule.most_derived if rule else MOST_DERIVED
         plan = None if existing else self._plan(table, commit, most_derived)
         if plan is not None:
             task.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -270,21 +271,12 @@ class SavepointRule(Section, frozen=True):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class SavepointPolicy:
-    """Rules in order: the first that covers a table applies. By default, only on request."""
+def covering(rules: Iterable[SavepointRule], table: str) -> SavepointRule | None:
+    """The first rule that covers a table; None: savepoints on request only."""
+    return next((rule for rule in rules if covers_name(rule.tables, table)), None)
 
-    rules: tuple[SavepointRule, ...] = ()
 
-    def rule_of(self, table: str) -> SavepointRule | None:
-        """The rule of a table; None if there is none or it has no tiers."""
-        found = self._covering(table)
-        return found if found and found.tiers else None
-
-    def most_derived(self, table: str) -> int:
-        """Maximum of savepoints of a table that are derived in a row."""
-        found = self._covering(table)
-        return MOST_DERIVED if found is None else found.most_derived
-
-    def _covering(self, table: str) -> SavepointRule | None:
-        return next((rule for rule in self.rules if covers_name(rule.tables, table)), None)
+def rule_of(rules: Iterable[SavepointRule], table: str) -> SavepointRule | None:
+    """The rule of a table; None if there is none or it has no tiers."""
+    found = covering(rules, table)
+    return found if found and found.tiers else None

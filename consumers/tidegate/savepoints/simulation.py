@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -16,7 +16,7 @@ from operator import attrgetter
 from tidegate.events import CommitCompleted
 from tidegate.hudi.instant import moment_of
 from tidegate.savepoints.retention import Check, Commit, Savepoint, check
-from tidegate.savepoints.rules import SavepointPolicy, SavepointRule
+from tidegate.savepoints.rules import SavepointRule, rule_of
 
 _INSTANT = attrgetter("instant")
 
@@ -57,19 +57,27 @@ class _Table:
         return check(self.rule, list(self.savepoints.values()), self.commits, at)
 
 
-class Simulation:
-    """Order of calls: `commit` for every commit in topic order, then `until`, then the results."""
+def simulated(
+    rules: Sequence[SavepointRule],
+    commits: Iterable[tuple[CommitCompleted, datetime]],
+    now: datetime,
+) -> tuple[int, list[_SimulatedSavepoint], list[_SimulatedSavepoint]]:
+    """Apply the rules to commits, and let time pass until now.
 
-    def __init__(self, policy: SavepointPolicy) -> None:
-        """Take the policy."""
-        self._policy = policy
-        self._tables = defaultdict[str, _Table](lambda: _Table(None))
+    Args:
+        rules: Of the policy.
+        commits: In the order of the topic, each with the broker's time of its event.
+        now: The time.
 
-    def commit(self, commit: CommitCompleted, at: datetime) -> None:
-        """Apply a commit whose event has the broker's time `at`."""
-        self.until(at)
-        table = self._tables[commit.table]
-        table.rule = self._policy.rule_of(commit.table)
+    Returns:
+        The number of commits; the savepoints that would exist now, by table and instant; those
+        that would have been removed again, by table, in the order of removal.
+    """
+    tables, count = defaultdict[str, _Table](lambda: _Table(None)), 0
+    for count, (commit, at) in enumerate(commits, 1):  # noqa: B007 - the last is their number
+        _pass(tables, at)
+        table = tables[commit.table]
+        table.rule = rule_of(rules, commit.table)
         if all(known.instant != commit.instant for known in reversed(table.commits)):
             made = Commit(
                 commit.instant,
@@ -79,20 +87,23 @@ class Simulation:
             )
             insort(table.commits, made, key=_INSTANT)
         table.check(at)
+    _pass(tables, now)
+    by_name = sorted(tables.items())
+    there = [
+        _SimulatedSavepoint(name, savepoint)
+        for name, table in by_name
+        for savepoint in sorted(table.savepoints.values(), key=_INSTANT)
+    ]
+    gone = [
+        _SimulatedSavepoint(name, savepoint, at)
+        for name, table in by_name
+        for savepoint, at in table.removed
+    ]
+    return count, there, gone
 
-    def until(self, now: datetime) -> None:
-        """Let time pass, for every table."""
-        for table in self._tables.values():
-            while table.next_check is not None and table.next_check <= now:
-                table.check(table.next_check)
 
-    def savepoints(self) -> Iterator[_SimulatedSavepoint]:
-        """The savepoints that would exist now, by table and instant."""
-        for name, table in sorted(self._tables.items()):
-            found = sorted(table.savepoints.values(), key=_INSTANT)
-            yield from (_SimulatedSavepoint(name, savepoint) for savepoint in found)
-
-    def removed(self) -> Iterator[_SimulatedSavepoint]:
-        """The savepoints that would have been removed again, by table, in the order of removal."""
-        for name, table in sorted(self._tables.items()):
-            yield from (_SimulatedSavepoint(name, gone, at) for gone, at in table.removed)
+def _pass(tables: Mapping[str, _Table], until: datetime) -> None:
+    """Let time pass, for every table."""
+    for table in tables.values():
+        while table.next_check is not None and table.next_check <= until:
+            table.check(table.next_check)

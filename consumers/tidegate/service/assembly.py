@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import SecondSource
@@ -30,7 +30,7 @@ from tidegate.monitoring.observed import (
 )
 from tidegate.registry import wire_for
 from tidegate.restores.executor import Restorer
-from tidegate.restores.hudi_engine import EXTENSION, HudiEngine
+from tidegate.restores.hudi_engine import EXTENSION, Session
 from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.authorization import Authorization, TrustedKey
 from tidegate.runtime.bus import Bus
@@ -39,7 +39,6 @@ from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.catalogue import COORDINATOR
 from tidegate.service.settings import Settings
 from tidegate.service.stores import (
@@ -55,9 +54,6 @@ from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.storage import normalise
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 from tidegate.tables.warehouse.roots import every_spelling
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Loop(Protocol):
@@ -87,11 +83,6 @@ def table_work(settings: Settings) -> tuple[Warehouse, SparkMap]:
     return warehouse, SparkMap(session, spark.min_items, deadline=spark.job_seconds)
 
 
-def savepoint_policy(settings: Settings) -> SavepointPolicy:
-    """The savepoint policy that the settings define."""
-    return SavepointPolicy(rules=settings.savepoints)
-
-
 def restore_settings(settings: Settings) -> RestoreSettings:
     """The settings of restores; their rules have every spelling of the directories."""
     rules = (
@@ -103,8 +94,8 @@ def restore_settings(settings: Settings) -> RestoreSettings:
     return settings.restores.model_copy(update={"rules": tuple(rules)})
 
 
-def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> HudiEngine | None:
-    """Hudi's own procedure in a Spark session; None if no rule selects it.
+def hudi_session(settings: Settings, session: Session) -> Session | None:
+    """The Spark session for Hudi's own procedure; None if no rule selects it.
 
     Raises:
         ConfigError: Spark would not understand the call of it.
@@ -117,7 +108,7 @@ def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> Hudi
             f' "spark.sql.extensions" = "{EXTENSION}" and "spark.driver.extraClassPath" (the jar of'
             " Hudi's Spark bundle) in [spark.conf]"
         )
-    return HudiEngine(session)
+    return session
 
 
 def cleaning_settings(settings: Settings, warehouse: Warehouse) -> CleaningSettings:
@@ -223,7 +214,7 @@ def _executor(
 
 
 def _savepoint_writer(settings: Settings, warehouse: Warehouse, files: SparkMap) -> SavepointWriter:
-    return SavepointWriter(warehouse, files, _now, savepoint_policy(settings))
+    return SavepointWriter(warehouse, files, _now, settings.savepoints)
 
 
 def cleaner(settings: Settings, warehouse: Warehouse, files: SparkMap) -> Cleaner:
@@ -238,7 +229,7 @@ def cleaner(settings: Settings, warehouse: Warehouse, files: SparkMap) -> Cleane
 
 
 def _restorer(settings: Settings, warehouse: Warehouse, files: SparkMap) -> Restorer:
-    engine = hudi_engine(settings, files.session)
+    engine = hudi_session(settings, files.session)
     if settings.restores.hold_lock:
         require_conditional_writes(warehouse)
     return Restorer(warehouse, files, _now, restore_settings(settings), engine)
@@ -268,7 +259,7 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
 
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
-    savepoints = SavepointSubject(savepoint_policy(settings), restore_settings(settings), normalise)
+    savepoints = SavepointSubject(settings.savepoints, restore_settings(settings), normalise)
     return Subjects(ReaderGate(alarms=settings.alarms), savepoints)
 
 

@@ -29,7 +29,6 @@ from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.savepoints.rules import SavepointPolicy
 from tidegate.service.assembly import SERVICES
 
 pytestmark = pytest.mark.kafka
@@ -108,7 +107,7 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     topic = f"{topic_prefix}.commits"
     say(producer, topic, commit(1))
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    policy = CoordinatorLoop(SavepointSubject(), bus, topic_prefix)
     while not policy.step(0.1):
         pass
     well = findings(tidegate("doctor", "coordinator", "--json"))["state"]
@@ -147,7 +146,7 @@ def test_a_changelog_without_its_first_records_fails_until_the_advice_is_followe
     topic = f"{topic_prefix}.coordinator.changelog"
     say(producer, f"{topic_prefix}.commits", commit(1))
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    policy = CoordinatorLoop(SavepointSubject(), bus, topic_prefix)
     while not policy.step(0.1):
         pass
     policy.close()
@@ -168,7 +167,7 @@ def test_a_changelog_without_its_first_records_fails_until_the_advice_is_followe
         assert tidegate(*shlex.split(command)[1:]).exit_code == 0
     after = findings(tidegate("doctor", "coordinator", "--json"))
     assert after["state"]["state"] == "ok"
-    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    policy = CoordinatorLoop(SavepointSubject(), bus, topic_prefix)
     while not policy.step(0.1):
         pass
     policy.close()

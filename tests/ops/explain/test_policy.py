@@ -9,7 +9,7 @@ import pytest
 from support.policies import policy_rule
 from support.samples import commit
 from tidegate.ops.explain import described_rule
-from tidegate.savepoints.rules import SavepointPolicy, SavepointRule, Tier, TierRule
+from tidegate.savepoints.rules import SavepointRule, Tier, TierRule
 
 TABLE = commit(1).table
 DELETES = TierRule(tier=Tier.BEFORE, operations=("delete*",), lifetime=timedelta(days=14))
@@ -36,4 +36,4 @@ N = TierRule(tier=Tier.EVERY_N, commits=5)
 def test_the_sentence_names_the_rule_and_what_it_retains(
     rules: tuple[SavepointRule, ...], sentence: str
 ) -> None:
-    assert sentence in described_rule(SavepointPolicy(rules=rules), TABLE)
+    assert sentence in described_rule(rules, TABLE)

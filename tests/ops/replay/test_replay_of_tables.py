@@ -19,7 +19,6 @@ from tidegate.ops.replay.cluster import (
     with_applied,
 )
 from tidegate.runtime.bus import Partition
-from tidegate.savepoints.rules import SavepointPolicy
 
 COMMITS = Partition("tidegate.commits", 0)
 GROUP = "tidegate.coordinator"
@@ -28,7 +27,7 @@ ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
 
 def work(bus: MemoryBus, pattern: str) -> None:
     rules = (every_commit(pattern),)
-    loop = CoordinatorLoop(SavepointSubject(SavepointPolicy(rules=rules)), bus)
+    loop = CoordinatorLoop(SavepointSubject(rules), bus)
     end_tasks(bus, loop)
     loop.close()
 

@@ -14,7 +14,7 @@ from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError
 from tidegate.events import CommitCondemned
 from tidegate.restores.hudi_engine import EXTENSION
-from tidegate.service.assembly import hudi_engine, restore_settings, subjects
+from tidegate.service.assembly import hudi_session, restore_settings, subjects
 from tidegate.service.settings import Settings
 from tidegate.tables.warehouse.roots import spellings_of
 
@@ -127,12 +127,12 @@ def test_hudi_restores_the_tables_that_a_rule_leaves_to_it() -> None:
     left = Settings.model_validate(
         {"restores": BY_HUDI, "spark": {"conf": {"spark.sql.extensions": f"x,{EXTENSION}"}}}
     )
-    engine = hudi_engine(left, never)
+    engine = hudi_session(left, never)
     assert engine is not None
     assert restore_settings(left).are_by_hudi("lake.old.orders", "/x")
     assert not restore_settings(left).are_by_hudi("lake.new.orders", "/x")
     assert not restore_settings(left).are_by_hudi("", "/x")
-    assert hudi_engine(Settings(), never) is None
+    assert hudi_session(Settings(), never) is None
 
 
 def test_rules_match_names_in_any_case_for_the_engine_too() -> None:
@@ -144,7 +144,7 @@ def test_rules_match_names_in_any_case_for_the_engine_too() -> None:
 
 def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match=r"spark\.sql\.extensions"):
-        hudi_engine(Settings.model_validate({"restores": BY_HUDI}), never)
+        hudi_session(Settings.model_validate({"restores": BY_HUDI}), never)
 
 
 @pytest.mark.parametrize("more", [{"engine": "hudi"}, {"condemned": "plan"}])

@@ -9,7 +9,6 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.savepoints.rules import SavepointRule, Tier, TierRule
-from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
 DAY = timedelta(days=1)
@@ -18,7 +17,7 @@ DAY = timedelta(days=1)
 def rules(folder: Path, *lines: str) -> tuple[SavepointRule, ...]:
     file = folder / "tidegate.toml"
     file.write_text("\n".join(("[[savepoints]]", 'tables = "lake.*"', *lines)))
-    return savepoint_policy(Settings.load(file)).rules
+    return Settings.load(file).savepoints
 
 
 def test_every_tier_and_limit_can_be_set(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tidegate.errors.commands import command_line
 from tidegate.ops.explain import described_rule
 from tidegate.ops.explain import explain as gather
 from tidegate.ops.summary import line_of
-from tidegate.service.assembly import savepoint_policy
 from tidegate.service.settings import Settings
 
 
@@ -43,7 +42,7 @@ def explain(
     settings = Settings.load(config)
     story = gather(settings, subject, since_of(since), limit)
     table = story.table_of_commits
-    policy = described_rule(savepoint_policy(settings), table) if table else None
+    policy = described_rule(settings.savepoints, table) if table else None
     if as_json:
         write_json(
             {

@@ -27,9 +27,9 @@ from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
-from tidegate.savepoints.rules import SavepointRule
+from tidegate.savepoints.rules import SavepointRule, rule_of
 from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
-from tidegate.service.assembly import cleaner, restore_settings, savepoint_policy, table_work
+from tidegate.service.assembly import cleaner, restore_settings, table_work
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi import open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
@@ -257,11 +257,11 @@ def retention(
         raise ConfigError("give --table too: rules go by the names of tables")
     where = {name: located(settings, name, location)} if name else _published(settings)
     warehouse, _ = table_work(settings)
-    policy, now = savepoint_policy(settings), datetime.now(UTC)
+    now = datetime.now(UTC)
     views = TimelineViews(warehouse, lambda: now)
     rows = list[dict[str, object]]()
     for named, at in where.items():
-        rule = policy.rule_of(named)
+        rule = rule_of(settings.savepoints, named)
         try:
             with refusing_unreadable():
                 view = views.of(open_table(warehouse, at), rule)

@@ -23,9 +23,9 @@ from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
 from tidegate.publisher import Publisher
 from tidegate.savepoints.listing import ListedSavepoint, savepoints_of
-from tidegate.savepoints.rules import SavepointRule
-from tidegate.savepoints.simulation import Simulation
-from tidegate.service.assembly import savepoint_policy, table_work
+from tidegate.savepoints.rules import SavepointRule, rule_of
+from tidegate.savepoints.simulation import simulated
+from tidegate.service.assembly import table_work
 from tidegate.service.settings import Settings
 
 savepoints = typer.Typer(help="The savepoints of a Hudi table.", no_args_is_help=True)
@@ -69,7 +69,7 @@ def list_savepoints(
     is_location = "/" in subject
     name = table_of(table if is_location else subject)
     location = located(settings, name, subject if is_location else None)
-    rule = savepoint_policy(settings).rule_of(name) if name else None
+    rule = rule_of(settings.savepoints, name) if name else None
     now = datetime.now(UTC)
     found = savepoints_of(warehouse, location, parallel_map if pins else None)
     if not as_json:
@@ -146,7 +146,7 @@ def remove(
     settings = Settings.load(asking.config)
     warehouse, _ = table_work(settings)
     name, where = table_of(table) or table, located(settings, table, location)
-    rule = savepoint_policy(settings).rule_of(name)
+    rule = rule_of(settings.savepoints, name)
     found = [
         listed.instant
         for listed in savepoints_of(warehouse, where)
@@ -186,29 +186,26 @@ def simulate(
         tidegate simulate --since 14d --removed --json | jq .instant
     """
     settings = Settings.load(config)
-    simulation = Simulation(savepoint_policy(settings))
     tables = tuple(table_pattern(pattern) for pattern in table or ())
-    commits = 0
-    for logged in EventLog.of(settings).read(
-        COMMITS, EventFilter(tables=tables), since=since_of(since)
-    ):
-        if logged is not None and isinstance(logged.event, CommitCompleted):
-            simulation.commit(logged.event, logged.at)
-            commits += 1
+    read = EventLog.of(settings).read(COMMITS, EventFilter(tables=tables), since=since_of(since))
+    commits = (
+        (logged.event, logged.at)
+        for logged in read
+        if logged is not None and isinstance(logged.event, CommitCompleted)
+    )
     now = datetime.now(UTC)
-    simulation.until(now)
-    gone = list(simulation.removed()) if removed else []
-    rows = list(_rows([*simulation.savepoints(), *gone], now))
+    count, there, gone = simulated(settings.savepoints, commits, now)
+    rows = list(_rows([*there, *(gone if removed else ())], now))
     write_rows(rows, "no commit would have a savepoint", as_json=as_json)
     if not as_json:
-        write(f"{commits} commits: {len(rows) - len(gone)} savepoints would exist now")
+        write(f"{count} commits: {len(there)} savepoints would exist now")
 
 
 def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
-    for simulated in savepoints:
-        savepoint, removed_at = simulated.savepoint, simulated.removed_at
+    for found in savepoints:
+        savepoint, removed_at = found.savepoint, found.removed_at
         yield {
-            "table": simulated.table,
+            "table": found.table,
             "instant": savepoint.instant,
             "policy": savepoint.policy,
             "tiers": ",".join(savepoint.tiers),
