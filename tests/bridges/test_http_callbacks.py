@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.bridges.callbacks import http_callbacks
 
 BODY = json.dumps({"commitTime": "20260301100400000", "basePath": "/wh/a"}).encode()
 
@@ -18,14 +18,14 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.received: list[str] = []
-        self.http = HttpCallbacks("127.0.0.1", 0, self._receive)
+        self.port = 0
 
-    def _receive(self, location: str) -> bool:
+    def receive(self, location: str) -> bool:
         self.received.append(location)
         return location == "/wh/a"
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.http.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
     def ask(self, request: bytes) -> bytes:
         """The first line of the answer; empty if the connection was closed without one."""
@@ -40,9 +40,8 @@ class Endpoint:
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[Endpoint]:
     made = Endpoint()
-    made.http.start()
-    yield made
-    made.http.close()
+    with http_callbacks("127.0.0.1", 0, made.receive) as made.port:
+        yield made
 
 
 def post(body: bytes, *headers: bytes) -> bytes:

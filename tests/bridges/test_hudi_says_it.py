@@ -9,7 +9,7 @@ import pytest
 from support.hudi_records import RealHudi
 from support.real_hudi import RealTable, rows
 from support.waiting import wait_for
-from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.bridges.callbacks import http_callbacks
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_bridge.watched import WatchedTable
 from tidegate.storage import Storage
@@ -30,17 +30,13 @@ def test_a_callback_of_hudi_names_the_table_whose_timeline_has_the_commit(
     table = RealTable(live_hudi, tmp_path / "sales" / "orders", version, metadata_table=False)
     settings = HudiBridgeSettings(tables=(f"{tmp_path}/sales/*",), catalog="hudi")
     watched = WatchedTable(table.location, settings)
-    endpoint = HttpCallbacks("127.0.0.1", 0, consume)
-    endpoint.start()
-    try:
+    with http_callbacks("127.0.0.1", 0, consume) as port:
         callback = {
             "hoodie.write.commit.callback.on": "true",
-            "hoodie.write.commit.callback.http.url": f"http://127.0.0.1:{endpoint.port}/hudi",
+            "hoodie.write.commit.callback.http.url": f"http://127.0.0.1:{port}/hudi",
         }
         table.write(rows(range(4), "one", 1), more=callback)
         [said] = wait_for("the callback", lambda: received)
-    finally:
-        endpoint.close()
     [event] = watched.look(Storage())
     assert said.removeprefix("file:").rstrip("/").endswith("/sales/orders")
     assert (event.table, event.operation) == ("hudi.sales.orders", "upsert")

@@ -46,7 +46,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
-from tidegate.signatures import Signer
+from tidegate.signatures import signer
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.roots import every_spelling
 
@@ -445,7 +445,7 @@ class Signing(Place):
         self.settings = Settings.model_validate({"security": security})
 
     def sign(self, _: Event, message: Message) -> Message:
-        return Signer(COORDINATOR, lambda: "memory", lambda: NOW).sign(_, message)
+        return signer(COORDINATOR, lambda: "memory", lambda: NOW)(_, message)
 
 
 def both(key: Any, name: str) -> dict[str, Any]:  # noqa: ANN401

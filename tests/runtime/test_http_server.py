@@ -27,14 +27,12 @@ with serve("127.0.0.1", 0, Metrics().registry, health_of({})) as port:
 """
 CALLBACKS = """
 import sys
-from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.bridges.callbacks import http_callbacks
 from tidegate.runtime.http_server import BoundedServer
 BoundedServer.longest = float(sys.argv[1])
-http = HttpCallbacks("127.0.0.1", 0, lambda location: location == "/wh/a")
-http.start()
-print(http.port, flush=True)
-sys.stdin.read()
-http.close()
+with http_callbacks("127.0.0.1", 0, lambda location: location == "/wh/a") as port:
+    print(port, flush=True)
+    sys.stdin.read()
 """
 BODY = b'{"commitTime": "20260301100400000", "basePath": "/wh/a"}'
 HONEST = {

@@ -34,7 +34,7 @@ from tidegate.runtime.bus import Bus
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import trusted_keys
 from tidegate.service.settings import Settings
-from tidegate.signatures import PublicKey, Signer, SigningKey
+from tidegate.signatures import PublicKey, SigningKey, signer
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 
 
@@ -101,17 +101,17 @@ def signed(
     cluster: str = "memory",
 ) -> Message:
     """The message of an event, signed `ago` before now."""
-    signer = Signer(key, lambda: cluster, lambda: datetime.now(UTC) - ago)
+    sign = signer(key, lambda: cluster, lambda: datetime.now(UTC) - ago)
     if not isinstance(command, Command) or type(command) not in CARRIED:
-        return signer.sign(command, message(command, prefix))
-    inner = signer.sign(command, Wire().serialize(command, f"{prefix}.tasks"))
+        return sign(command, message(command, prefix))
+    inner = sign(command, Wire().serialize(command, f"{prefix}.tasks"))
     return tasked(command, inner, prefix)
 
 
 def tasked(command: Command, inner: Message, prefix: str = "tidegate") -> Message:
     """The message of the coordinator's task that carries a command as it was published."""
     task = task_of(command, inner=inner, at=datetime.now(UTC))
-    return Signer(COORDINATOR, lambda: "memory").sign(task, message(task, prefix))
+    return signer(COORDINATOR, lambda: "memory")(task, message(task, prefix))
 
 
 @dataclass
@@ -174,7 +174,7 @@ def services(
         required=required,
         restores_by=deployment.restores.requested_by,
     )
-    sign = Signer(COORDINATOR, lambda: cluster).sign
+    sign = signer(COORDINATOR, lambda: cluster)
     coordinator = CoordinatorLoop(ReaderGate(), bus, prefix, authorization=trusting, sign=sign)
     return coordinator, ExecutorLoop(obeying, bus, prefix, authorization=trusting, sign=sign)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Final
@@ -19,45 +19,6 @@ Hint = Callable[[str], bool]
 """Receives the location in a callback, on any thread; returns whether its table is watched."""
 _PIECE: Final = 64 * 1024
 _LONGEST_LENGTH: Final = len(str(MAX_BYTES))
-
-
-class HttpCallbacks:
-    """The endpoint of `hoodie.write.commit.callback.http.url`, any path: POST a message.
-
-    It answers 202 if the table is watched, 404 if not, and 400 to an invalid message. A client can
-    make the bridge poll a watched table, and nothing else.
-    """
-
-    def __init__(self, host: str, port: int, hint: Hint) -> None:
-        """Listen on the address; `start` begins to answer requests.
-
-        Raises:
-            OSError: the address is not available.
-        """
-
-        class Handler(_Handler):
-            poll_soon = staticmethod(hint)
-
-        self._server = _Server((host, port), Handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="http-callbacks", daemon=True
-        )
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return int(self._server.server_address[1])
-
-    def start(self) -> None:
-        """Begin to answer requests."""
-        self._thread.start()
-        log.info("listening for Hudi's HTTP callback on port %d", self.port)
-
-    def close(self) -> None:
-        """Stop listening."""
-        if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
 
 
 class _Server(BoundedServer, HTTPServer):
@@ -102,3 +63,19 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def http_callbacks(host: str, port: int, hint: Hint) -> AbstractContextManager[int]:
+    """Serve `hoodie.write.commit.callback.http.url` while the block runs; returns the port.
+
+    A message is posted to any path. The answer is 202 if the table is watched, 404 if not, and 400 to an
+    invalid message. A client can make the bridge poll a watched table, and nothing else.
+
+    Raises:
+        OSError: the address is not available.
+    """
+
+    class Handler(_Handler):
+        poll_soon = staticmethod(hint)
+
+    return _Server((host, port), Handler).serving("http-callbacks")

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.bridges.callbacks import http_callbacks
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.member import RECORDS, BridgeMember
 from tidegate.errors import TidegateError
@@ -93,11 +94,11 @@ class HudiBridgeLoop(BridgeMember):
         self._finding: Future[list[str]] | None = None
         self._next_find = self._next_read = 0.0
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="timeline")
-        self._callbacks: HttpCallbacks | None = None
+        self._callbacks = ExitStack()
         if settings.callback_port is not None:
-            host, port = settings.callback_host, settings.callback_port
-            self._callbacks = HttpCallbacks(host, port, self.hint)
-            self._callbacks.start()
+            served = http_callbacks(settings.callback_host, settings.callback_port, self.hint)
+            port = self._callbacks.enter_context(served)
+            log.info("listening for Hudi's HTTP callback on port %d", port)
         self._subscription = bus.subscribe(self._group, [self._topic], self)
 
     def run(self, stop: threading.Event) -> None:
@@ -114,8 +115,7 @@ class HudiBridgeLoop(BridgeMember):
 
     def close(self) -> None:
         """Leave the group; other processes take over at once."""
-        if self._callbacks is not None:
-            self._callbacks.close()
+        self._callbacks.close()
         self._commit(now=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._subscription.close()

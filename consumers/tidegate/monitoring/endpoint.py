@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -113,15 +112,9 @@ def serve(
             f"[monitoring] {host}:{port} can't be used: {error}. Every process needs a port of its"
             " own; TIDEGATE_MONITORING__PORT overrides the file's"
         ) from error
-    thread = threading.Thread(target=server.serve_forever, name="monitoring", daemon=True)
-    thread.start()
-    try:
-        log.info("metrics, /livez and /readyz on http://%s:%d", host, server.server_port)
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with server.serving("monitoring") as listening:
+        log.info("metrics, /livez and /readyz on http://%s:%d", host, listening)
+        yield listening
 
 
 def _application(

@@ -65,7 +65,7 @@ def _check_approver(rule: RestoreRule, approval: Published, request: Published) 
             f"{approval.who} requested this restore: a second person has to approve it",
         )
     keys = approval.signed_by, request.signed_by
-    if keys[0] and keys[1] and keys[0].key_id == keys[1].key_id:
+    if keys[0] and keys[1] and keys[0].public.key_id == keys[1].public.key_id:
         raise Refused(
             Reason.OWN_APPROVAL, "the request and the approval are signed with the same key"
         )

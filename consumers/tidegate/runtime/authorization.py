@@ -14,7 +14,6 @@ from tidegate.events.cleanings import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.signature import MAY_SIGN, KeyRole
 from tidegate.runtime.bus import Record
-from tidegate.runtime.protocols import SignedBy
 from tidegate.signatures import BadSignatureError, PublicKey, Signature, verified
 from tidegate.signatures.tokens import signature_header
 from tidegate.storage import is_below, normalise
@@ -134,7 +133,7 @@ class Authorization:
         """Whether there is anything to verify: then `check` is called for all of `SIGNED`."""
         return self._required or bool(self._keys)
 
-    def check(self, event: Event, record: Record) -> SignedBy | None:
+    def check(self, event: Event, record: Record) -> TrustedKey | None:
         """Whose key signed the event; None: not signed, where that is accepted.
 
         Raises:
@@ -157,7 +156,7 @@ class Authorization:
         except Unauthorized as refused:
             raise PermanentError(f"{refused.reason}: {refused.message}") from refused
 
-    def _signed_by(self, event: Event, record: Record) -> SignedBy | None:
+    def _signed_by(self, event: Event, record: Record) -> TrustedKey | None:
         topic = record.partition.topic
         try:
             token = signature_header(record.headers) if self.checks_signatures else None
@@ -177,7 +176,7 @@ class Authorization:
         key = self._keys[signature.key_id]
         if (why := key.refuses(event, at)) is not None:
             raise Unauthorized(Reason.KEY_NOT_ALLOWED, why)
-        return SignedBy(key.name, signature.key_id)
+        return key
 
     def _check_listed(self, who: str) -> None:
         if not any(fnmatchcase(who, pattern) for pattern in self._restores_by):

@@ -12,7 +12,8 @@ import socket
 import socketserver
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from typing import Any, BinaryIO, Final
 
@@ -40,6 +41,18 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._free = threading.BoundedSemaphore(self.connections)
         self._open: dict[int, socket.socket] = {}
         super().__init__(*args, **kwargs)
+
+    @contextmanager
+    def serving(self, name: str) -> Generator[int]:
+        """Answer requests while the block runs, on a thread of this name; returns the port."""
+        thread = threading.Thread(target=self.serve_forever, name=name, daemon=True)
+        thread.start()
+        try:
+            yield int(self.server_address[1])
+        finally:
+            self.shutdown()
+            self.server_close()
+            thread.join()
 
     def process_request(self, request: _Request, client_address: Any) -> None:  # noqa: ANN401
         """Answer on a thread; at the limit, close the oldest connection first."""

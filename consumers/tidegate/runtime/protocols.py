@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from tidegate.events import Command, Outcome
 from tidegate.events.fields import compared
+from tidegate.runtime.authorization import TrustedKey
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
-
-
-class SignedBy(NamedTuple):
-    """The signer of an event: its name in the settings, and the id of the key."""
-
-    name: str
-    key_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +20,7 @@ class Published:
 
     command: Command
     at: datetime
-    signed_by: SignedBy | None = None
+    signed_by: TrustedKey | None = None
 
     @property
     def who(self) -> str:

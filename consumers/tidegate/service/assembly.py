@@ -49,7 +49,7 @@ from tidegate.service.stores import (
     require_stores,
     without_quarantine,
 )
-from tidegate.signatures import PublicKey, Signer, SigningKey
+from tidegate.signatures import PublicKey, SigningKey, signer
 from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.storage import normalise
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -284,7 +284,7 @@ def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None)
 def _signer(settings: Settings, role: KeyRole, bus: Bus) -> Sign:
     """How a service signs its messages; without a key it does not. Raises as `own_key`."""
     key, cluster = own_key(settings, role), bus.cluster_id()
-    return unsigned if key is None else Signer(key, lambda: cluster).sign
+    return unsigned if key is None else signer(key, lambda: cluster)
 
 
 def own_key(settings: Settings, role: KeyRole) -> SigningKey | None:

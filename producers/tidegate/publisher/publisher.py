@@ -46,7 +46,7 @@ from tidegate.publisher.holds import holds_of
 from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
-from tidegate.signatures import Signer, SigningKey
+from tidegate.signatures import SigningKey, signer
 from tidegate.signatures.tokens import Sign, unsigned
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Publisher:
         self._sign: Sign = unsigned
         if sign_with is not None:
             key = SigningKey.read(Path(sign_with))
-            self._sign = Signer(key, self._producer.cluster_id).sign
+            self._sign = signer(key, self._producer.cluster_id)
         self._topics: dict[type[Event], str] = {}
 
     def publish(self, *events: Event) -> list[Receipt]:

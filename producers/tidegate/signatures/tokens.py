@@ -120,20 +120,22 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Signer:
-    """Adds a signature to the messages of `SIGNED` events. Safe to share between threads."""
+def signer(
+    key: SigningKey, cluster: Callable[[], str], clock: Callable[[], datetime] = _now
+) -> Sign:
+    """Signs the messages of `SIGNED` events with a key. Safe to share between threads.
 
-    def __init__(
-        self, key: SigningKey, cluster: Callable[[], str], clock: Callable[[], datetime] = _now
-    ) -> None:
-        """Take the key, what returns the id of the Kafka cluster, and a clock (aware times)."""
-        self._key, self._cluster, self._clock = key, cluster, clock
+    Args:
+        key: The key.
+        cluster: Returns the id of the Kafka cluster.
+        clock: Returns the time, aware.
+    """
 
-    def sign(self, event: Event, message: Message) -> Message:
-        """The message with a new signature, if its event is one of `SIGNED`."""
+    def sign(event: Event, message: Message) -> Message:
         if not isinstance(event, SIGNED):
             return message
-        now = self._clock()
-        signature = token(event, message.topic, self._cluster(), self._key, now)
+        signature = token(event, message.topic, cluster(), key, clock())
         others = (header for header in message.headers if header[0] != SIGNATURE_HEADER)
         return message._replace(headers=(*others, (SIGNATURE_HEADER, signature)))
+
+    return sign

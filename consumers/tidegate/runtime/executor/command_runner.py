@@ -31,10 +31,10 @@ from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import Authorization, Unauthorized
+from tidegate.runtime.authorization import Authorization, TrustedKey, Unauthorized
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.input.uncopied import RefusalLimit
-from tidegate.runtime.protocols import Executor, Published, SignedBy
+from tidegate.runtime.protocols import Executor, Published
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.tables.claim import AlreadyDone, Claim, NumberTaken, Task
@@ -118,7 +118,7 @@ class CommandRunner:
         issued, record, command = attempts.issued, attempts.record, attempts.command
         task = self._task(issued, is_first=attempts.failed == 0)
         outcomes: Sequence[Outcome]
-        signed_by: SignedBy | None = None
+        signed_by: TrustedKey | None = None
         try:
             self.authorization.check(issued, record)
         except Unauthorized as refused:  # not the coordinator's: no task of its has ended
@@ -214,7 +214,7 @@ class CommandRunner:
         return TaskEnded.about(issued, **fields, occurred_at=datetime.now(UTC), **how)
 
     def _refusals(
-        self, command: Command, refused: Unauthorized | Refused, signed_by: SignedBy | None = None
+        self, command: Command, refused: Unauthorized | Refused, signed_by: TrustedKey | None = None
     ) -> Sequence[Outcome]:
         """The answer to the requester. A stop has none: the task ends by itself."""
         if isinstance(command, StopRequested):
@@ -239,7 +239,7 @@ class CommandRunner:
 
     def _signed_by(
         self, command: Command, message: OriginalMessage, record: Record
-    ) -> SignedBy | None:
+    ) -> TrustedKey | None:
         """The signer of a message that a task carries.
 
         The coordinator signs what it requests for tasks, a person for requests. Both topics are
@@ -277,7 +277,7 @@ def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stop
     return (), Stopped.BEGUN if begun else Stopped.NOT_BEGUN
 
 
-def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:
+def _with_asker(outcome: Outcome, command: Command, signed_by: TrustedKey | None) -> Outcome:
     """The outcome with the requester from the command: the executor's may be from a table's file.
 
     An outcome that answers another command, such as the restore of an approval, has its requester
