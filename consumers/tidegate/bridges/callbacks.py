@@ -68,8 +68,8 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
 def http_callbacks(host: str, port: int, hint: Hint) -> AbstractContextManager[int]:
     """Serve `hoodie.write.commit.callback.http.url` while the block runs; returns the port.
 
-    A message is posted to any path. The answer is 202 if the table is watched, 404 if not, and 400 to an
-    invalid message. A client can make the bridge poll a watched table, and nothing else.
+    A message is posted, to any path. The answer is 202 if the table is watched, 404 if not, and 400
+    to an invalid message. A client can make the bridge poll a watched table, and nothing else.
 
     Raises:
         OSError: the address is not available.

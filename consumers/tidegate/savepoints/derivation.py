@@ -41,7 +41,7 @@ from typing import Final, Self
 
 from tidegate.bounded_json import count_of, parse_json
 from tidegate.errors import FormatError, TidegateError
-from tidegate.hudi.file_slice import SliceRules, parse_data_file
+from tidegate.hudi.file_slice import SliceRules, instant_of_data_file
 from tidegate.hudi.instant import WRITES, Action, Instant, InstantState, Layout
 from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.timeline import Timeline
@@ -311,8 +311,7 @@ def sees_strangers(rules: SliceRules, names: Iterable[str]) -> bool:
     """
     timeline = rules.timeline
     known = {write.timestamp for write in timeline.writes}
-    files = (parse_data_file(name) for name in names)
-    unknown = {file.instant for file in files if file is not None} - known
+    unknown = {instant for instant in map(instant_of_data_file, names) if instant} - known
     return any(not timeline.is_committed(instant) for instant in unknown)
 
 

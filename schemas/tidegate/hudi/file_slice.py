@@ -93,8 +93,10 @@ def parse_data_file(name: str) -> BaseFile | LogFile | None:
     Raises:
         FormatError: it is a log file's name of an unknown form, so its slice is unknown.
     """
-    file = BaseFile.parse(name) or LogFile.parse(name)
-    if file is None and name.startswith(".") and _LOG_INFIX in name and not name.endswith(".crc"):
+    if not name.startswith("."):
+        return BaseFile.parse(name)
+    file = LogFile.parse(name) if _LOG_INFIX in name else None  # most are checksums of base files
+    if file is None and _LOG_INFIX in name and not name.endswith(".crc"):
         raise FormatError(f"{name[:200]} is not named like a log file of a known table version")
     return file
 
