@@ -196,7 +196,7 @@ def test_a_service_that_is_stopped_is_a_warning_with_its_command(
     tidegate("topics", "create")
     say(producer, f"{topic_prefix}.commits", commit(1))
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    policy = CoordinatorLoop(SavepointSubject(SavepointPolicy()), bus, topic_prefix)
+    policy = CoordinatorLoop(SavepointSubject(), bus, topic_prefix)
     while not policy.step(0.1):
         pass
 
