@@ -1,4 +1,4 @@
-"""The commands by group. A command's module is imported when the command is called, not before."""
+"""The app, and its commands by group. A command's module is imported when it is called, not before."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 from collections import UserDict
 from importlib import import_module
 from textwrap import dedent, indent
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from tidegate.cli.exit_codes import table
+from tidegate.cli.output import write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +144,7 @@ class _CommandGroup(TyperGroup):
             )
 
 
-class CommandTree(TyperGroup):
+class _CommandTree(TyperGroup):
     """The `tidegate` command, which lists its commands by group."""
 
     def __init__(self, **attrs: Any) -> None:  # noqa: ANN401 - typer's
@@ -168,3 +169,36 @@ class CommandTree(TyperGroup):
         for title, entries in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, entry.help) for name, entry in entries.items()])
+
+
+app = typer.Typer(
+    name="tidegate",
+    cls=_CommandTree,
+    help="Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events.",
+    epilog=table(),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - heavy
+
+        write(f"tidegate {version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events."""
