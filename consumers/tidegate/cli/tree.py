@@ -1,4 +1,4 @@
-"""The app, and its commands by group. A command's module is imported when it is called, not before."""
+"""The app, and its commands by group; a command's module is imported when it is called."""
 
 from __future__ import annotations
 
