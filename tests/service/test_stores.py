@@ -78,6 +78,8 @@ def test_an_executor_starts_while_a_store_is_away(s3: S3Server) -> None:
 def test_no_executor_starts_on_s3_without_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("tidegate.storage.s3", "obstore"):
         monkeypatch.setitem(sys.modules, module, None)
+    for module in ("s3_files", "s3_versions"):
+        monkeypatch.delitem(sys.modules, f"tidegate.tables.warehouse.{module}", raising=False)
     with pytest.raises(ConfigError, match=r"warehouse root s3://lake/x: .*tidegate\[s3\]"):
         table_work(settings("s3://lake/x"))
 
@@ -113,6 +115,7 @@ def test_clouds_take_an_endpoint_and_a_deadline_under_any_spelling_of_the_place(
 def test_no_executor_starts_on_hdfs_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("tidegate.storage.hdfs", "hdfs_native"):
         monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "tidegate.tables.warehouse.hdfs_files", raising=False)
     with pytest.raises(ConfigError, match=r"warehouse root hdfs://lake/x: .*tidegate\[hdfs\]"):
         table_work(settings("hdfs://lake/x"))
 
