@@ -431,6 +431,34 @@ def test_waiting_prints_a_line_for_people_and_json_for_scripts(
     assert json.loads(out)["verdict"] == "unanswered"
 
 
+@pytest.mark.kafka
+def test_who_waits_while_no_service_runs_is_told_how_to_start_it(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    at = ("lake.sales.orders", "--reason", "x", "--new", "-c", str(settings_file))
+    wait = ("--wait", "--timeout", "1s")
+    savepoint = ("publish", "savepoint", "-t", *at[:1], "-l", "/l", *at[3:])
+
+    _, _, err = tidegate("hold", "add", *at, *wait)
+    needed = "not running, but needed for an outcome: coordinator"
+    assert f"note: {needed}: tidegate run coordinator\n" in err
+    assert err.index(needed) < err.index("waiting for its outcome")
+    _, _, err = tidegate(*savepoint, *wait)
+    run = "tidegate run coordinator savepoint-writer"
+    assert f"{needed}, savepoint-writer: {run}\n" in err
+    assert "not running" not in tidegate("hold", "add", *at)[2]
+
+
+@pytest.mark.kafka
+def test_who_removes_a_hold_that_there_is_not_is_told_so(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    at = ("lake.sales.orders", "--reason", "x", "--new", "-c", str(settings_file))
+
+    code, _, err = tidegate("hold", "remove", *at)
+    assert (code, "note: lake.sales.orders is not on hold" in err) == (0, True)
+
+
 def test_the_latest_commit_is_the_one_that_the_timeline_has(
     tidegate: Tidegate, tmp_path: Path
 ) -> None:

@@ -220,6 +220,44 @@ def test_explain_finds_a_dead_letter_by_its_id(place: Place) -> None:
     assert f"{dead['id']}  open  cleaner" in shown
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("events", "tail", "--no-follow"),
+        ("outcomes",),
+        ("dead-letters", "discard", "--reason", "x"),
+        ("dead-letters", "redrive"),
+    ],
+)
+def test_a_misspelt_table_is_answered_with_the_nearest_name(
+    place: Place, command: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean {CUSTOMERS}"):
+        place.call(*command, "-t", CUSTOMERS.replace("tom", "tm"))
+
+
+def test_a_misspelt_table_is_noted_while_new_events_are_awaited(place: Place) -> None:
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "tidegate.cli",
+        "events",
+        "tail",
+        "-t",
+        "lake.sales.cust",
+    ]
+    with subprocess.Popen(
+        [*command, "-c", str(place.file)], stderr=subprocess.PIPE, text=True
+    ) as tail:
+        assert tail.stderr is not None
+        said = [tail.stderr.readline() for _ in range(2)]
+        tail.send_signal(signal.SIGINT)
+        wait_for("the end of events tail", lambda: tail.poll() is not None)
+    assert said[0] == "tidegate: no event matches so far\n"
+    assert said[1].startswith("tidegate: note: no event names the table lake.sales.cust; did you")
+
+
 def test_explain_says_what_it_does_not_know(place: Place) -> None:
     with pytest.raises(TidegateError, match="nothing is known of no-such-id"):
         place.call("explain", "no-such-id")

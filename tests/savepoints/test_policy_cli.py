@@ -72,7 +72,7 @@ def test_savepoints_are_listed_with_policy_tier_expiry_and_pins(tmp_path: Path) 
         "daily",
         "policy:sales",
     )
-    assert first["expires"] == "2026-03-11T12:00:00+00:00"  # ten days after NOW
+    assert first["expires"] == "2026-03-11T12:00:00.000Z"  # ten days after NOW
     assert first["comment"] == "before the load"
     assert (second["policy"], second["requested_by"]) == (None, "ada")
     assert second["expires"].startswith(f"{NOW:%Y-%m-%d}T13:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from tidegate.cli.options import option_group, person, table_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.sending import Requesting, Sending, request
+from tidegate.errors import TidegateError
 from tidegate.ops.waiting import find_cleaning, gate_stores, held_line, held_tables
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
@@ -55,7 +57,12 @@ def remove(
     Examples:
         tidegate hold remove lake.sales.orders --reason 'it is done' --wait
     """
-    request(asking, table_of(table) or "", Publisher.release_hold, reason=reason)
+    name = table_of(table) or ""
+    with suppress(TidegateError):  # a person need not have the right to read the coordinator's rows
+        stores = gate_stores(Settings.load(asking.config), name)
+        if not any(list(held_tables(store)) for store in stores):
+            write_error(f"note: {name} is not on hold, as far as the coordinator has read")
+    request(asking, name, Publisher.release_hold, reason=reason)
 
 
 @hold.command("list")

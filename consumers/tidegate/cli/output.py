@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,7 +65,7 @@ def write_json(value: object, indent: int | None = None) -> None:
 def plain(value: Any) -> object:  # noqa: ANN401 - json.dumps passes what it does not know
     """A time, an event or a dataclass as JSON has it; times have milliseconds."""
     if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds")
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if (row := getattr(value, "row", None)) is not None:
         return row
     if is_dataclass(value):
@@ -149,4 +149,6 @@ def _width(text: str) -> int:
 def _cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(visible, value))
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return "-" if value is None else visible(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -32,6 +32,7 @@ from tidegate.hudi.instant import is_instant
 from tidegate.monitoring.visible import visible
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
+from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def request(
                 write(f"its outcome: {_look(receipt)}")
             return
         seconds = duration(sending.timeout).total_seconds()
+        publisher.notes_stopped = True
         with publisher.watch(table, from_start=again) as watch:
             receipt = publish_it(publisher, table=table, **fields)
             write_error(f"published {receipt.event_id}, waiting for its outcome")
@@ -229,6 +231,8 @@ class _ReachablePublisher(Publisher):
         self._settings, self._new = settings, new
         self.notes_new = False
         """Whether a line is written where no event names the table: it may be misspelt."""
+        self.notes_stopped = False
+        """Whether a line is written where a service does not run that answers a request."""
 
     def located(self, table: str, location: str | None) -> str:
         """The location of a table: the one given, else the one that events name."""
@@ -273,7 +277,20 @@ class _ReachablePublisher(Publisher):
                 write_error(f"note: {unknown}")
             except TidegateError as error:  # a writer need not have the right to read
                 log.debug("whether the table's name is known could not be read: %s", error)
+        if self.notes_stopped:
+            self._note_stopped(events)
         return super().publish(*events)
+
+    def _note_stopped(self, events: Iterable[Event]) -> None:
+        from tidegate.ops.groups import Groups  # noqa: PLC0415 - heavy
+
+        kinds = tuple(map(type, events))
+        needed = [COORDINATOR, *(name for name, of in EXECUTED.items() if {*kinds} & {*of})]
+        groups, prefix = Groups.of(self._settings.connection()), self._settings.topics.prefix
+        with suppress(TidegateError):  # a person need not have the right to see the groups
+            if down := [name for name in needed if not groups.members(f"{prefix}.{name}")]:
+                run, named = command_line("run", *down), ", ".join(down)
+                write_error(f"note: not running, but needed for an outcome: {named}: {run}")
 
     def _check_named(self, tables: Iterable[str], otherwise: str) -> None:
         from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy

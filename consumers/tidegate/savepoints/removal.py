@@ -278,7 +278,7 @@ def check_claims(table: HudiTable, instant: str, now: datetime) -> None:
     claim = holder_of(table.storage, table.location, instant, now)
     if claim is None:
         return
-    until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
+    until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%SZ}"
     raise Refused(
         Reason.NOT_OF_POLICY if claim.until is None else Reason.CLAIMED,
         f"{claim.by} also requested savepoint {instant} and wants it kept{until}",

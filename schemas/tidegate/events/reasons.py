@@ -174,8 +174,9 @@ class Reason(StrEnum):
     """A directory that the compaction made is not there, and nothing that holds its rows is.
     Check what removed it, then compact the table again."""
     PRODUCTS_INCOMPLETE = "products-incomplete"
-    """A directory that the compaction made holds no bucket file although rows should be left.
-    Check the compaction, then compact the table again."""
+    """A directory that the compaction made holds no bucket file although rows should be left, or
+    its files are not complete ORC files with at least the rows of its inputs, less those that may
+    have been deleted. Check the compaction, then compact the table again."""
     NOT_COVERED = "not-covered"
     """An obsolete directory holds rows that no directory of the compaction holds. Check the
     compaction; the directory stays until a compaction covers it."""

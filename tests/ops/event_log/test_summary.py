@@ -68,7 +68,7 @@ def test_the_line_of_an_event_says_what_matters(event: Event, said: str) -> None
 def test_a_row_is_json_and_says_where_the_event_is() -> None:
     row = json.loads(json.dumps(logged(rejected(restore_request())).row, default=plain))
 
-    assert row["at"] == "2026-11-22T12:00:00.123+00:00"
+    assert row["at"] == "2026-11-22T12:00:00.123Z"
     assert (row["place"], row["reason"]) == ("t.outcomes/2/7", "writer-alive")
     assert row["problem"] is None
     unreadable = logged(None).row

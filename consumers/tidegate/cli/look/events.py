@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -10,6 +11,7 @@ import typer
 
 from tidegate.cli.options import one_of, since_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
+from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOMES, TOPICS
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.summary import line_of
@@ -69,7 +71,7 @@ def tail(
         limit=limit if since is None else None,
         follow=follow,
     )
-    write_events(found, as_json=as_json)
+    _write_events(found, log, wanted, as_json=as_json, follow=follow)
 
 
 def outcomes(
@@ -117,17 +119,33 @@ def outcomes(
         limit = _USUAL
     log = EventLog.of(Settings.load(config))
     found = log.read(wanted=wanted, since=since_of(since), limit=limit, follow=follow)
-    if not write_events(found, as_json=as_json) and not as_json:
-        for name in wanted.exact_tables or ():
-            log.check_named(name, "no outcome matches")
-        write_error("no outcome matches")
+    _write_events(found, log, wanted, as_json=as_json, follow=follow)
 
 
-def write_events(found: Iterable[LoggedEvent | None], *, as_json: bool) -> int:
-    """Print each event as it comes; return their number."""
-    count = 0
-    for logged in found:
+def _write_events(
+    found: Iterable[LoggedEvent | None],
+    log: EventLog,
+    wanted: EventFilter,
+    *,
+    as_json: bool,
+    follow: bool,
+) -> None:
+    """Print each event as it comes; if there is none so far, say so to people.
+
+    Raises:
+        ConfigError: there is none, and no event names a table.
+    """
+    is_first = True
+    for logged in chain(found, (None,)):
         if logged is not None:
-            count += 1
             write_json(logged) if as_json else write(line_of(logged))
-    return count
+        elif is_first and not as_json:
+            write_error("no event matches" + (" so far" if follow else ""))
+            for name in wanted.exact_tables or ():
+                try:
+                    log.check_named(name, "it is shown once one does")
+                except ConfigError as unknown:
+                    if not follow:
+                        raise
+                    write_error(f"note: {unknown}")
+        is_first = False

@@ -21,8 +21,10 @@ from tidegate.events import Event
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter, is_destructive
 from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
+from tidegate.ops.event_log import EventLog
 from tidegate.ops.summary import counted
 from tidegate.service.catalogue import NAMES
+from tidegate.service.settings import Settings
 
 dead_letters = typer.Typer(
     help="Messages that could not be processed: list, show, redrive, discard.", no_args_is_help=True
@@ -105,10 +107,13 @@ class _Selected(_Filters):
 
         Raises:
             TidegateError: there are none.
+            ConfigError: nor does an event name the table.
         """
-        wanted = self.selection(self.ids)
+        wanted, nothing = self.selection(self.ids), "no open dead letter matches"
         if not (found := list(box.list(wanted, include_resolved=include_resolved))):
-            raise TidegateError("no open dead letter matches")
+            if wanted.table is not None:
+                EventLog.of(Settings.load(self.config)).check_named(wanted.table, nothing)
+            raise TidegateError(nothing)
         return found
 
     def show(self, rows: list[dict[str, Any]], count: int, done: str) -> None:

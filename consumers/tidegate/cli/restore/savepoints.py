@@ -83,12 +83,12 @@ def list_savepoints(
             "savepoint": listed.instant,
             "state": listed.state,
             "requested_by": listed.by,
-            "at": listed.at.isoformat(timespec="seconds") if listed.at else None,
+            "at": listed.at,
             "age": age_of(now - listed.at) if listed.at else None,
             "policy": listed.mark.policy if listed.mark else None,
             "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
             "unowned": listed.is_unowned(rule) if name else None,
-            "expires": expires.isoformat(timespec="seconds") if expires else None,
+            "expires": expires,
             "files": listed.files,
         }
         | (
@@ -209,7 +209,7 @@ def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
             "instant": savepoint.instant,
             "policy": savepoint.policy,
             "tiers": ",".join(savepoint.tiers),
-            "pinned_since": savepoint.since.isoformat(timespec="seconds"),
+            "pinned_since": savepoint.since,
             "age": age_of((removed_at or now) - savepoint.since),
-            "removed_at": removed_at and removed_at.isoformat(timespec="seconds"),
+            "removed_at": removed_at,
         }

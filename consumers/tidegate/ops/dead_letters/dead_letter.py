@@ -81,7 +81,7 @@ class DeadLetter:
         """The dead letter as a row of a list."""
         return {
             "id": self.dead_letter_id,
-            "at": self.at.isoformat(timespec="milliseconds"),
+            "at": f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
             "service": self.service,
             "origin": self.origin_location,
             "table": self.table,
