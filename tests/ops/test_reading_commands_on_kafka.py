@@ -236,26 +236,22 @@ def test_a_misspelt_table_is_answered_with_the_nearest_name(
         place.call(*command, "-t", CUSTOMERS.replace("tom", "tm"))
 
 
-def test_a_misspelt_table_is_noted_while_new_events_are_awaited(place: Place) -> None:
-    command = [
-        sys.executable,
-        "-u",
-        "-m",
-        "tidegate.cli",
-        "events",
-        "tail",
-        "-t",
-        "lake.sales.cust",
-    ]
-    with subprocess.Popen(
-        [*command, "-c", str(place.file)], stderr=subprocess.PIPE, text=True
-    ) as tail:
-        assert tail.stderr is not None
-        said = [tail.stderr.readline() for _ in range(2)]
-        tail.send_signal(signal.SIGINT)
-        wait_for("the end of events tail", lambda: tail.poll() is not None)
-    assert said[0] == "tidegate: no event matches so far\n"
-    assert said[1].startswith("tidegate: note: no event names the table lake.sales.cust; did you")
+def test_a_misspelt_table_is_noted_while_new_events_are_awaited(
+    place: Place, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tidegate.cli", "events", "tail", "-t", "lake.sales.cust"]
+    said = tmp_path / "said"
+    with (
+        said.open("w") as file,
+        subprocess.Popen([*command, "-c", str(place.file)], stderr=file) as tail,
+    ):
+        try:
+            wait_for("the note", lambda: said.read_text().count("\n") == 2)
+        finally:
+            tail.send_signal(signal.SIGINT)
+    first, second = said.read_text().splitlines()[:2]
+    assert first == "tidegate: no event matches so far"
+    assert second.startswith("tidegate: note: no event names the table lake.sales.cust; did you")
 
 
 def test_explain_says_what_it_does_not_know(place: Place) -> None:
