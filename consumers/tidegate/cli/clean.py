@@ -21,7 +21,6 @@ hold = typer.Typer(
     help="Pause and resume the cleaning of tables. These holds are not readers' locks.",
     no_args_is_help=True,
 )
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.table")]
 
 
 @hold.command()

@@ -21,13 +21,6 @@ _KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
 _USUAL: Final = 100
 _TOPICS: Final = ("outcomes", "commits", "vacuums", "locks", "requests", "tasks")
 
-Tables = Annotated[
-    list[str] | None,
-    typer.Option("--table", "-t", help="Only of these: a name, or a pattern like 'lake.s.*'."),
-]
-WholeEvents = Annotated[
-    bool, typer.Option("--json", help="Print a JSON object a line, with the whole event.")
-]
 
 events = typer.Typer(help="The events of a topic, decoded.", no_args_is_help=True)
 

@@ -29,11 +29,6 @@ from tidegate.service.settings import Settings
 dead_letters = typer.Typer(
     help="Messages that could not be processed: list, show, redrive, discard.", no_args_is_help=True
 )
-All = Annotated[bool, typer.Option("--all", help="Include resolved ones.")]
-Destructive = Annotated[
-    bool, typer.Option("--destructive", help="Also redrive what destroys data.")
-]
-Shown = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many; do all.")]
 _NAMED: Final = 10
 """How many kinds of destructive messages an error names."""
 

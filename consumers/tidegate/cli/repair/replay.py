@@ -21,29 +21,6 @@ from tidegate.ops.replay.events import Selection
 replay = typer.Typer(
     help="Read or publish events again; a dry run without --execute.", no_args_is_help=True
 )
-WithRestores = Annotated[
-    bool, typer.Option("--with-restores", help="Also replay restore requests.")
-]
-Service = Annotated[str, typer.Argument(help="The service, e.g. coordinator; stop it first.")]
-StartOffset = Annotated[int | None, typer.Option(min=0, help="Start at this offset.")]
-StartEarliest = Annotated[bool, typer.Option("--to-earliest", help="Start at the earliest.")]
-InputTopic = Annotated[str | None, typer.Option(help="Only this input topic, e.g. locks.")]
-InPartition = Annotated[int | None, typer.Option(min=0, help="Only this partition.")]
-OnlyTables = Annotated[
-    list[str] | None,
-    typer.Option("--table", "-t", help="Only this table (catalog.database.table); repeatable."),
-]
-EventTopic = Annotated[
-    str, typer.Option(help="commits, vacuums, locks, requests, tasks or outcomes.")
-]
-OfTable = Annotated[str | None, typer.Option("--table", "-t", help="Only events of this table.")]
-EventIds = Annotated[
-    list[str] | None, typer.Option(help="Only the event with this id; repeatable.")
-]
-FromOffset = Annotated[int | None, typer.Option(min=0, help="From this offset.")]
-ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, exclusive.")]
-
-Listed = Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")]
 
 
 @replay.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
 import typer
 
@@ -39,7 +39,6 @@ from tidegate.tables.warehouse.roots import spellings_of
 plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_help=True)
 _SHOWN: Final = 20
 """How many commits or paths are shown; --json has all paths."""
-Savepoint = Annotated[str, typer.Option(help="The savepoint: an instant, latest, latest~1 ...")]
 
 
 @plan.command()

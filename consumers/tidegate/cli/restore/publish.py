@@ -85,10 +85,6 @@ def _plain(name: str, value: str) -> str:
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
 )
-PlanPath = Annotated[
-    Path | None,
-    typer.Option(help="The plan that you read: `tidegate plan restore --out` wrote it."),
-]
 
 
 @publish.command()

@@ -178,7 +178,6 @@ def asyncapi(config: Path | None = None) -> None:
 
 
 keys = typer.Typer(help="Keys that sign events and requests.", no_args_is_help=True)
-PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
 
 
 def _visible(name: str) -> str:
@@ -188,18 +187,6 @@ def _visible(name: str) -> str:
         raise typer.BadParameter(str(error)) from error
 
 
-Name = Annotated[
-    str, typer.Option(help="Whose key it is; stands in outcomes.", parser=_visible, metavar="<str>")
-]
-Roles = Annotated[
-    list[KeyRole], typer.Option("--role", help="What the key is for; repeat it for several roles.")
-]
-Tables = Annotated[
-    list[str], typer.Option(help="A pattern of the tables' names; repeat it. Default: every table.")
-]
-Locations = Annotated[
-    list[str], typer.Option(help="A directory of the tables; repeat it. Default: everywhere.")
-]
 EVERY_TABLE: list[str] = ["*"]
 EVERYWHERE: list[str] = []
 
