@@ -432,7 +432,7 @@ def test_waiting_prints_a_line_for_people_and_json_for_scripts(
 
 
 @pytest.mark.kafka
-def test_who_waits_while_no_service_runs_is_told_how_to_start_it(
+def test_a_wait_while_no_service_runs_names_the_command_that_starts_it(
     tidegate: Tidegate, settings_file: Path
 ) -> None:
     at = ("lake.sales.orders", "--reason", "x", "--new", "-c", str(settings_file))
@@ -450,7 +450,7 @@ def test_who_waits_while_no_service_runs_is_told_how_to_start_it(
 
 
 @pytest.mark.kafka
-def test_who_removes_a_hold_that_there_is_not_is_told_so(
+def test_the_removal_of_a_hold_that_does_not_exist_says_so(
     tidegate: Tidegate, settings_file: Path
 ) -> None:
     at = ("lake.sales.orders", "--reason", "x", "--new", "-c", str(settings_file))

@@ -240,16 +240,16 @@ def test_a_misspelt_table_is_noted_while_new_events_are_awaited(
     place: Place, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "tidegate.cli", "events", "tail", "-t", "lake.sales.cust"]
-    said = tmp_path / "said"
+    written = tmp_path / "written"
     with (
-        said.open("w") as file,
+        written.open("w") as file,
         subprocess.Popen([*command, "-c", str(place.file)], stderr=file) as tail,
     ):
         try:
-            wait_for("the note", lambda: said.read_text().count("\n") == 2)
+            wait_for("the note", lambda: written.read_text().count("\n") == 2)
         finally:
             tail.send_signal(signal.SIGINT)
-    first, second = said.read_text().splitlines()[:2]
+    first, second = written.read_text().splitlines()[:2]
     assert first == "tidegate: no event matches so far"
     assert second.startswith("tidegate: note: no event names the table lake.sales.cust; did you")
 
