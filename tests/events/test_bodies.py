@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib.resources import files
 from io import BytesIO
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.budget import examples
+from support.event_examples import example_of
 from support.fuzz_inputs import avro_long, damaged
 from tidegate.errors import FormatError
 from tidegate.events import (
@@ -28,10 +28,7 @@ from tidegate.events.codec import decode, encode, encode_body, schema_of, single
 from tidegate.events.fields import compared, has_hidden
 from tidegate.events.topics import EVENT_TYPES
 
-EXAMPLES: Final = {
-    name: files("tidegate.events").joinpath(f"examples/{name}.bin").read_bytes()
-    for name in EVENT_TYPES
-}
+EXAMPLES: Final = {name: example_of(name) for name in EVENT_TYPES}
 _TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 _NAMES: Final = st.text(
     st.characters(categories=["L", "N", "P", "Zs"]), min_size=1, max_size=80

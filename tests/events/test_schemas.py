@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin
 import pytest
 from pydantic import AwareDatetime, BaseModel
 
+from support.event_examples import example_of
 from tidegate.events.base import Event
 from tidegate.events.codec import decode, encode, schema_of, schema_text
 from tidegate.events.topics import EVENT_TYPES, TOPICS, topic_of
@@ -71,7 +72,7 @@ def plain(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - Avro sch
 def example(kind: type[Event]) -> tuple[bytes, Event]:
     folder = files("tidegate.events").joinpath("examples")
     shown = folder.joinpath(f"{kind.__name__}.json").read_text("utf-8")
-    return folder.joinpath(f"{kind.__name__}.bin").read_bytes(), kind.model_validate_json(shown)
+    return example_of(kind.__name__), kind.model_validate_json(shown)
 
 
 @every_event

@@ -173,7 +173,9 @@ class _Story:
                 )
             elif event_id in approved and answers[event_id].waits is not None:
                 continue  # its approval has a step of its own
-            elif (step := _step(command, answers[event_id], tasks.get(event_id))) is not None:
+            elif step := _step(
+                command, answers[event_id], tasks.get(event_id), is_held=bool(self.held)
+            ):
                 yield step
 
     def _take_dead_letters(self, answers: Mapping[str, _Answers]) -> None:
@@ -295,7 +297,9 @@ class _Answers:
             self.failed = outcome
 
 
-def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str | None:
+def _step(
+    command: Command, answers: _Answers, task: TaskIssued | None, *, is_held: bool
+) -> str | None:
     """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
     workers = (name for name, kinds in EXECUTED.items() if isinstance(command, kinds))
@@ -315,7 +319,9 @@ def _step(command: Command, answers: _Answers, task: TaskIssued | None) -> str |
             return f"{named} is carried out once a second person approves it{by}: {approve}"
         case CleaningDeferred() as deferred:
             why = f"{deferred.reason}: {deferred.message}"
-            return f"{named} is released again after a minute: {why}"
+            after = f"after {span(timedelta(milliseconds=deferred.retry_after_ms))}"
+            when = "when the hold of the table is removed" if is_held else after
+            return f"{named} is released again {when}: {why}"
         case None:
             if answers.dead is not None:
                 state = f"is a dead letter: {answers.dead}"

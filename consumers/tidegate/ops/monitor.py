@@ -18,7 +18,6 @@ from tidegate.coordinator.vacuums import overdue_since, waiting_vacuums
 from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
-    CommitFlagged,
     Event,
     Outcome,
     RestoreAwaitingApproval,
@@ -31,11 +30,8 @@ from tidegate.events import (
     SavepointRemoved,
     SavepointsChecked,
     TaskEnded,
-    TaskOverdue,
-    UnknownTableReleased,
-    VacuumFlagged,
-    VacuumOverdue,
 )
+from tidegate.events.base import Alarm
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import Metric
@@ -97,10 +93,7 @@ class _PinnedFiles:
                 metrics.set(catalog.PINNED_SINCE, min(since), pattern)
 
 
-_NOTIFIED: Final = (
-    *(CommitFlagged, RestoreAwaitingApproval, RestoreFailed),
-    *(TaskOverdue, UnknownTableReleased, VacuumFlagged, VacuumOverdue),
-)
+_NOTIFIED: Final = (Alarm, RestoreAwaitingApproval, RestoreFailed)
 
 
 class _Notifications:

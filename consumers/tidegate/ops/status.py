@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from tidegate.coordinator.holds import hashed
 from tidegate.errors.commands import command_line
@@ -19,7 +19,6 @@ from tidegate.events import (
     CleaningRefused,
     CommitFlagged,
     DirectoriesCleaned,
-    Event,
     Outcome,
     RestoreAwaitingApproval,
     RestoreCompleted,
@@ -175,6 +174,15 @@ class Recent:
 
 
 _ALARMS: Final = 10
+_Open = (
+    VacuumOverdue
+    | TaskOverdue
+    | UnknownTableReleased
+    | CommitFlagged
+    | VacuumFlagged
+    | CleaningDeferred
+)
+"""What `Recent.alarms` has."""
 
 
 def needs(
@@ -199,7 +207,7 @@ def needs(
         for logged in recent.awaiting_at(now)
         if isinstance(event := logged.event, RestoreAwaitingApproval)
     ]
-    found += [_alarm(alarm.event) for alarm in alarms[-_ALARMS:] if alarm.event is not None]
+    found += [_alarm(event) for it in alarms[-_ALARMS:] if isinstance(event := it.event, _Open)]
     if (older := len(alarms) - _ALARMS) > 0:
         found.append(f"{older} older alarms: {command_line('status', json=True)}")
     found += [
@@ -236,7 +244,7 @@ def _approval(event: RestoreAwaitingApproval) -> str:
     return f"awaits approval{until}: {restore}: {approval_command(event)}"
 
 
-def _alarm(event: Event) -> str:
+def _alarm(event: _Open) -> str:
     explain = command_line("explain", event.table)
     match event:
         case VacuumOverdue():
@@ -247,8 +255,10 @@ def _alarm(event: Event) -> str:
             return flagged(event)
         case CleaningDeferred():
             return f"the second source contradicts a vacuum of {event.table}: {explain}"
-        case _:
+        case UnknownTableReleased():
             return f"releases of the unknown table {event.table}: {explain}"
+        case _:
+            assert_never(event)
 
 
 def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str, Any]:

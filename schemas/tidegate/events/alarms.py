@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import AwareDatetime, Field
 
-from tidegate.events.base import Outcome, Value
+from tidegate.events.base import Alarm, Outcome, Value
 from tidegate.events.fields import Count, Id, Message, Name, Text
 
 
@@ -29,7 +29,7 @@ class OutstandingReader(Value, frozen=True):
         return f"{' in '.join(filter(None, (lock, txn)))}{kind}{owner}"
 
 
-class VacuumOverdue(Outcome, frozen=True):
+class VacuumOverdue(Alarm, frozen=True):
     """A vacuum has waited for its readers for longer than the limit. It goes on waiting.
 
     `since` is the time at which the broker appended the vacuum. `waits_for` lists the first 100 of
@@ -57,7 +57,7 @@ class VacuumOverdueResolved(Outcome, frozen=True):
     replaced_by: Text | None = None
 
 
-class UnknownTableReleased(Outcome, frozen=True):
+class UnknownTableReleased(Alarm, frozen=True):
     """A release came for a table, but no vacuum of that table within the limit.
 
     Either the release names another table than the vacuum does, or vacuums of this table are not
@@ -79,7 +79,7 @@ class UnknownTableResolved(Outcome, frozen=True):
     unknown_since: AwareDatetime
 
 
-class TaskOverdue(Outcome, frozen=True):
+class TaskOverdue(Alarm, frozen=True):
     """A task has had no outcome and no progress for an hour; published hourly until it ends.
 
     `caused_by` is the id of its TaskIssued, `kind` the kind of its command. The task is published
@@ -102,7 +102,7 @@ class VacuumFlag(StrEnum):
     """It waits for holds whose release may have come and been forgotten: publish it again."""
 
 
-class VacuumFlagged(Outcome, frozen=True):
+class VacuumFlagged(Alarm, frozen=True):
     """A published vacuum needs the attention of people. `flag` is a code of `VacuumFlag`."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")

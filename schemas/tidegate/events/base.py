@@ -210,6 +210,10 @@ class Outcome(Caused, frozen=True):
         return self.means
 
 
+class Alarm(Outcome, frozen=True):
+    """Something needs a person: people are notified of it, and `tidegate status` lists it."""
+
+
 class Answer(Outcome, frozen=True):
     """The outcome of a command. Who asked, and why, is kept as long as outcomes are."""
 

@@ -15,10 +15,10 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from tidegate.errors import validation
 from tidegate.events.base import (
+    Alarm,
     Answer,
     Caused,
     Command,
-    Outcome,
     ReasonedRequest,
     Refusal,
     Request,
@@ -264,7 +264,7 @@ class CommitFlag(StrEnum):
     """The table's timeline does not have it as completed: a wrong instant, or another table."""
 
 
-class CommitFlagged(Outcome, frozen=True):
+class CommitFlagged(Alarm, frozen=True):
     """A published commit needs the attention of people. `flag` is a code of `CommitFlag`."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")

@@ -21,6 +21,7 @@ from support.deployment_events import (
 )
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from tidegate.events import (
+    CleaningDeferred,
     CommitCondemned,
     Event,
     OutstandingReader,
@@ -180,6 +181,22 @@ def test_a_hold_of_a_person_is_a_next_step_also_where_no_vacuum_waits() -> None:
         "mara holds the table (an audit), and nothing of it is cleaned until: tidegate hold remove"
         " lake.sales.orders --reason 'it is done'"
     )
+
+
+def test_a_deferred_cleaning_is_released_again_in_time_or_with_the_removal_of_the_hold() -> None:
+    command = released(vacuum(7))
+    deferred = CleaningDeferred.model_validate(
+        command.model_dump(include=CleaningDeferred.model_fields.keys() - {"event_id"})
+        | {"caused_by": command.event_id, "reason": "not-confirmed", "message": "it is open there"}
+        | {"retry_after_ms": 90_000, "vacuum": vacuum(7).event_id}
+    )
+    seen = story(command, deferred)
+    [step] = seen.next_steps()
+    assert step.endswith(" is released again after 90s: not-confirmed: it is open there")
+
+    hold = {"table": command.table, "requested_by": "mara", "reason": "an audit"}
+    [_, step] = replace(seen, held=[hold]).next_steps()
+    assert " is released again when the hold of the table is removed: not-confirmed" in step
 
 
 def test_a_flagged_commit_or_vacuum_of_today_is_a_next_step_with_its_reason() -> None:

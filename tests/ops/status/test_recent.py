@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from support.deployment_events import (
     awaiting,
@@ -15,6 +17,7 @@ from support.deployment_events import (
     started,
     vacuum,
 )
+from support.event_examples import example_of
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from support.signing import cleaning
 from tidegate.cli.look.status import _show as show
@@ -38,13 +41,13 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
+from tidegate.events.base import Alarm
+from tidegate.events.codec import decode
 from tidegate.events.reasons import Reason
+from tidegate.events.topics import OUTCOMES
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status import Recent, needs
 from tidegate.runtime.bus import Partition, Record
-
-if TYPE_CHECKING:
-    import pytest
 
 GATE: dict[str, Any] = {"source": "coordinator", "occurred_at": NOON}
 
@@ -317,3 +320,16 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
     )
     assert down == "  restorer is not running: tidegate run restorer"
     assert table.startswith("service")
+
+
+ALARMS = [kind for kind in OUTCOMES if issubclass(kind, Alarm)]
+
+
+@pytest.mark.parametrize("kind", ALARMS)
+def test_every_alarm_is_open_until_it_ends_and_needs_a_person(kind: type[Event]) -> None:
+    alarm = decode(example_of(kind.__name__))
+    recent = after(alarm)
+    assert [logged.event for logged in recent.alarms.values()] == [alarm]
+    [line] = needs(recent, (), 0, NOON)
+    assert alarm.table in line
+    assert ("unknown" in line) == (kind is UnknownTableReleased)

@@ -1,0 +1,16 @@
+"""The examples of events in `schemas/tidegate/events/examples`."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def example_of(name: str) -> bytes:
+    """The bytes of an event's example."""
+    file = files("tidegate.events").joinpath(f"examples/{name}.bin")
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{name} has no example: write {name}.json next to the others, then"
+            f" encode({name}.model_validate_json(...)) into {file}"
+        )
+    return file.read_bytes()
