@@ -173,9 +173,7 @@ class _Story:
                 )
             elif event_id in approved and answers[event_id].waits is not None:
                 continue  # its approval has a step of its own
-            elif step := _step(
-                command, answers[event_id], tasks.get(event_id), is_held=bool(self.held)
-            ):
+            elif step := _step(command, answers[event_id], tasks.get(event_id), self.held):
                 yield step
 
     def _take_dead_letters(self, answers: Mapping[str, _Answers]) -> None:
@@ -298,7 +296,7 @@ class _Answers:
 
 
 def _step(
-    command: Command, answers: _Answers, task: TaskIssued | None, *, is_held: bool
+    command: Command, answers: _Answers, task: TaskIssued | None, held: Sequence[object]
 ) -> str | None:
     """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
@@ -318,10 +316,9 @@ def _step(
             approve = approval_command(awaiting)
             return f"{named} is carried out once a second person approves it{by}: {approve}"
         case CleaningDeferred() as deferred:
-            why = f"{deferred.reason}: {deferred.message}"
             after = f"after {span(timedelta(milliseconds=deferred.retry_after_ms))}"
-            when = "when the hold of the table is removed" if is_held else after
-            return f"{named} is released again {when}: {why}"
+            when = "when the hold of the table is removed" if held else after
+            return f"{named} is released again {when}: {deferred.reason}: {deferred.message}"
         case None:
             if answers.dead is not None:
                 state = f"is a dead letter: {answers.dead}"
