@@ -23,6 +23,8 @@ from tidegate.hudi.instant import WRITES
 from tidegate.ops.topics import create_topics
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
+from tidegate.tables.claim import Task
+from tidegate.tables.hudi import claim_table
 
 Tidegate = Callable[..., tuple[int, str, str]]
 
@@ -350,6 +352,58 @@ def test_a_misspelt_table_and_an_invented_instant_are_said_when_a_commit_is_publ
     elsewhere = ("publish", "commit", "-t", "lake.sales.orders", "-c", str(settings_file))
     code, _, err = tidegate(*elsewhere, "-l", "/elsewhere", "--instant", at(3))
     assert (code, "not compared with the timeline" in err) == (0, True)
+
+
+@pytest.mark.kafka
+def test_what_is_remarked_on_a_commit_is_so_on_an_event_from_a_file(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    file, at_deployment = settings_file.parent / "event.json", ("-c", str(settings_file))
+    _, example, _ = tidegate("schemas", "example", "CommitCompleted")
+    commit = json.loads(example) | {"event_id": "", "table": "lake.sales.new"}
+    file.write_text(json.dumps(commit | {"location": "/elsewhere/new"}))
+
+    code, _, err = tidegate("publish", "event", "CommitCompleted", str(file), *at_deployment)
+    assert code == 0
+    assert "note: no event names the table lake.sales.new" in err
+    assert f"note: /elsewhere/new is outside the warehouse roots: {settings_file.parent}" in err
+    file.write_text(json.dumps(commit | {"location": str(settings_file.parent / "new")}))
+    code, _, err = tidegate("publish", "event", "CommitCompleted", str(file), *at_deployment)
+    assert (code, err) == (0, "")
+    bad = ("publish", "condemned", "-t", "lake.sales.nwe", "-l", "/elsewhere/new", "--reason", "x")
+    code, _, err = tidegate(*bad, "--instant", at(1), *at_deployment)
+    assert (code, "did you mean lake.sales.new?" in err, "is outside" in err) == (0, True, True)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_a_second_name_of_a_table_is_refused_with_the_first(
+    tidegate: Tidegate,
+    settings_file: Path,
+    bootstrap_servers: str,
+    topic_prefix: str,
+    *,
+    is_claimed: bool,
+) -> None:
+    location = savepointed(settings_file.parent, 1)
+    if is_claimed:  # else the table's own properties have its name
+        task = Task(1, "task-1", "lake.sales.orders", "a-cluster/tidegate")
+        claim_table(warehouse_over(settings_file.parent), location, task)
+    second = "lake.sales.orders2" if not is_claimed else "copy.sales.orders"
+    table = ("-t", second, "-l", location, "-c", str(settings_file))
+    owner = "belongs to the table lake.sales.orders" if is_claimed else "is sales.orders"
+
+    code, _, err = tidegate("publish", "commit", *table, "--instant", at(4))
+    assert (code, "note: " in err, owner in err) == (0, True, True)
+    code, _, err = tidegate("publish", "savepoint", *table)
+    assert (code, owner in err) == (2, True)
+    code, _, err = tidegate("plan", "restore", *table, "--savepoint", "latest")
+    assert (code, owner in err) == (1, True)
+    monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
+    assert monitor.events("requests") == []
+    ended = ("publish", "withdraw", *table, "--reason", "x", "--request", "r-1")
+    code, _, err = tidegate(*ended)
+    assert (code, owner in err, len(monitor.events("requests"))) == (0, True, 1)
 
 
 @pytest.mark.kafka

@@ -15,16 +15,20 @@ from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import duration, person
 from tidegate.cli.output import error_console, is_terminal, write, write_error, write_json
-from tidegate.errors import ConfigError, InvalidEventError, TidegateError
+from tidegate.errors import ConfigError, ConfinementError, InvalidEventError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
+    ANYWHERE,
     CleaningProgressed,
     CleaningReleased,
     Event,
+    LockReleased,
     Request,
+    RestoreDeclined,
     RestoreProgressed,
     RestoreStarted,
     VacuumFinished,
+    WithdrawalRequested,
 )
 from tidegate.events.base import Verdict
 from tidegate.events.topics import topic_of
@@ -34,6 +38,7 @@ from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
+from tidegate.storage import Storage, join
 
 if TYPE_CHECKING:
     from rich import console, progress
@@ -42,6 +47,8 @@ log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
 ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 """The events whose outcome can be waited for."""
+_ENDS: Final = (RestoreDeclined, WithdrawalRequested)
+"""Requests that change no table."""
 OF_VERDICT: Final = {
     Verdict.DONE: ExitCode.DONE,
     Verdict.REFUSED: ExitCode.REFUSED,
@@ -229,8 +236,6 @@ class _ReachablePublisher(Publisher):
             sign_with=sign_with or settings.security.sign_with,
         )
         self._settings, self._new = settings, new
-        self.notes_new = False
-        """Whether a line is written where no event names the table: it may be misspelt."""
         self.notes_stopped = False
         """Whether a line is written where a service does not run that answers a request."""
 
@@ -261,22 +266,23 @@ class _ReachablePublisher(Publisher):
 
         Raises:
             ConfigError: a topic does not exist, the broker refuses the login, or a request is for a
-                table that no event has named.
+                table that no event has named, or for the location of another table.
             TransientError: no broker answers.
         """
         for event in events:
             check_publishable(event)
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
-        requested = {event.table for event in events if isinstance(event, Request)}
-        if requested and not self._new:
-            self._check_named(requested, "--new accepts a new table")
-        if self.notes_new:
-            try:
-                self._check_named({event.table for event in events}, "it counts as a new table")
-            except ConfigError as unknown:
-                write_error(f"note: {unknown}")
-            except TidegateError as error:  # a writer need not have the right to read
-                log.debug("whether the table's name is known could not be read: %s", error)
+        for event in events:
+            for check in (self._check_named, self._check_location, self._check_hold):
+                try:
+                    check(event)
+                except TidegateError as doubt:
+                    if isinstance(event, Request) and not isinstance(event, _ENDS):
+                        raise
+                    if isinstance(doubt, ConfigError):
+                        write_error(f"note: {doubt}")
+                    else:  # a writer need not have the right to read
+                        log.debug("%s was not checked: %s", event.event_id, doubt)
         if self.notes_stopped:
             self._note_stopped(events)
         return super().publish(*events)
@@ -292,11 +298,44 @@ class _ReachablePublisher(Publisher):
                 run, named = command_line("run", *down), ", ".join(down)
                 write_error(f"note: not running, but needed for an outcome: {named}: {run}")
 
-    def _check_named(self, tables: Iterable[str], otherwise: str) -> None:
+    def _check_named(self, event: Event) -> None:
         from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
 
-        for table in sorted(tables):
-            EventLog.of(self._settings).check_named(table, otherwise)
+        if not self._new:
+            is_asked = isinstance(event, Request)
+            otherwise = "--new accepts a new table" if is_asked else "it counts as a new table"
+            EventLog.of(self._settings).check_named(event.table, otherwise)
+
+    def _check_location(self, event: Event) -> None:
+        from tidegate.tables.hudi import check_owner  # noqa: PLC0415 - heavy
+        from tidegate.tables.refusal import Refused  # noqa: PLC0415
+        from tidegate.tables.warehouse.roots import WarehouseRoots  # noqa: PLC0415
+
+        warehouse, where = self._settings.warehouse, event.location
+        if where == ANYWHERE:
+            return
+        try:
+            if warehouse.roots:
+                WarehouseRoots.of(*warehouse.roots).below(where)
+            if not isinstance(event, LockReleased):  # it changes nothing there
+                where = join(where, getattr(event, "partition", None) or "")
+                check_owner(Storage(warehouse.options), where, event.table)
+        except ConfinementError as outside:  # by these settings; a service may have others
+            write_error(f"note: {outside}")
+        except Refused as refused:
+            raise ConfigError(refused.message) from refused
+        except (TidegateError, OSError) as error:
+            log.debug("%s can't be read from here: %s", where, error)
+
+    def _check_hold(self, event: Event) -> None:
+        from tidegate.ops.waiting import is_waited_for  # noqa: PLC0415 - heavy
+
+        if isinstance(event, LockReleased) and not is_waited_for(self._settings, event):
+            raise ConfigError(
+                "no vacuum that the coordinator has read waits for this lock or transaction: it"
+                " counts for one that comes later; is the id right? "
+                + command_line("waiting", table=event.table)
+            )
 
 
 def publisher_of(

@@ -42,6 +42,7 @@ from tidegate.coordinator.vacuums import (
     next_hold,
     overdue_ms,
     state_of,
+    tokens_of,
     waiting,
     watch,
     watched,
@@ -211,11 +212,7 @@ class ReaderGate:
     def _release(self, event: LockReleased, rows: Store, at: datetime, effects: Effects) -> None:
         """A lock, a transaction, or both have ended."""
         table, now = event.table, milliseconds(at)
-        tokens: list[Token] = []
-        if event.lock_id is not None:
-            tokens.append(2 * event.lock_id)
-        if event.transaction_id is not None:
-            tokens.append(2 * event.transaction_id + 1)
+        tokens = tokens_of(event)
         if rows.one(_SEEN, table, table) is None:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))

@@ -246,6 +246,13 @@ def state_of(metastore: str | None) -> str | None:
     return None if metastore is None else f"{hashed(metastore):x}"
 
 
+def tokens_of(event: LockReleased) -> list[Token]:
+    """What has ended."""
+    lock, transaction = event.lock_id, event.transaction_id
+    found = [] if lock is None else [2 * lock]
+    return found if transaction is None else [*found, 2 * transaction + 1]
+
+
 def end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
     """Remember that what a token names has ended, in all states of the Metastore that said so."""
     before, state = ended(rows, event.table, token), state_of(event.metastore)

@@ -11,6 +11,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from heapq import nsmallest
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -19,11 +20,11 @@ from tidegate.coordinator.holds import Quarantine, hold_on, holds, quarantines
 from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment
-from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
+from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, tokens_of
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
 from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
-from tidegate.events import OutstandingReader, derived_id, table_identity
+from tidegate.events import LockReleased, OutstandingReader, derived_id, table_identity
 from tidegate.events.topics import CHANGELOG, partition_of
 from tidegate.ops.event_log import PATTERN, EventLog
 from tidegate.ops.summary import counted
@@ -113,6 +114,13 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[Pe
     """
     for store in gate_stores(settings, table):
         yield from (PendingVacuum.of(vacuum, store) for vacuum in waiting_rows(store))
+
+
+def is_waited_for(settings: Settings, released: LockReleased) -> bool:
+    """Whether a vacuum of the table waits, or waited, for what has ended; errors: `gate_stores`."""
+    ended = set(tokens_of(released))
+    vacuums = (v for store in gate_stores(settings, released.table) for v in waiting_rows(store))
+    return any(ended & set(chain.from_iterable(vacuum.holds)) for vacuum in vacuums)
 
 
 def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]:

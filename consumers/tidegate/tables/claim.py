@@ -38,7 +38,7 @@ from tidegate.errors import (
 from tidegate.events import Outcome
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.storage import NotFound, join
+from tidegate.storage import NotFound, Storage, join
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.task_numbers import TaskNumbers, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
@@ -239,7 +239,7 @@ class Claim(Unclaimed):
         path, location = join(self.folder, "owner"), self.folder.rpartition("/")[0]
         ours = {"deployment": self.task.deployment, "table": self.task.table}
         try:
-            owner = self.warehouse.read(path, MAX_SMALL)
+            found = owner_of(self.warehouse, self.folder)
         except NotFound:
             try:
                 self.warehouse.names(location)
@@ -247,11 +247,7 @@ class Claim(Unclaimed):
                 raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory {location}") from error
             with suppress(AlreadyExists):
                 self.warehouse.create(path, json.dumps(ours).encode())
-            owner = self.warehouse.read(path, MAX_SMALL)
-        found = parse_json(owner, path, MAX_SMALL)
-        is_owner = isinstance(found, dict) and found.keys() == ours.keys()
-        if not is_owner or not all(isinstance(value, str) for value in found.values()):
-            raise FormatError(f"{path} does not name a deployment and a table")
+            found = owner_of(self.warehouse, self.folder)
         if found != ours:
             theirs, mine = found["table"], self.task.table
             if found["deployment"] != self.task.deployment:
@@ -285,3 +281,18 @@ class Claim(Unclaimed):
 
     def _path(self, suffix: str = "", number: int | None = None) -> str:
         return join(self.folder, "tasks", f"{number or self.task.number}{suffix}")
+
+
+def owner_of(storage: Storage, folder: str) -> dict[str, str]:
+    """The `deployment` and the `table` that a location with this folder belongs to.
+
+    Raises:
+        NotFound: no task has claimed it yet.
+        FormatError: the file names no owner.
+    """
+    path = join(folder, "owner")
+    found = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
+    is_owner = isinstance(found, dict) and found.keys() == {"deployment", "table"}
+    if not is_owner or not all(isinstance(value, str) for value in found.values()):
+        raise FormatError(f"{path} does not name a deployment and a table")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -12,9 +12,9 @@ from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Instant, InstantState, next_instant
 from tidegate.hudi.properties import TableProperties
-from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
-from tidegate.storage import NotFound, join
-from tidegate.tables.claim import HUDI, Claim, Task
+from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table, read_properties
+from tidegate.storage import NotFound, Storage, join
+from tidegate.tables.claim import HIVE, HUDI, Claim, Task, owner_of
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
@@ -66,6 +66,25 @@ def refusing_unreadable() -> Generator[None]:
         raise refusal_of(error) from error
     except NotFound as error:
         raise TransientError(f"{error} was removed while it was being read") from error
+
+
+def check_owner(storage: Storage, location: str, identity: str) -> None:
+    """Check, as far as it shows, that no task on a location would be refused for the table's name.
+
+    Raises:
+        Refused: it is another table's, by its first task or by a Hudi table's own name.
+        TidegateError, OSError: it can't be read.
+    """
+    for folder in (HUDI, HIVE):
+        with suppress(NotFound):
+            owner = owner_of(storage, join(location, folder))["table"]
+            if owner != identity:
+                raise Refused(
+                    Reason.LOCATION_OF_ANOTHER_TABLE,
+                    f"{location} belongs to the table {owner}, not to {identity}",
+                )
+    with suppress(NoSuchTable):
+        _check_name(TableProperties.parse(read_properties(storage, location)), identity)
 
 
 def claim_table(

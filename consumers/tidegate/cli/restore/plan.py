@@ -31,7 +31,7 @@ from tidegate.savepoints.rules import SavepointRule, rule_of
 from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
 from tidegate.service.assembly import cleaner, restore_settings, table_work
 from tidegate.service.settings import Settings
-from tidegate.tables.hudi import open_table, refusing_unreadable
+from tidegate.tables.hudi import check_owner, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.roots import spellings_of
@@ -67,6 +67,8 @@ def restore(
     by_hudi = restores.are_by_hudi(table or "", *spellings_of(where))
     chosen = chosen_savepoint(warehouse, where, savepoint)
     try:
+        if name is not None:
+            check_owner(warehouse, where, name)
         planned = plan_restore(warehouse, where, chosen, restores, by_hudi=by_hudi)
     except Refused as refused:
         if refused.reason is Reason.GREATER_SAVEPOINT:

@@ -347,7 +347,6 @@ def commit(
         tidegate publish commit -t lake.sales.orders --instant 20261121041551845 --operation upsert
     """
     with publisher_of(config, source) as publisher:
-        publisher.notes_new = location is not None
         location = publisher.located(table, location)
         if instant == "latest":
             receipt = publisher.commit_latest(table=table, location=location)
