@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import CommitCompleted
 from tidegate.events.topics import COMMITS, Topic
 from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.summary import content_of
 from tidegate.publisher import Receipt
 from tidegate.runtime.bus import Partition, Record
 from tidegate.savepoints.executor import SavepointWriter
@@ -37,6 +39,9 @@ tables = "lake.sales.*"
 policy = "sales"
 daily = { lifetime = "10d" }
 """
+
+
+SOON = datetime.now(UTC).replace(microsecond=0)
 
 
 def call(folder: Path, *arguments: str, policy: str = POLICY) -> str:
@@ -179,6 +184,34 @@ def test_without_a_table_changed_settings_are_planned_for_all_tables_whose_commi
     assert at(1) in {row["savepoint"] for row in orders if row["would"] == "stay"}
     with pytest.raises(ConfigError, match="give --table too"):
         call(tmp_path, "plan", "retention", "-l", table.location)
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "said"),
+    [
+        (None, "existed already, and stays until a person removes it"),
+        (864000, "existed already, kept for 10d at a person's request"),
+    ],
+)
+def test_a_policy_s_savepoint_that_a_person_requests_is_shown_as_the_person_s_too(
+    tmp_path: Path, lifetime: int | None, said: str
+) -> None:
+    table = table_with_savepoints(tmp_path)
+    request = savepoint_request(table, at(1), lifetime_seconds=lifetime, occurred_at=SOON)
+    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking())
+    (outcome,) = writer.execute(request)
+    assert said in content_of(outcome)
+
+    arguments = ("savepoints", "list", table.location, "-t", "lake.sales.orders")
+    policy = POLICY.replace("10d", "1d")
+    row = json.loads(call(tmp_path, *arguments, "--json", policy=policy).splitlines()[0])
+    assert row["kept_for"] == "ada"
+    assert row["expires"] == (lifetime and (SOON + timedelta(10)).isoformat(timespec="seconds"))
+    assert " for ada" in call(tmp_path, *arguments, policy=policy)
+    changed = POLICY.replace('policy = "sales"', 'policy = "orders"')
+    remove = ("savepoints", "remove", "-t", "lake.sales.orders", "-l", table.location)
+    with pytest.raises(ConfigError, match="a person requested it, too"):
+        call(tmp_path, *remove, "--policy", "sales", "--reason", "renamed", policy=changed)
 
 
 def test_the_savepoints_of_a_renamed_policy_are_removed_by_one_command(

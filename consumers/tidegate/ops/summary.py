@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from tidegate.errors.commands import command_line
@@ -16,6 +17,7 @@ from tidegate.events import (
     VacuumFlagged,
 )
 from tidegate.events.base import Answer
+from tidegate.events.fields import span
 from tidegate.hive.write_ids import shortened
 from tidegate.ops.event_log import LoggedEvent, reason_of
 
@@ -113,7 +115,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "SavepointRemovalRequested": "of {instant}: {reason}",
     "SavepointRemovalRejected": "{instant}: {reason}: {message}",
     "SavepointCreated": "{instant}: {files:file} in {partitions:partition}"
-    "[, for {tiers:list}][?already_there:, existed already]",
+    "[, for {tiers:list}][?already_there:, existed already[!decided_at:, and stays until a person"
+    " removes it]][, kept for {lifetime_seconds:span} at a person's request]",
     "SavepointRemoved": "{instant}[?already_gone:: was gone already][!already_gone:[ of {made_by}]"
     "[, which protected {files:file}]; {savepoints_left:savepoint} left]",
     "RestoreRequested": "to {savepoint}[?plan_only:, only a plan]: {reason}",
@@ -230,4 +233,5 @@ _FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
     "list": ", ".join,
     "names": _names,
     "shortened": shortened,
+    "span": lambda seconds: span(timedelta(seconds=seconds)),
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
 from tidegate.hudi.instant import Action, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.savepoints.further_requests import holder_of
 from tidegate.savepoints.lookup import made_at, pinned_by, superseded_files
 from tidegate.savepoints.retention import Savepoint, kept_until
 from tidegate.savepoints.rules import SavepointRule
@@ -39,12 +40,19 @@ class ListedSavepoint:
     comment: str | None = None
     mark: SavepointMark | None = None
     saved: Savepoint | None = None
+    kept_for: str | None = None
+    """Who requested it, too, whoever made it: no policy removes it before `kept_until`."""
+    kept_until: datetime | None = None
+    """None, if a person requested it, too: until a person removes it."""
     pinned_files: int | None = None
     pinned_bytes: int | None = None
 
     def expires_at(self, rule: SavepointRule | None) -> datetime | None:
-        """When its lifetime ends by the table's policy; None: it has none, or it is unknown."""
-        return None if self.saved is None else kept_until(rule, self.saved)
+        """When the last of its lifetimes ends; None: it has none, or it is unknown."""
+        end = None if self.saved is None else kept_until(rule, self.saved)
+        if self.kept_for is None or end is None:
+            return end
+        return self.kept_until and max(end, self.kept_until)
 
     def is_unowned(self, rule: SavepointRule | None) -> bool:
         """Whether a policy made it that this rule does not own: it stays until a person acts."""
@@ -72,6 +80,7 @@ def savepoints_of(
         saved = SavepointMetadata.decode(table.read(instant))
         mark, comment = SavepointMark.parse(saved.comment)
         pinned = None if listed is None else pinned_by(saved, listed)
+        wish = holder_of(table.storage, table.location, instant.timestamp, datetime.now(UTC))
         yield ListedSavepoint(
             instant.timestamp,
             state,
@@ -81,6 +90,8 @@ def savepoints_of(
             comment,
             mark,
             savepoint_of(table, instant.timestamp, saved) if mark else None,
+            wish and wish.by,
+            wish and wish.until,
             None if pinned is None else len(pinned),
             None if pinned is None else sum(pinned.values()),
         )

@@ -152,9 +152,10 @@ class SavepointCreated(Answer, frozen=True):
     """The savepoint is on the timeline; `already_there` if it was before this command.
 
     `policy`, `tiers`, `decided_at` and `lifetime_seconds` are what its mark on the timeline says;
-    the tiers with those of the request, if that is the same policy's. `bytes` are those of all its
-    files, where they were listed. `derived_from` is the savepoint of the table from which it was
-    derived; else `listed_because` says why not.
+    the tiers with those of the request, if that is the same policy's, and a policy's savepoint with
+    the lifetime that a person requests. None of them: it stays until a person removes it. `bytes`
+    are those of all its files, where they were listed. `derived_from` is the savepoint of the table
+    from which it was derived; else `listed_because` says why not.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "instant")

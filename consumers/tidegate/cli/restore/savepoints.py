@@ -88,6 +88,7 @@ def list_savepoints(
             "policy": listed.mark.policy if listed.mark else None,
             "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
             "unowned": listed.is_unowned(rule) if name else None,
+            "kept_for": listed.kept_for,
             "expires": expires,
             "files": listed.files,
         }
@@ -108,6 +109,8 @@ def _shown(
 ) -> dict[str, object]:
     """A savepoint in few columns, for a terminal; --json has every field."""
     retained = [", ".join(listed.mark.tiers)] if listed.mark and listed.mark.tiers else []
+    if listed.kept_for is not None:
+        retained.append(f"for {listed.kept_for}")
     if (expires := listed.expires_at(rule)) is not None:
         retained.append(f"until {expires:%Y-%m-%d}")
     if is_named and listed.is_unowned(rule):
@@ -134,7 +137,8 @@ def remove(
 ) -> None:
     """Request the removal of all savepoints of a policy that no rule of the table owns.
 
-    They stay otherwise. To keep them and let a rule end them, name the policy in its `adopts`.
+    They stay otherwise, and those that a person requested, too, stay. To keep them and let a rule
+    end them, name the policy in its `adopts`.
 
     Options:
         policy: The policy that made them; no rule may own it.
@@ -151,9 +155,11 @@ def remove(
         listed.instant
         for listed in savepoints_of(warehouse, where)
         if listed.is_unowned(rule) and listed.mark and listed.mark.policy == policy
+        if listed.kept_for is None
     ]
     if not found:
-        raise ConfigError(f"{where} has no savepoint of {policy}, or a rule of {name} owns it")
+        why = f"a rule of {name} owns it, or a person requested it, too"
+        raise ConfigError(f"{where} has no savepoint of {policy}, or {why}")
     codes = list[int]()
     for instant in found:
         again = asking.request_id and f"{asking.request_id}-{instant}"
