@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the site's pages that are not files in docs/ (see `hooks` in mkdocs.yml).
+"""A hook of mkdocs: pages that are not files in docs/, and options that no line is broken in.
 
 ARCHITECTURE.md stays at the root, where readers of the code expect it. The list of modules is made
 from their docstrings, so that it is never out of date and never in a diff.
@@ -7,6 +7,7 @@ from their docstrings, so that it is never out of date and never in a diff.
 from __future__ import annotations
 
 import ast
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 SOURCE_ROOTS = ("schemas", "producers", "consumers")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?=[^<>]*</code>)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -26,6 +28,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in {"architecture.md": architecture, "modules.md": modules_page()}.items():
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Keep each option in one line: a browser may break a line after either of its dashes."""
+    return OPTION.sub(r'<span class="option">\g<0></span>', html)
 
 
 def modules_page() -> str:

@@ -167,6 +167,15 @@ def test_the_site_is_built_without_a_warning_and_every_page_is_in_its_navigation
     assert all(f'href="{name}/"' in home for name in PAGES if name != "index")
 
 
+def test_a_telephone_breaks_no_option_after_its_first_dash(site: Path) -> None:
+    home = (site / "index.html").read_text("utf-8")
+
+    assert re.search(
+        r"<td><code>tidegate outcomes .*<span class=\"option\">--since</span> 7d", home
+    )
+    assert ".option { white-space: nowrap }" in (site / "site.css").read_text("utf-8")
+
+
 def test_the_site_fetches_nothing_from_outside(site: Path) -> None:
     fetched = re.compile(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=\"?(?:https?:)?//[^>]*>")
     pages = list(site.rglob("*.html"))

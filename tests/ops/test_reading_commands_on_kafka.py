@@ -142,15 +142,6 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in shown
 
 
-def test_the_end_of_a_lock_for_which_no_vacuum_waits_is_remarked_on(place: Place) -> None:
-    known = place.call("publish", "lock-released", "-t", ORDERS, "--lock-id", "17")
-    wrong = place.call("publish", "lock-released", "-t", CUSTOMERS, "--lock-id", "99")
-
-    assert "no vacuum" not in known
-    assert "no vacuum that the coordinator has read waits for this lock" in wrong
-    assert f"tidegate waiting --table {CUSTOMERS}" in wrong
-
-
 def test_one_partition_of_the_rows_is_in_memory_at_a_time(place: Place) -> None:
     tables = list[set[str]]()
     former: Store | None = None
@@ -328,3 +319,12 @@ def test_status_watches_until_it_is_stopped(place: Place) -> None:
         watching.send_signal(signal.SIGINT)
         wait_for("the end of status --watch", lambda: watching.poll() is not None)
     assert looks[0]["at"] < looks[1]["at"]
+
+
+def test_the_end_of_a_lock_for_which_no_vacuum_waits_is_remarked_on(place: Place) -> None:
+    known = place.call("publish", "lock-released", "-t", ORDERS, "--lock-id", "17")
+    wrong = place.call("publish", "lock-released", "-t", CUSTOMERS, "--lock-id", "99")
+
+    assert "no vacuum" not in known
+    assert "no vacuum that the coordinator has read waits for this lock" in wrong
+    assert f"tidegate waiting --table {CUSTOMERS}" in wrong

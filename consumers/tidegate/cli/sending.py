@@ -15,7 +15,13 @@ from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import duration, person
 from tidegate.cli.output import error_console, is_terminal, write, write_error, write_json
-from tidegate.errors import ConfigError, ConfinementError, InvalidEventError, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    ConfinementError,
+    InvalidEventError,
+    TidegateError,
+    TransientError,
+)
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     ANYWHERE,
@@ -330,7 +336,13 @@ class _ReachablePublisher(Publisher):
     def _check_hold(self, event: Event) -> None:
         from tidegate.ops.waiting import is_waited_for  # noqa: PLC0415 - heavy
 
-        if isinstance(event, LockReleased) and not is_waited_for(self._settings, event):
+        if not isinstance(event, LockReleased):
+            return
+        try:
+            is_known = is_waited_for(self._settings, event)
+        except ConfigError as denied:  # a writer need not have the right to read
+            raise TransientError(str(denied)) from denied
+        if not is_known:
             raise ConfigError(
                 "no vacuum that the coordinator has read waits for this lock or transaction: it"
                 " counts for one that comes later; is the id right? "
