@@ -340,7 +340,7 @@ class Settings(Section, frozen=True):
     def _hide_secrets(
         cls, kafka: dict[str, str | int | bool | SecretStr]
     ) -> dict[str, str | int | bool | SecretStr]:
-        for server in str(kafka.get("bootstrap.servers", "127.0.0.1")).split(","):
+        for server in filter(None, str(kafka.get("bootstrap.servers", "")).split(",")):
             found = _SERVER.fullmatch(server.strip())
             if found is None or not 0 < int(found[1] or 9092) < 2**16:
                 raise ValueError(f"bootstrap.servers: {server!r} is not HOST:PORT")
