@@ -33,7 +33,6 @@ from tidegate.coordinator.vacuums import (
     OVERDUE,
     VACUUM,
     Hold,
-    Token,
     WaitingVacuum,
     end,
     ended,
