@@ -90,8 +90,8 @@ def savepoints_of(
             comment,
             mark,
             savepoint_of(table, instant.timestamp, saved) if mark else None,
-            wish and wish.by,
-            wish and wish.until,
+            wish.by if wish else None,
+            wish.until if wish else None,
             None if pinned is None else len(pinned),
             None if pinned is None else sum(pinned.values()),
         )

@@ -295,4 +295,4 @@ def owner_of(storage: Storage, folder: str) -> dict[str, str]:
     is_owner = isinstance(found, dict) and found.keys() == {"deployment", "table"}
     if not is_owner or not all(isinstance(value, str) for value in found.values()):
         raise FormatError(f"{path} does not name a deployment and a table")
-    return found
+    return dict[str, str](found)
