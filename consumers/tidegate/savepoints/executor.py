@@ -428,12 +428,12 @@ def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[st
     if mark is None:
         return {}
     more = command.tiers if mark.policy and mark.policy == command.policy else ()
-    wished = command.lifetime_seconds if mark.policy and command.policy is None else None
+    requested = command.lifetime_seconds if mark.policy and command.policy is None else None
     return {
         "policy": mark.policy,
         "tiers": tuple(dict.fromkeys((*mark.tiers, *more))),
         "decided_at": mark.decided_at,
-        "lifetime_seconds": mark.lifetime_seconds if wished is None else wished,
+        "lifetime_seconds": mark.lifetime_seconds if requested is None else requested,
     }
 
 

@@ -41,7 +41,7 @@ class ListedSavepoint:
     mark: SavepointMark | None = None
     saved: Savepoint | None = None
     kept_for: str | None = None
-    """Who requested it, too, whoever made it: no policy removes it before `kept_until`."""
+    """A person who requested it, too: no policy removes it before `kept_until`."""
     kept_until: datetime | None = None
     """None, if a person requested it, too: until a person removes it."""
     pinned_files: int | None = None
@@ -80,7 +80,7 @@ def savepoints_of(
         saved = SavepointMetadata.decode(table.read(instant))
         mark, comment = SavepointMark.parse(saved.comment)
         pinned = None if listed is None else pinned_by(saved, listed)
-        wish = holder_of(table.storage, table.location, instant.timestamp, datetime.now(UTC))
+        request = holder_of(table.storage, table.location, instant.timestamp, datetime.now(UTC))
         yield ListedSavepoint(
             instant.timestamp,
             state,
@@ -90,8 +90,8 @@ def savepoints_of(
             comment,
             mark,
             savepoint_of(table, instant.timestamp, saved) if mark else None,
-            wish.by if wish else None,
-            wish.until if wish else None,
+            request.by if request else None,
+            request.until if request else None,
             None if pinned is None else len(pinned),
             None if pinned is None else sum(pinned.values()),
         )
