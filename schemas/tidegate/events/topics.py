@@ -153,30 +153,26 @@ class Topic:
         return common | {"cleanup.policy": "delete", "retention.ms": str(milliseconds)}
 
 
-COMMITS: Final = Topic(
-    suffix="commits",
-    purpose="commits that upstream writers completed, and those that they condemned since",
-    events=(CommitCompleted, CommitCondemned),
-    retention=timedelta(days=30),
-    written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
+def _of_facts(suffix: str, purpose: str, *events: type[Event]) -> Topic:
+    """A topic on which writers report, themselves or through a bridge."""
+    writers = (Role.UPSTREAM_WRITERS, Role.BRIDGES)
+    readers = (Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE)
+    return Topic(suffix, purpose, events, timedelta(days=30), writers, readers)
+
+
+COMMITS: Final = _of_facts(
+    "commits",
+    "commits that upstream writers completed, and those that they condemned since",
+    CommitCompleted,
+    CommitCondemned,
 )
-VACUUMS: Final = Topic(
-    suffix="vacuums",
-    purpose="compactions that became visible, with what was open then; writes that aborted",
-    events=(VacuumFinished, WritesAborted),
-    retention=timedelta(days=30),
-    written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
+VACUUMS: Final = _of_facts(
+    "vacuums",
+    "compactions that became visible, with what was open then; writes that aborted",
+    VacuumFinished,
+    WritesAborted,
 )
-LOCKS: Final = Topic(
-    suffix="locks",
-    purpose="locks and transactions that ended",
-    events=(LockReleased,),
-    retention=timedelta(days=30),
-    written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.COORDINATOR, Role.BRIDGES, Role.PEOPLE),
-)
+LOCKS: Final = _of_facts("locks", "locks and transactions that ended", LockReleased)
 REQUEST_TOPIC: Final = Topic(
     suffix="requests",
     purpose="what people ask for",

@@ -144,14 +144,8 @@ class EmbeddedBroker(EmbeddedServer):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients; the same after a restart.
-
-        Raises:
-            ConfigError: it was never started.
-        """
-        if self._ports is None:
-            raise ConfigError("the broker has no address before its first start")
-        return client_addresses(self._settings(self._ports))
+        """`host:port` for clients. Raises as `ports`."""
+        return client_addresses(self._settings(self.ports))
 
     @property
     def _has_fixed_port(self) -> bool:

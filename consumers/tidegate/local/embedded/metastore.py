@@ -229,14 +229,8 @@ class EmbeddedMetastore(EmbeddedServer):
 
     @property
     def uri(self) -> str:
-        """`thrift://host:port` for clients; the same after a restart.
-
-        Raises:
-            ConfigError: it was never started.
-        """
-        if self._ports is None:
-            raise ConfigError("the Metastore has no address before its first start")
-        return f"thrift://{HOST}:{self._ports[0]}"
+        """`thrift://host:port` for clients. Raises as `ports`."""
+        return f"thrift://{HOST}:{self.ports[0]}"
 
     def _launch(self, ports: tuple[int, int]) -> Child:
         jdk = find_jdk(_NEEDS_JAVA)
@@ -266,4 +260,4 @@ class EmbeddedMetastore(EmbeddedServer):
         return Child(command, self.log)
 
     def _answers(self) -> bool:
-        return self._ports is not None and is_open(HOST, self._ports[0])
+        return is_open(HOST, self.ports[0])

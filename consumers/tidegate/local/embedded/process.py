@@ -196,6 +196,17 @@ class EmbeddedServer(ABC):
         """Its process id, None while it is not running."""
         return self._child.pid if self._child is not None else None
 
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Its two ports; the same after a restart.
+
+        Raises:
+            ConfigError: it was never started.
+        """
+        if self._ports is None:
+            raise ConfigError(f"the embedded {self._name} has no address before its first start")
+        return self._ports
+
     @abstractmethod
     def _launch(self, ports: tuple[int, int]) -> Child:
         """Start its process."""
