@@ -5,7 +5,7 @@ ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS build
 # The last one brings a Java for Spark.
-ARG EXTRAS="services,hdfs,metastore,registry,s3,signatures,otel,embedded"
+ARG EXTRAS="services,azure,gcs,hdfs,metastore,registry,s3,signatures,otel,embedded"
 WORKDIR /source
 COPY .ci/constraints.txt .ci/
 # the versions that the tests run with

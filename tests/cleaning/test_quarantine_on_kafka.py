@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from typer.testing import CliRunner, Result
 from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build
 from support.deployment import Deployment
 from support.quarantined import in_quarantine, visible
+from support.versioned import BUCKET, kept_bucket
+from support.versioned import TABLE as S3_TABLE
 from support.waiting import wait_for
 from tidegate.cleaning.quarantine import FOLDER
 from tidegate.cli import app
@@ -40,7 +43,7 @@ keep = 0
 AFTER_MINOR = {**dict.fromkeys(INSERTS, 9), MINOR_3: 27}
 
 
-def vacuum(location: Path, table: str) -> VacuumFinished:
+def vacuum(location: Path | str, table: str) -> VacuumFinished:
     return VacuumFinished.model_validate(
         {
             "table": table,
@@ -135,6 +138,55 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert not (short / FOLDER).exists()
     (end,) = wait_for("its outcome", lambda: events(deployment, "outcomes", "QuarantineRemoved"))
     assert (end["table"], end["directories"]) == (SHORT, list(INSERTS))
+
+
+def test_on_s3_directories_hide_behind_delete_markers_come_back_and_go(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setenv("TIDEGATE_CONFIG", str(tmp_path / "cleaner.toml"))
+    with kept_bucket("moto") as kept, ExitStack() as stack:
+        settings = f"""{SETTINGS}
+[[cleaning.rules]]
+tables = "*"
+mode = "quarantine"
+[warehouse.stores."s3://{BUCKET}"]
+endpoint = "{kept.server.endpoint}"
+"""
+        deployment = stack.enter_context(
+            Deployment(
+                bootstrap_servers,
+                topic_prefix,
+                tmp_path,
+                settings=settings,
+                roots=[f"s3://{BUCKET}/wh"],
+            )
+        )
+        deployment.run("coordinator")
+        deployment.run("cleaner")
+        publisher = deployment.publisher()
+
+        def clean(table: str) -> None:
+            kept.build(AFTER_MINOR)
+            ended = (released(table, lock, ReleaseReason.COMMITTED) for lock in (1, 2))
+            publisher.publish(vacuum(S3_TABLE, table), *ended)
+
+        clean(TABLE)
+        before = kept.files()
+        wait_for("the quarantine", lambda: kept.visible() == [MINOR_3])
+        (cleaned,) = wait_for("it", lambda: events(deployment, "outcomes", "DirectoriesCleaned"))
+        assert (cleaned["mode"], cleaned["directories"]) == ("quarantine", list(INSERTS))
+        undone = ask("undo", cleaned["caused_by"], "--reason", "it was alive", "--execute")
+        assert undone["kind"] == "CleaningUndone"
+        assert kept.files() == before
+
+        clean(SHORT)
+        (end,) = wait_for("its end", lambda: events(deployment, "outcomes", "QuarantineRemoved"))
+        assert (end["table"], end["directories"]) == (SHORT, list(INSERTS))
+        assert kept.visible() == [MINOR_3]
+        assert {key.partition("/")[0] for key, _, _ in kept.versions() if key[0] != "."} == {
+            MINOR_3
+        }
 
 
 def tasks(deployment: Deployment) -> list[TaskIssued]:

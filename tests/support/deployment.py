@@ -40,14 +40,18 @@ class Deployment:
         replication: int = 1,
         client: Mapping[str, str | int | bool] | None = None,
         settings: str = "",
+        roots: Sequence[str] = (),
     ) -> None:
-        """Take the broker and the names; `settings` is more TOML for every service."""
+        """Take the broker and the names; `settings` is more TOML for every service.
+
+        By default the only root is the folder.
+        """
         self.servers, self.prefix, self.folder = servers, prefix, folder
         self.connection = {**(client or {}), "bootstrap.servers": servers}
         self.topics = TopicSettings(prefix=prefix, partitions=partitions, replication=replication)
         self._stack = ExitStack()
         create_topics(self.connection, self.topics)
-        self._more = settings
+        self._more, self._roots = settings, list(roots or [str(folder)])
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +68,7 @@ class Deployment:
             f'prefix = "{self.prefix}"',
             f"partitions = {self.topics.partitions}",
             "[warehouse]",
-            f'roots = ["{self.folder}"]',
+            f"roots = {json.dumps(self._roots)}",
             *([] if "[bridge.metastore]" in self._more else BELIEVED),
             "[services]",
             "session_timeout_ms = 3000",
