@@ -18,8 +18,9 @@ from tidegate.errors import FormatError, PermanentError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.tables.warehouse import AlreadyExists
 
-SLOW = ("moto with versions", "minio with versions", "fake-gcs", "azurite")
-"""Places where a hundred thousand files take too long."""
+SLOW = ("moto with versions", "minio with versions")
+EMULATORS = ("fake-gcs", "azurite")
+"""Places where a hundred thousand files take ten minutes; a page of Azure has 5,000."""
 NAMES = ["p=*", "p=?", "p=[ab]", "**", "a#b", "a;b", "a%20b", "a%2Fb", "a b", "ü", "a\\b", "~"]
 BESIDE = ["a", "b", "p=a/f", "p=b/f"]
 
@@ -287,9 +288,11 @@ def test_a_file_that_appears_after_the_look_stays(place: Place) -> None:
 def test_of_a_hundred_thousand_files_those_that_were_listed_go_and_no_other(
     place: Place, request: pytest.FixtureRequest
 ) -> None:
-    if request.node.callspec.params["place"] in SLOW:
+    name = request.node.callspec.params["place"]
+    if name in SLOW:
         pytest.skip("it takes many minutes there")
-    names = [f"part-{number:06d}" for number in range(100_000)]
+    count = 6_000 if name in EMULATORS else 100_000
+    names = [f"part-{number:06d}" for number in range(count)]
     place.fill(f"d/{name}" for name in names)
     place.put("d2/beside")
     seen: list[object] = []
