@@ -133,12 +133,11 @@ def test_one_savepoint_serves_several_tiers_and_one_that_was_made_before_serves_
 
 
 def test_at_the_first_run_the_newest_commit_gets_one_and_the_policy_does_not_reach_back() -> None:
-    table = Table(rule(EVERY, DELETES), [commit(at, "delete") for at in every(DAY, 4)])
+    table = Table(rule(EVERY, HOURLY), [commit(at, "delete") for at in every(DAY, 4)])
 
     found = table.found(START + 4 * DAY)
 
-    newest, before = instant(START + 3 * DAY), instant(START + 2 * DAY)
-    assert list(found.due.items()) == [(before, (Tier.BEFORE,)), (newest, (Tier.EVERY_COMMIT,))]
+    assert found.due == {instant(START + 3 * DAY): (Tier.EVERY_COMMIT, Tier.HOURLY)}
 
 
 def test_a_policy_that_begins_within_a_period_saves_the_newest_commit() -> None:
@@ -213,6 +212,46 @@ def test_the_commit_before_an_operation_is_saved_and_the_one_of_an_operation() -
         instant(START + HOUR): (Tier.BEFORE,),
         instant(START + 3 * HOUR): (Tier.AFTER,),
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "there"),
+    [
+        pytest.param(Tier.BEFORE, [0, 1, 3], id="before"),
+        pytest.param(Tier.AFTER, [1, 2, 4], id="after"),
+    ],
+)
+@pytest.mark.parametrize("seen", [1, 2, 3, 4, 6], ids=lambda seen: f"the first check after {seen}")
+def test_operations_that_fall_into_one_check_get_what_they_would_get_one_by_one(
+    kind: Tier, there: list[int], seen: int
+) -> None:
+    tier = TierRule(tier=kind, keep=5, operations=("delete*", "insert_overwrite*"))
+    operations = "upsert", "delete", "insert_overwrite", "upsert", "delete", "upsert"
+    times = every(HOUR, 6)
+    commits = [commit(at, what) for at, what in zip(times, operations, strict=True)]
+    table = Table(rule(tier), commits[:seen])
+    table.check(times[seen - 1])
+    table.commits = commits
+    table.check(times[-1])
+
+    assert table.of() == [instant(times[number]) for number in there]
+
+
+def test_an_operation_that_completes_late_gets_its_savepoint() -> None:
+    late = commit(START + HOUR, "delete", completion=instant(START + 5 * HOUR))
+    others = commit(START, "upsert"), commit(START + 2 * HOUR), commit(START + 3 * HOUR, "delete")
+    table = Table(rule(DELETES), list(others))
+    table.check(START + 4 * HOUR)
+    table.commits.append(late)
+    table.check(START + 5 * HOUR)
+
+    assert table.of() == [instant(START), instant(START + 2 * HOUR)]
+
+
+def test_an_operation_before_the_tier_s_lifetime_gets_no_savepoint_at_the_first_check() -> None:
+    commits = [commit(START, "upsert"), commit(START + HOUR, "delete"), commit(START + 15 * DAY)]
+
+    assert check(rule(DELETES), [], commits, START + 15 * DAY).due == {}
 
 
 def test_a_commit_that_had_not_completed_is_not_the_one_before() -> None:

@@ -254,7 +254,7 @@ def _wanted(
     tiers = [_Selection.of(tier, kept, commits, now) for tier in rule.tiers]
     for tier in tiers:
         if tier.rule.tier in OPERATIONS:
-            for commit in tier.lasting(tier.of_operations(commits), now):
+            for commit in tier.lasting(tier.of_operations(commits, now), now):
                 gaps.add(commit.at)
                 there.add(commit.instant)
                 yield commit.instant, tier.rule
@@ -282,7 +282,9 @@ class _Selection:
     kept: Sequence[Savepoint]
     """The savepoints that it keeps."""
     reach: datetime
-    """It selects none before: the time of its oldest savepoint, or of the newest commit."""
+    """It selects none before: the time of its oldest savepoint, or of the newest commit.
+
+    Operations: unless it would keep the savepoint for its lifetime."""
     saved: AbstractSet[str]
     """The commits whose savepoints serve it."""
     periods: set[str]
@@ -301,13 +303,17 @@ class _Selection:
         since = 0 if any(instant < first for instant in saved) else tier.commits
         return cls(tier, kept, reach, saved, periods, since)
 
-    def of_operations(self, commits: _Commits) -> Iterator[Commit]:
-        """The commits to save because of operations."""
+    def of_operations(self, commits: _Commits, now: datetime) -> Iterator[Commit]:
+        """The commits to save because of operations: of each, however many a check finds."""
+        lifetime = self.rule.lifetime
         for number, commit in enumerate(commits.all):
             if self.rule.matches(commit.operation):
                 is_before = self.rule.tier is Tier.BEFORE
                 target = commits.before(number) if is_before else commit
-                if target and target.instant not in commits.excluded and target.at >= self.reach:
+                if target is None or target.instant in commits.excluded:
+                    continue
+                # the reach alone would lose what precedes the tier's first savepoint
+                if target.at >= self.reach or not lifetime or end_of(target.at, lifetime) > now:
                     yield target
 
     def selects(self, commit: Commit, *, is_free: bool) -> bool:
