@@ -190,7 +190,7 @@ def test_without_a_table_changed_settings_are_planned_for_all_tables_whose_commi
     ("lifetime", "said"),
     [
         (None, "existed already, and stays until a person removes it"),
-        (864000, "existed already, kept for 10d at a person's request"),
+        (864000, "existed already, kept for at least 10d at a person's request"),
     ],
 )
 def test_a_policy_s_savepoint_that_a_person_requests_is_shown_as_the_person_s_too(
@@ -208,7 +208,9 @@ def test_a_policy_s_savepoint_that_a_person_requests_is_shown_as_the_person_s_to
     assert row["kept_for"] == "ada"
     expires = row["expires"] and datetime.fromisoformat(row["expires"])
     assert expires == (lifetime and SOON + timedelta(10))
-    assert " for ada" in call(tmp_path, *arguments, policy=policy)
+    assert " also for ada" in call(tmp_path, *arguments, policy=policy)
+    plan = ("plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1))
+    assert "kept for: ada" in call(tmp_path, *plan)
     changed = POLICY.replace('policy = "sales"', 'policy = "orders"')
     remove = ("savepoints", "remove", "-t", "lake.sales.orders", "-l", table.location)
     with pytest.raises(ConfigError, match="a person requested it, too"):

@@ -116,7 +116,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "SavepointRemovalRejected": "{instant}: {reason}: {message}",
     "SavepointCreated": "{instant}: {files:file} in {partitions:partition}"
     "[, for {tiers:list}][?already_there:, existed already[!decided_at:, and stays until a person"
-    " removes it]][, kept for {lifetime_seconds:span} at a person's request]",
+    " removes it]][, kept for at least {lifetime_seconds:span} at a person's request]",
     "SavepointRemoved": "{instant}[?already_gone:: was gone already][!already_gone:[ of {made_by}]"
     "[, which protected {files:file}]; {savepoints_left:savepoint} left]",
     "RestoreRequested": "to {savepoint}[?plan_only:, only a plan]: {reason}",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tidegate.errors import FormatError, TransientError
@@ -318,6 +318,8 @@ class _PlannedRemoval:
     """The effect of a person's request to remove a savepoint."""
 
     made_by: str | None
+    kept_for: str | None
+    """A person who requested it, too."""
     mark: SavepointMark | None
     files: int
     """Number of files that the savepoint keeps."""
@@ -353,8 +355,10 @@ def plan_freeing(
             for name in names:
                 freed.pop((path, name), None)
     files = {found, _inflight(found)}
+    claim = holder_of(table.storage, table.location, instant, datetime.now(UTC))
     return _PlannedRemoval(
         made_by=own.by if own else None,
+        kept_for=claim.by if claim else None,
         mark=SavepointMark.parse(own.comment)[0] if own else None,
         files=own.file_count if own else 0,
         timeline_files=sorted(table.path_of(file) for file in files),

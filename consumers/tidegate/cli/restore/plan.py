@@ -219,6 +219,7 @@ def savepoint_removal(
     fields: dict[str, Any] = {
         "savepoint": chosen,
         "requested_by": planned.made_by,
+        "kept_for": planned.kept_for,
         "policy": planned.mark.policy if planned.mark else None,
         "tiers": list(planned.mark.tiers) if planned.mark else [],
         "files": planned.files,

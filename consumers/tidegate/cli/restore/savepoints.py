@@ -110,7 +110,7 @@ def _shown(
     """A savepoint in few columns, for a terminal; --json has every field."""
     retained = [", ".join(listed.mark.tiers)] if listed.mark and listed.mark.tiers else []
     if listed.kept_for is not None:
-        retained.append(f"for {listed.kept_for}")
+        retained.append(f"also for {listed.kept_for}")
     if (expires := listed.expires_at(rule)) is not None:
         retained.append(f"until {expires:%Y-%m-%d}")
     if is_named and listed.is_unowned(rule):
