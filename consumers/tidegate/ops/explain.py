@@ -53,14 +53,13 @@ from tidegate.ops.event_log import (
     reason_of,
     without_bytes,
 )
-from tidegate.ops.summary import approval_command, flagged
+from tidegate.ops.summary import approval_command, flag_key, flagged
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum, gate_stores, held_tables
 from tidegate.savepoints.rules import SavepointRule, Tier, TierRule, covering
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
 
-_HOLDS: Final = 5
-"""How many holds a step names."""
+_HOLDS: Final = 5  # that a step names
 
 
 def described_rule(rules: Sequence[SavepointRule], table: str) -> str:
@@ -184,12 +183,13 @@ class _Story:
                 answers[task.caused_by or ""].dead = end.message
 
     def _flagged(self) -> Iterable[str]:
-        """The newest flagged commit or vacuum of each flag, of the last day."""
         day_ago, newest = datetime.now(UTC) - timedelta(days=1), dict[str, str]()
         for logged in self.events:
             event = logged.event
             if isinstance(event, CommitFlagged | VacuumFlagged) and logged.at > day_ago:
-                newest[event.flag] = flagged(event)
+                newest[flag_key(event)] = flagged(event)
+            elif event is not None:
+                newest.pop(event.caused_by or "", None)
         return newest.values()
 
     def _vacuums(self) -> Iterator[str]:

@@ -43,7 +43,7 @@ from tidegate.events.topics import Role
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
-from tidegate.ops.summary import approval_command, asked_by, counted, flagged
+from tidegate.ops.summary import approval_command, asked_by, counted, flag_key, flagged
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import ELECTION_RETRIES
@@ -61,8 +61,8 @@ class Recent:
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """Unresolved alarms, by the id of the vacuum or its cleaning, or by the table; and the newest
-    flagged commit or vacuum of each table and flag since `day_ago`."""
+    """Unresolved alarms, by the id of the vacuum or its cleaning, or by the table; and flags since
+    `day_ago` (see `flag_key`)."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Restores that wait for a second person's approval, by the request's id."""
     approved: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
@@ -166,7 +166,7 @@ class Recent:
             case UnknownTableReleased():
                 self.alarms[event.table] = logged
             case CommitFlagged() | VacuumFlagged() if self._is_of_today(logged):
-                self.alarms[f"{event.table} {event.flag}"] = logged
+                self.alarms[flag_key(event)] = logged
             case UnknownTableResolved():
                 self.alarms.pop(event.table, None)
             case _:

@@ -14,7 +14,9 @@ from tidegate.events import (
     Event,
     LockReleased,
     RestoreAwaitingApproval,
+    VacuumFlag,
     VacuumFlagged,
+    derived_id,
 )
 from tidegate.events.base import Answer
 from tidegate.events.fields import span
@@ -75,6 +77,13 @@ def approval_command(event: RestoreAwaitingApproval) -> str:
         location=event.location,
         reason="checked the plan",
     )
+
+
+def flag_key(event: CommitFlagged | VacuumFlagged) -> str:
+    """What ends a flag: the id of the vacuum's cleaning; else only a later one of its kind does."""
+    if event.flag in {VacuumFlag.CONTENT_CHANGED, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}:
+        return derived_id("CleaningReleased", event.caused_by)
+    return f"{event.table} {event.flag}"
 
 
 def flagged(event: CommitFlagged | VacuumFlagged) -> str:

@@ -209,9 +209,10 @@ def test_a_flagged_commit_or_vacuum_of_today_is_a_next_step_with_its_reason() ->
     )
     now, yesterday = (int(1000 * (time.time() - ago)) for ago in (0, 90_000))
 
-    def steps(milliseconds: int) -> list[str]:
+    def steps(milliseconds: int, *more: Event) -> list[str]:
         record = Record(Partition("t", 0), 0, b"", b"", (), milliseconds)
-        return replace(story(), events=[LoggedEvent(record, flagged)]).next_steps()
+        events = [LoggedEvent(record, event) for event in (flagged, *more)]
+        return replace(story(), events=events).next_steps()
 
     [step] = steps(now)
     assert step == (
@@ -219,6 +220,7 @@ def test_a_flagged_commit_or_vacuum_of_today_is_a_next_step_with_its_reason() ->
         " tidegate waiting --table lake.sales.orders"
     )
     assert steps(yesterday) == NOTHING
+    assert steps(now, cleaned(released(vacuum(7)))) == NOTHING
 
 
 def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:

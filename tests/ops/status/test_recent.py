@@ -9,9 +9,11 @@ import pytest
 
 from support.deployment_events import (
     awaiting,
+    cleaned,
     cleaning_refused,
     completed,
     rejected,
+    released,
     restore_request,
     savepoint_created,
     started,
@@ -251,6 +253,7 @@ def test_flagged_commits_and_vacuums_of_today_need_a_person_with_reason_and_comm
     [line] = needs(after(full, again), (), 0, NOON)
     assert line.endswith(": tidegate savepoints list lake.sales.orders")
     assert needs(after(bad, twice, day_ago=NOON), (), 0, NOON) == []
+    assert needs(after(twice, cleaned(released(vacuum(7)))), (), 0, NOON) == []
 
 
 def refused_savepoint(number: int, asked_by: str) -> SavepointRejected:
