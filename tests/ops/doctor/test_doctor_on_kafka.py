@@ -280,7 +280,7 @@ def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
     command = shlex.split(findings_["advice"].partition("then run: ")[2])
     assert tidegate(*command[1:]).exit_code == 0
     after = findings(tidegate("doctor", "coordinator", "--json"))
-    assert after["offsets coordinator"]["seen"] == "in range, 1 records behind"
+    assert after["offsets coordinator"]["seen"] == "in range, 1 record behind"
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tidegate.ops.acls import Acl, acls
 from tidegate.ops.doctor.finding import Finding
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.groups import Groups
+from tidegate.ops.summary import counted
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import read_spans
@@ -280,7 +281,7 @@ def compare_owners(checks: Iterable[Event | None]) -> Finding:
     last = {event.table: event for event in checks if isinstance(event, SavepointsChecked)}
     unowned = [f"{len(last[it].unowned)} of {it}" for it in sorted(last) if last[it].unowned]
     if not unowned:
-        return Finding("ok", f"{len(last)} tables were checked; a rule owns every savepoint")
+        return Finding("ok", f"{counted(len(last), 'table')} checked; a rule owns every savepoint")
     named = ", ".join(unowned[:_NAMED]) + (", ..." if len(unowned) > _NAMED else "")
     advice = "name their policy in `adopts` of the table's rule, or `tidegate savepoints remove`"
     return Finding("warn", f"no rule owns savepoints, so they stay: {named}", advice)
@@ -322,7 +323,7 @@ def compare_offsets(
         topic = part.topic.removeprefix(f"{prefix}.")
         resets.append(_reset(service, topic, part.number))
     if not seen:
-        return Finding("ok", f"in range, {behind} records behind")
+        return Finding("ok", f"in range, {counted(behind, 'record')} behind")
     advice = f"events were lost; stop it, then run: {' && '.join(resets)}"
     return Finding("fail", "; ".join(seen), advice)
 
@@ -486,4 +487,4 @@ def compare_state(
         more = f" (and {len(faults) - 1} more)" if faults[1:] else ""
         again = _reset(COORDINATOR)
         return Finding("fail", faults[0] + more, f"stop the coordinator, then run: {again}")
-    return Finding("ok", f"{tables} tables can be restored")
+    return Finding("ok", f"{counted(tables, 'table')} can be restored")
