@@ -32,15 +32,15 @@ RULES: Final = (
     Rule(
         "a vacuum waits for its last hold",
         "consumers/tidegate/coordinator/vacuums.py",
-        "(hold for hold in vacuum.holds if",
-        "(hold for hold in vacuum.holds[:1] if",
+        "(it for it in vacuum.readers if",
+        "(it for it in vacuum.readers[:1] if",
         "tests/coordinator/test_readers.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
     ),
     Rule(
         "an open transaction is a hold",
         "consumers/tidegate/coordinator/vacuums.py",
-        "found += [(2 * txn + 1,) for txn in self.transactions]",
-        "found += [(2 * txn + 1,) for txn in ()]",
+        "found += [reader_of(None, txn) for txn in self.transactions]",
+        "found += [reader_of(None, txn) for txn in ()]",
         "tests/coordinator/test_readers.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
     ),
     Rule(
@@ -53,15 +53,15 @@ RULES: Final = (
     Rule(
         "an id of a restored Metastore is of another reader",
         "consumers/tidegate/coordinator/vacuums.py",
-        "or state in row[1].split()",
-        "or row[1]",
+        "or state in self.metastores.split()",
+        "or bool(self.metastores)",
         "tests/coordinator/test_readers.py::test_the_end_of_an_id_that_a_restored_metastore_gives_out_again_ends_no_new_reader",
     ),
     Rule(
         "a lock ends with its transaction",
         "consumers/tidegate/coordinator/vacuums.py",
-        "(2 * lock, 2 * txn + 1)",
-        "(2 * lock,)",
+        "(*lock, 2 * transaction_id + 1)",
+        "(lock or (2 * transaction_id + 1,))",
         "tests/coordinator/test_readers.py::test_a_lock_ends_with_its_transaction",
     ),
     Rule(

@@ -10,7 +10,7 @@ import pytest
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, MINOR_4, NOON, TABLE
 from support.rows import Rows
-from tidegate.coordinator.holds import Quarantine, quarantines
+from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     CleaningHeld,

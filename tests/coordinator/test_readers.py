@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows, restored
-from tidegate.coordinator.readers import CHUNK, ReaderGate
+from tidegate.coordinator.readers import CHECK_EVERY, ReaderGate
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
 from tidegate.events import (
@@ -354,7 +354,7 @@ def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_
     """Half a batch does not count: records without an end mark are put aside."""
     gate = ReaderGate(remember_for=timedelta(days=1))
     tables = Tables(gate, restarts=False)
-    tables.decide(vacuum(1, 2), *(released(n) for n in (2, *range(100, 100 + CHUNK))))
+    tables.decide(vacuum(1, 2), *(released(n) for n in (2, *range(100, 100 + CHECK_EVERY))))
     tables.restart()
     before, later = [*tables.log], NOON + timedelta(days=2)
     forgets = released(5000)
@@ -385,7 +385,7 @@ def test_a_release_far_back_in_a_backlog_is_found() -> None:
 
 def test_a_release_published_again_is_remembered_from_then() -> None:
     tables = Tables(FORGETFUL, restarts=False)
-    tables.decide(*(released(n) for n in range(CHUNK)))
+    tables.decide(*(released(n) for n in range(CHECK_EVERY)))
     tables.decide(released(1), at=NOON + timedelta(hours=20))
     tables.decide(released(9999), at=LATER)
     tables.restart()
@@ -396,8 +396,8 @@ def test_a_release_published_again_is_remembered_from_then() -> None:
 def test_memory_is_bounded_by_number_and_what_is_forgotten_leaves_a_mark() -> None:
     tables = Tables(ReaderGate(remember_most=1000), restarts=False)
     tables.decide(*(released(n) for n in range(5000)))
-    assert tables.ended() <= 1000 + CHUNK
-    assert len(tables.live()) <= 1000 + CHUNK + 2
+    assert tables.ended() <= 1000 + CHECK_EVERY
+    assert len(tables.live()) <= 1000 + CHECK_EVERY + 2
     tables.restart()
     assert tables.decide(vacuum(3)) == []
     assert tables.flagged() == [VacuumFlag.RELEASE_MAY_BE_FORGOTTEN]

@@ -137,6 +137,12 @@ def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) 
     assert all_rows(restored(ReaderGate(), [*live, rows.log[-1]] if rows.log else [])) == before
 
 
+def test_the_gate_needs_no_rows_but_its_own() -> None:
+    gate, store = ReaderGate(), Store(ReaderGate().kinds)
+    gate.handle(vacuum(1), store, NOON)
+    assert len(gate.handle(release(1), store, NOON).commands) == 1
+
+
 def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows = Rows(restarts=False)
     rows.handle(vacuum(1, 2))

@@ -25,7 +25,7 @@ from support.secure_kafka import DISTINGUISHED, SecureKafka, secure_kafka
 from support.waiting import wait_for
 from tidegate import cli
 from tidegate.cleaning.executor import Cleaner
-from tidegate.coordinator.holds import quarantines
+from tidegate.coordinator.quarantines import quarantines
 from tidegate.errors import FormatError
 from tidegate.events import CleaningMode, CleaningReleased, CleaningStarted, Event, TaskIssued
 from tidegate.events.topics import topic_of

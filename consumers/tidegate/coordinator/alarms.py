@@ -5,11 +5,11 @@ That an alarm was published is a row, so a restart or a rebalance does not repea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from tidegate.coordinator.subject import moment
+from tidegate.coordinator.subject import SOURCE, moment
 from tidegate.events import (
     LockReleased,
     OutstandingReader,
@@ -23,7 +23,6 @@ from tidegate.events import (
 )
 from tidegate.events.fields import span
 
-SOURCE: Final = "coordinator"
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""
@@ -71,10 +70,10 @@ def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> Unknow
     )
 
 
-def known(event: VacuumFinished, since: int, said: int, at: datetime) -> UnknownTableResolved:
+def known(event: VacuumFinished, since: int, reported: int, at: datetime) -> UnknownTableResolved:
     """The first vacuum came of a table that was reported as unknown."""
     return UnknownTableResolved.about(
-        event, source=SOURCE, occurred_at=at, since=moment(since), unknown_since=moment(said)
+        event, source=SOURCE, occurred_at=at, since=moment(since), unknown_since=moment(reported)
     )
 
 
@@ -101,18 +100,17 @@ def holds_after_release(event: VacuumFinished, at: datetime) -> VacuumFlagged:
 
 
 def may_be_forgotten(
-    event: VacuumFinished, at: datetime, holds: Iterable[Sequence[int]]
+    event: VacuumFinished, at: datetime, locks: Sequence[int], transactions: Sequence[int]
 ) -> VacuumFlagged:
-    """It waits for holds so old that their release may have come and been forgotten."""
-    tokens = sorted({token for hold in holds for token in hold})
+    """It waits for readers so old that their release may have come and been forgotten."""
     return _flagged(
         event,
         at,
         VacuumFlag.RELEASE_MAY_BE_FORGOTTEN,
         "releases as old as those of these locks and transactions were forgotten, so it may wait"
         " for one that came already: if they have ended, publish their releases again",
-        tuple(token >> 1 for token in tokens if not token & 1),
-        tuple(token >> 1 for token in tokens if token & 1),
+        locks,
+        transactions,
     )
 
 
@@ -121,8 +119,8 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
     at: datetime,
     flag: VacuumFlag,
     message: str,
-    locks: tuple[int, ...] = (),
-    transactions: tuple[int, ...] = (),
+    locks: Sequence[int] = (),
+    transactions: Sequence[int] = (),
 ) -> VacuumFlagged:
     return VacuumFlagged.about(
         event,

@@ -30,7 +30,7 @@ from tidegate.coordinator import tasks
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
 from tidegate.coordinator.requests import ABOUT_REQUESTS, Requests
 from tidegate.coordinator.store import Store
-from tidegate.coordinator.subject import Effects, Subject, Subjects, moment
+from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects, moment
 from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
@@ -51,7 +51,6 @@ from tidegate.events.topics import (
     REQUEST_TOPIC,
     TASK_TOPIC,
     VACUUMS,
-    Role,
     topic_of,
 )
 from tidegate.events.wire import Wire, original_of
@@ -81,7 +80,6 @@ _OVERHEAD_BYTES: Final = 200
 _TASK_BYTES: Final = 4_000
 """What a task has besides the command that it carries, generously."""
 _PARTITION = attrgetter("partition")
-NAME: Final = str(Role.COORDINATOR)
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it."""
@@ -126,7 +124,7 @@ class CoordinatorLoop:
         self._subject, self._bus, self._prefix = subject, bus, prefix
         self._retries, self._wire, self._sign = retries, wire, sign
         limit = limit or DeadLetterLimit()
-        self._dead_letters = DeadLetterQueue(NAME, bus, prefix, retries, limit)
+        self._dead_letters = DeadLetterQueue(SOURCE, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
         self._outcome_topic, own = OUTCOME_TOPIC.name(prefix), CHANGELOG.name(prefix)
         self._task_topic = TASK_TOPIC.name(prefix)
@@ -146,7 +144,7 @@ class CoordinatorLoop:
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
-        self._subscription = bus.subscribe(f"{prefix}.{NAME}", self._inputs, self, watched=[own])
+        self._subscription = bus.subscribe(f"{prefix}.{SOURCE}", self._inputs, self, watched=[own])
         self._catch_up = CatchUp([t.name(prefix) for t in READ_FIRST], self._subscription)
 
     def run(self, stop: threading.Event) -> None:
@@ -311,7 +309,7 @@ class CoordinatorLoop:
                 return Effects()
         except Unauthorized as refused:
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
-            refused_as = refusal(event, refused.reason, refused.message, NAME, at)
+            refused_as = refusal(event, refused.reason, refused.message, SOURCE, at)
             return Effects(outcomes=[refused_as.to(event)])
         signer = signed_by.name if signed_by else None
         if isinstance(event, ABOUT_REQUESTS):

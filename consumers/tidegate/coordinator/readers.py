@@ -3,14 +3,13 @@
 A vacuum, here, is what Hive calls a compaction. Events may arrive in any order, twice, or late. The
 end of a lock is a row for as long as a vacuum waits that lists it, and for `remember_for` besides,
 because a vacuum that lists it may still be on its way. What is forgotten then leaves a mark: a
-vacuum that arrives with a hold at or below the mark makes an outcome that people see, and
+vacuum that arrives with a reader at or below the mark makes an outcome that people see, and
 publishing the release again sets it free. Forgetting delays a cleaning; it never makes one unsafe,
 and it is never silent.
 
-A waiting vacuum watches one of its holds that has not ended. When that hold ends, it watches the
-next one, until there are none. So a release costs what it sets in motion, not the number of vacuums
-or of their holds. A hold is named by tokens: an even number for a lock, an odd one for a
-transaction. A lock that belongs to a transaction has two, because it ends with either.
+A waiting vacuum watches one of its readers that has not ended. When that ends, it watches the next
+one, until there are none. So a release costs what it sets in motion, not the number of vacuums or
+of their readers. A *hold* is what a person has on a table (`tidegate.coordinator.holds`).
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
+from weakref import WeakKeyDictionary
 
-from tidegate.coordinator import alarms, holds
-from tidegate.coordinator.alarms import SOURCE
+from tidegate.coordinator import alarms, holds, quarantines
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.settings import AlarmSettings, alarms_of
 from tidegate.coordinator.store import Kind, Store, dumps
-from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
 from tidegate.coordinator.vacuums import (
     ENDED,
     OVERDUE,
     VACUUM,
-    Hold,
+    Reader,
     WaitingVacuum,
-    end,
+    end_of,
     ended,
-    expired_of,
-    has_ended,
-    next_hold,
-    overdue_ms,
+    ids_of,
+    next_reader,
+    overdue_since,
+    put_end,
+    reader_of,
     state_of,
-    tokens_of,
     waiting,
     watch,
     watched,
@@ -81,10 +80,10 @@ FORGOTTEN: Final = Kind("forgotten", ("lock_mark", "transaction_mark"), key="met
 state of the Metastore that gave them out; 0: any."""
 KINDS: Final = (
     *(VACUUM, OVERDUE, ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
-    *(holds.DEFERRED, holds.QUARANTINE),
+    *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
-CHUNK: Final = 128
-"""Events of a table between two checks whether something can be forgotten, at least."""
+CHECK_EVERY: Final = 128
+"""Events of a table between two checks of what can be forgotten, at least."""
 MAX_COMMAND_BYTES: Final = 900_000
 """A broker's default limit is 1 MiB, for a command with its headers."""
 _MOST_BYTES_OF_A_CHARACTER: Final = 4
@@ -136,7 +135,10 @@ class ReaderGate:
 
     Ended locks and transactions are remembered for `remember_for` of the broker's time, and about
     `remember_most` of them a table, the oldest forgotten first; those that a waiting vacuum lists
-    are remembered beyond that. Waiting vacuums are never forgotten.
+    are remembered beyond that. What can be forgotten is checked with every event of the table that
+    comes a sixteenth of `remember_for` after the last check, or CHECK_EVERY events after it, or a
+    64th of `remember_most` where that is more; at once after a restart. It is put off while fewer
+    could go than vacuums wait, because all of those are read. Waiting vacuums are never forgotten.
     """
 
     remember_for: timedelta = timedelta(days=7)
@@ -145,21 +147,21 @@ class ReaderGate:
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     kinds: Sequence[Kind] = field(default=KINDS, init=False)
+    _checked: WeakKeyDictionary[Store, dict[str, tuple[int, int]]] = field(
+        default_factory=WeakKeyDictionary[Store, dict[str, tuple[int, int]]],
+        init=False,
+        repr=False,
+        compare=False,
+    )
+    """By table when it was last checked what can be forgotten, and the events since."""
 
     def restored(self, rows: Store) -> None:
-        """Let each vacuum watch a hold, and derive when rows are due."""
+        """Let each vacuum watch a reader, and derive when rows are due."""
         for vacuum in waiting(rows, _WAITING):
-            table = vacuum.table
-            due = (
-                None
-                if overdue_ms(rows, vacuum)
-                else alarms_of(self.alarms, table).overdue_at(vacuum.since)
-            )
-            hold = next_hold(rows, vacuum)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
-                (*watched(hold), due, table, vacuum.id),
+                (*self._derived(rows, vacuum, next_reader(rows, vacuum)), vacuum.table, vacuum.id),
             )
         for table, since in rows.all("select tbl, since from unknown where reported is null"):
             due = alarms_of(self.alarms, table).unknown_at(since)
@@ -176,7 +178,7 @@ class ReaderGate:
         self._report_overdue(rows, at, effects)
         self._report_unknown(rows, at, effects)
         holds.release_due(rows, at, _AT_ONCE, effects)
-        holds.request_removals(rows, at, _AT_ONCE, effects)
+        quarantines.request_removals(rows, at, _AT_ONCE, effects)
         return effects
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
@@ -192,7 +194,7 @@ class ReaderGate:
             case WritesAborted():  # it waits for nothing: no reader reads what it left
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
-                effects.outcomes.append(holds.hold(event, rows, at))
+                holds.hold(event, rows, at, effects)
             case CleaningHoldRemovalRequested():
                 holds.remove_hold(event, rows, at, effects)
                 _free(rows, waiting(rows, _READY, event.table), at, effects)
@@ -201,9 +203,9 @@ class ReaderGate:
             case CleaningDeferred():
                 holds.defer(event, rows, at)
             case CleaningStarted():
-                holds.quarantine(event, rows, at)
+                quarantines.quarantine(event, rows, at)
             case CleaningUndone() | QuarantineRemoved():
-                holds.end_quarantine(event, rows)
+                quarantines.end_quarantine(event, rows)
             case _:
                 pass
         return effects
@@ -211,19 +213,19 @@ class ReaderGate:
     def _release(self, event: LockReleased, rows: Store, at: datetime, effects: Effects) -> None:
         """A lock, a transaction, or both have ended."""
         table, now = event.table, milliseconds(at)
-        tokens = tokens_of(event)
         if rows.one(_SEEN, table, table) is None:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))
             rows.put("unknown", table, None, (now, None), first, (due,))
         freed: dict[int, WaitingVacuum] = {}
+        tokens = reader_of(event.lock_id, event.transaction_id)
         for token in tokens:
-            end(rows, event, token, now)
+            put_end(rows, event, token, now)
         for token in tokens:
             for vacuum in waiting(rows, _WATCHING[token & 1], table, token):
-                hold = next_hold(rows, vacuum)
-                watch(rows, vacuum, hold)
-                if hold is None:
+                reader = next_reader(rows, vacuum)
+                watch(rows, vacuum, reader)
+                if reader is None:
                     freed[vacuum.id] = vacuum
         if freed:
             _free(rows, freed.values(), at, effects)
@@ -231,23 +233,25 @@ class ReaderGate:
     def _vacuum(self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects) -> None:
         """A vacuum was published, perhaps not for the first time."""
         require_publishable(event)
-        now = WaitingVacuum.of_event(event, milliseconds(at))
+        vacuum = WaitingVacuum.of_event(event, milliseconds(at))
+        table = vacuum.table
         self._table_known(event, rows, at, effects)
-        before = next(
-            waiting(rows, f"{_WAITING} where tbl = ? and id = ?", now.table, now.id), None
-        )
-        if before is not None:
-            self._published_again(event, rows, before, now, at, effects)
+        query = f"{_WAITING} where tbl = ? and id = ?"
+        if before := next(waiting(rows, query, table, vacuum.id), None):
+            self._published_again(event, rows, before, vacuum, at, effects)
             return
-        if _is_done(rows, now.table, now.content):
-            marks = _marks(rows, now)
-            if any(not (_is_below(marks, it) or has_ended(rows, now, it)) for it in now.holds):
+        if _is_done(rows, table, vacuum.content):
+            marks = _marks(rows, vacuum)
+            if any(
+                not _is_below(marks, it) and end_of(rows, vacuum, it) is None
+                for it in vacuum.readers
+            ):
                 effects.outcomes.append(alarms.holds_after_release(event, at))
             return
-        if _is_done(rows, now.table, now.id):
+        if _is_done(rows, table, vacuum.id):
             effects.outcomes.append(alarms.content_changed(event, at))
-        self._wait_or_free(rows, now, at, effects)
-        _flag_forgotten(event, rows, now, now.holds, at, effects)
+        self._wait_or_free(rows, vacuum, at, effects)
+        _flag_forgotten(event, rows, vacuum, vacuum.readers, at, effects)
 
     def _table_known(
         self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects
@@ -267,42 +271,46 @@ class ReaderGate:
         self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects
     ) -> None:
         """Store a vacuum with what it watches, or release its cleaning if it waits for nothing."""
-        hold = next_hold(rows, vacuum)
-        if hold is None and not is_held(rows, vacuum.table):
+        reader = next_reader(rows, vacuum)
+        if reader is None and not is_held(rows, vacuum.table):
             _free(rows, [vacuum], at, effects)
             return
-        overdue = overdue_ms(rows, vacuum)
-        due = None if overdue else alarms_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
-        columns = (vacuum.since, vacuum.content)
-        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*watched(hold), due))
+        columns, derived = (vacuum.since, vacuum.content), self._derived(rows, vacuum, reader)
+        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, derived)
+
+    def _derived(
+        self, rows: Store, vacuum: WaitingVacuum, reader: Reader | None
+    ) -> tuple[int | None, ...]:
+        """What the row of a vacuum derives: what it watches, and when it is overdue."""
+        is_reported = overdue_since(rows, vacuum) is not None
+        due = None if is_reported else alarms_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
+        return *watched(reader), due
 
     def _published_again(  # noqa: PLR0913, PLR0917 - the decision's context
         self,
         event: VacuumFinished,
         rows: Store,
         before: WaitingVacuum,
-        now: WaitingVacuum,
+        vacuum: WaitingVacuum,
         at: datetime,
         effects: Effects,
     ) -> None:
-        """A writer and a bridge may have seen different holds: wait for those of both."""
+        """A writer and a bridge may have seen different readers: wait for those of both."""
         known = {lock.lock_id: lock for lock in before.locks}
-        for lock in now.locks:
+        for lock in vacuum.locks:
             if lock.lock_id not in known or known[lock.lock_id].transaction_id is None:
                 known[lock.lock_id] = lock
-        now.locks, now.since = tuple(known.values()), before.since
-        now.transactions = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
-        if before.content != now.content:  # the later publication is the correction
-            if (overdue := overdue_ms(rows, before)) is not None:
-                effects.outcomes.append(alarms.resolved(before.about(at), overdue, now.event_id))
-            rows.drop("overdue", now.table, now.id)
+        vacuum.locks, vacuum.since = tuple(known.values()), before.since
+        vacuum.transactions = tuple(dict.fromkeys((*before.transactions, *vacuum.transactions)))
+        if before.content != vacuum.content:  # the later publication is the correction
+            _end_overdue(rows, before, at, effects, replaced_by=vacuum.event_id)
             effects.outcomes.append(alarms.content_changed(event, at))
         else:
-            now.event_id, now.vacuum = before.event_id, before.vacuum
-        if now != before:
-            self._wait_or_free(rows, now, at, effects)
-            further = set(now.holds) - set(before.holds)  # the others were never forgotten
-            _flag_forgotten(event, rows, now, further, at, effects)
+            vacuum.event_id, vacuum.vacuum = before.event_id, before.vacuum
+        if vacuum != before:
+            self._wait_or_free(rows, vacuum, at, effects)
+            further = set(vacuum.readers) - set(before.readers)  # no other was forgotten
+            _flag_forgotten(event, rows, vacuum, further, at, effects)
 
     def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
         due = f"{_WAITING} indexed by vacuum_due where due <= ? order by due limit ?"
@@ -329,12 +337,13 @@ class ReaderGate:
             effects.outcomes.append(alarms.unknown(first, since, limit, at))
 
     def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:
-        last, events = rows.checked.get(table, (0, 0))
+        checked = self._checked.setdefault(rows, {})
+        last, events = checked.get(table, (0, 0))
         remember_ms = self.remember_for // timedelta(milliseconds=1)
-        if events < max(CHUNK, self.remember_most // 64) and now - last < remember_ms // 16:
-            rows.checked[table] = last, events + 1
+        if events < max(CHECK_EVERY, self.remember_most // 64) and now - last < remember_ms // 16:
+            checked[table] = last, events + 1
             return
-        rows.checked[table] = now, 0
+        checked[table] = now, 0
         self._forget_ended(rows, table, now, now - remember_ms)
         for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
             rows.drop("done", table, number)
@@ -348,16 +357,17 @@ class ReaderGate:
         needed = {
             token
             for vacuum in waiting(rows, f"{_WAITING} where tbl = ?", table)
-            for hold in vacuum.holds
-            for token in hold
+            for reader in vacuum.readers
+            for token in reader
         }
         marks = defaultdict[str | None, list[int]](lambda: [-1, -1])
         for token in old:
-            expired, metastores = ended(rows, table, token)
-            if token in needed:
-                rows.put("ended", table, token, (now, expired, metastores))
+            end = ended(rows, table, token)
+            if end is not None and token in needed:
+                rows.put("ended", table, token, (now, *end))
                 continue
             rows.drop("ended", table, token)
+            metastores = None if end is None else end.metastores
             for state in (None,) if metastores is None else metastores.split():
                 mark = marks[state][token & 1]
                 marks[state][token & 1] = max(mark, token >> 1)
@@ -421,14 +431,26 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
         table = vacuum.table
         if is_held(rows, table):
             return
-        if (overdue := overdue_ms(rows, vacuum)) is not None:
-            effects.outcomes.append(alarms.resolved(vacuum.about(at), overdue))
-        rows.drop("overdue", table, vacuum.id)
+        _end_overdue(rows, vacuum, at, effects)
         rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):
             rows.put("done", table, done, (milliseconds(at),))
-        expired = any(expired_of(rows, vacuum, token) for hold in vacuum.holds for token in hold)
+        ends = (end_of(rows, vacuum, reader) for reader in vacuum.readers)
+        expired = any(end.expired for end in ends if end is not None)
         effects.commands.append(_command(vacuum, at, after_expiry=expired))
+
+
+def _end_overdue(
+    rows: Store,
+    vacuum: WaitingVacuum,
+    at: datetime,
+    effects: Effects,
+    replaced_by: str | None = None,
+) -> None:
+    """End the alarm about a vacuum, if there was one."""
+    if (since := overdue_since(rows, vacuum)) is not None:
+        effects.outcomes.append(alarms.resolved(vacuum.about(at), since, replaced_by))
+        rows.drop("overdue", vacuum.table, vacuum.id)
 
 
 def _is_done(rows: Store, table: str, number: int) -> bool:
@@ -447,25 +469,25 @@ def _marks(rows: Store, vacuum: WaitingVacuum) -> Marks:
     return marks
 
 
-def _is_below(marks: Marks, hold: Hold) -> bool:
-    return any(token >> 1 <= marks[token & 1] for token in hold)
+def _is_below(marks: Marks, reader: Reader) -> bool:
+    return any(token >> 1 <= marks[token & 1] for token in reader)
 
 
 def _flag_forgotten(  # noqa: PLR0913, PLR0917 - the decision's context
     event: VacuumFinished,
     rows: Store,
     vacuum: WaitingVacuum,
-    among: Iterable[Hold],
+    among: Iterable[Reader],
     at: datetime,
     effects: Effects,
 ) -> None:
-    """Report the holds for whose release a vacuum may wait in vain, because it was forgotten."""
+    """Report the readers whose release may have been forgotten: a vacuum may wait in vain."""
     marks = _marks(rows, vacuum)
     if max(marks) < 0:  # nothing was ever forgotten
         return
-    found = [it for it in among if _is_below(marks, it) and not has_ended(rows, vacuum, it)]
+    found = [it for it in among if _is_below(marks, it) and end_of(rows, vacuum, it) is None]
     if found:
-        effects.outcomes.append(alarms.may_be_forgotten(event, at, found))
+        effects.outcomes.append(alarms.may_be_forgotten(event, at, *ids_of(found)))
 
 
 def _raise_marks(rows: Store, table: str, state: str | None, marks: Marks) -> None:

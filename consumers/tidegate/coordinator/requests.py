@@ -13,10 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.alarms import SOURCE
-from tidegate.coordinator.holds import hashed
-from tidegate.coordinator.store import Kind, Store, dumps, loads
-from tidegate.coordinator.subject import Effects, milliseconds, moment
+from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
 from tidegate.coordinator.tasks import ANY, Queued, as_json, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from pydantic import AwareDatetime, Field, TypeAdapter
 
 from tidegate.coordinator.store import Kind, Store
-from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
@@ -47,7 +47,6 @@ POLICY: Final = Kind(
 )
 SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
 """Actions whose commits may get a savepoint by policy."""
-_SOURCE: Final = "coordinator"
 _AT_ONCE: Final = 100
 _AGAIN_AFTER: Final = timedelta(minutes=1)
 """A table that was checked is not due again at once, however late the writer's clock is."""
@@ -248,7 +247,7 @@ class SavepointSubject:
             kind, message = flag
             flagged = CommitFlagged.about(
                 check,
-                source=_SOURCE,
+                source=SOURCE,
                 occurred_at=at,
                 instant=bad.instant,
                 flag=kind,
@@ -258,7 +257,7 @@ class SavepointSubject:
         why = f"commit {bad.instant} was condemned by {bad.source}: {bad.reason}"
         request = RestoreRequested.about(
             check,
-            source=_SOURCE,
+            source=SOURCE,
             occurred_at=at,
             savepoint=check.newest_before,
             requested_by=bad.source,
@@ -301,7 +300,7 @@ def _check(
         table=name,
         location=table.location,
         occurred_at=at,
-        source=_SOURCE,
+        source=SOURCE,
         caused_by=table.cause,
         attempt=table.attempt,
         wanted=tuple(sorted(wanted)),

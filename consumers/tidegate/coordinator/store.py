@@ -20,6 +20,7 @@ import weakref
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -197,8 +198,6 @@ class Store:
         """Create empty tables."""
         self.kinds = {kind.name: kind for kind in (*kinds, OUTBOX)}
         self.position = Position()
-        self.checked: dict[str, tuple[int, int]] = {}
-        """By table when the subject last checked what can be forgotten, and the events since."""
         self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         # a store that is dropped without `close` frees its memory too
         weakref.finalize(self, self._db.close).atexit = False
@@ -397,6 +396,17 @@ def loads(body: str | bytes) -> Any:  # noqa: ANN401 - JSON
         return from_json(body)  # as `json.loads`, in half the time
     except ValueError:  # half of a surrogate pair, or not JSON
         return json.loads(body)
+
+
+def hashed(text: str) -> int:
+    """63 bits of SHA-256: a number that SQLite and every JSON reader can store."""
+    digest = _fresh()
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest()[:8]) >> 1
+
+
+_fresh: Final = sha256().copy
+"""Begins a hash at half the cost of finding the algorithm: it runs for every vacuum."""
 
 
 def row_key(table: str, kind: str, key: int | None = None) -> bytes:

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidegate.coordinator.store import Kind, Store
 from tidegate.events import Answer, Command, Event, Outcome
+from tidegate.events.topics import Role
 from tidegate.events.wire import Message
+
+SOURCE: Final = str(Role.COORDINATOR)
+"""The coordinator, as its events name it."""
 
 
 @dataclass(slots=True)

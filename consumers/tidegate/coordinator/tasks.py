@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from tidegate.coordinator.alarms import SOURCE
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
-from tidegate.coordinator.subject import Effects, milliseconds, moment
+from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningDeferred,

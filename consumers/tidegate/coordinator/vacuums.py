@@ -1,18 +1,16 @@
-"""A vacuum that waits: its row, its holds, and the one that it watches."""
+"""A vacuum that waits: its row, its readers, and the one that it watches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tidegate.coordinator.alarms import SOURCE
-from tidegate.coordinator.holds import hashed
-from tidegate.coordinator.store import Kind, Store, dumps, loads
-from tidegate.coordinator.subject import moment
+from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.subject import SOURCE, moment
 from tidegate.events import (
     LockReleased,
     OutstandingReader,
@@ -35,18 +33,32 @@ VACUUM: Final = Kind(
     ),
 )
 """A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
-OVERDUE: Final = Kind("overdue", ("since",), key="id")
-"""A waiting vacuum that was reported as overdue."""
+OVERDUE: Final = Kind("overdue", ("reported",), key="id")
+"""A waiting vacuum that was reported as overdue, and when."""
 ENDED: Final = Kind(
     "ended", ("at", "expired", "metastore"), key="token", indexes=("ended_at on ended (tbl, at)",)
 )
 """A lock or transaction that has ended; `expired` is 1 if not because its reader ended it.
 `metastore` has hashes of whose id it is; null: of any."""
 _WIDE: Final = 1_000
-"""Holds from which on they are watched in an order that has nothing to do with their age."""
+"""Readers from which on they are watched in an order that has nothing to do with their age."""
 Token = int
-Hold = tuple[Token, ...]
-"""The tokens of what ends a hold: any one of them does."""
+"""Names what can end: an even number a lock, an odd one a transaction."""
+Reader = tuple[Token, ...]
+"""What a vacuum waits for. A lock that belongs to a transaction ends with either of the two."""
+
+
+def reader_of(lock_id: int | None, transaction_id: int | None) -> Reader:
+    """The reader with this lock, transaction, or both."""
+    lock = () if lock_id is None else (2 * lock_id,)
+    return lock if transaction_id is None else (*lock, 2 * transaction_id + 1)
+
+
+def ids_of(readers: Iterable[Reader]) -> tuple[list[int], list[int]]:
+    """The ids of the locks and of the transactions of readers."""
+    tokens = sorted({token for reader in readers for token in reader})
+    locks, transactions = ([t >> 1 for t in tokens if t & 1 == bit] for bit in (0, 1))
+    return locks, transactions
 
 
 class Lock(NamedTuple):
@@ -57,6 +69,11 @@ class Lock(NamedTuple):
     partition: str | None = None
     lock_type: str | None = None
     owner: str | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """What ends it."""
+        return reader_of(self.lock_id, self.transaction_id)
 
 
 class _Vacuum(NamedTuple):
@@ -83,7 +100,7 @@ _lock_fields: Final = attrgetter(*Lock._fields)
 
 @dataclass(slots=True)
 class WaitingVacuum:
-    """A vacuum and all its holds, ended ones too: its row does not change when one ends."""
+    """A vacuum and all its readers, ended ones too: its row does not change when one ends."""
 
     table: str
     id: int
@@ -96,23 +113,24 @@ class WaitingVacuum:
     transactions: tuple[int, ...]
     vacuum: _Vacuum
     metastore: str | None = None
-    """Whose ids its holds are."""
+    """Whose ids those of its readers are."""
 
     @classmethod
-    def of_event(cls, event: VacuumFinished, now: int) -> WaitingVacuum:
+    def of_event(cls, event: VacuumFinished, since: int) -> WaitingVacuum:
         """The vacuum of an event."""
         made = sorted(event.directories)
         # a Metastore that was restored from a backup gives the same ids to another vacuum
         metastore = "" if event.metastore is None else f"\x1f{event.metastore}"
         identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}{metastore}")
-        location, kind, _, _, least, most, valid, own = vacuum = _Vacuum.of(event)
+        vacuum = _Vacuum.of(event)
         content = hashed(
-            f"{identity}\x1f{location}\x1f{kind}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}"
+            f"{identity}\x1f{vacuum.location}\x1f{vacuum.kind}\x1f{vacuum.min_write_id}"
+            f"\x1f{vacuum.max_write_id}\x1f{vacuum.valid_write_ids}\x1f{vacuum.own_transaction_id}"
         )
-        locks, transactions = _locks(event), event.open_transactions
-        holds = locks, transactions
-        name = event.metastore
-        return cls(event.table, identity, now, content, event.event_id, *holds, vacuum, name)
+        readers = _locks(event), event.open_transactions
+        return cls(
+            event.table, identity, since, content, event.event_id, *readers, vacuum, event.metastore
+        )
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> WaitingVacuum:
@@ -120,9 +138,8 @@ class WaitingVacuum:
         table, number, since, content, body = row
         event_id, locks, transactions, vacuum, metastore = loads(body)
         vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
-        all_locks = tuple(map(Lock._make, locks))
-        holds = all_locks, tuple(transactions)
-        return cls(table, number, since, content, event_id, *holds, _Vacuum(*vacuum), metastore)
+        readers = tuple(map(Lock._make, locks)), tuple(transactions)
+        return cls(table, number, since, content, event_id, *readers, _Vacuum(*vacuum), metastore)
 
     @property
     def body(self) -> str:
@@ -135,17 +152,15 @@ class WaitingVacuum:
         return dumps([self.event_id, locks, self.transactions, vacuum, self.metastore])
 
     @property
-    def holds(self) -> list[Hold]:
-        """Its holds, in the order in which they are watched: the youngest first.
+    def readers(self) -> list[Reader]:
+        """Its readers, in the order in which they are watched: the youngest first.
 
         Of those like it, the youngest will probably end last. Where there are very many, the order
         is mixed: in the order of age, readers that end youngest first would have it compare all of
-        its holds for each of them; in this order it is once for each doubling of their number.
+        its readers for each of them; in this order it is once for each doubling of their number.
         """
-        found: list[Hold] = [
-            (2 * lock,) if txn is None else (2 * lock, 2 * txn + 1) for lock, txn, *_ in self.locks
-        ]
-        found += [(2 * txn + 1,) for txn in self.transactions]
+        found = [lock.reader for lock in self.locks]
+        found += [reader_of(None, txn) for txn in self.transactions]
         if len(found) > _WIDE:
             found.sort(key=_mixed)
         else:
@@ -154,7 +169,7 @@ class WaitingVacuum:
 
     @property
     def count(self) -> int:
-        """How many holds it began with: a lock and its transaction are one."""
+        """How many readers it began with: a lock and its transaction are one."""
         in_locks = {lock.transaction_id for lock in self.locks}
         return len(self.locks) + len(set(self.transactions) - in_locks)
 
@@ -172,22 +187,12 @@ class WaitingVacuum:
 
     def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:
         """The locks, and the transactions without a known lock, that have not ended."""
-        locks = [
-            lock
-            for lock in self.locks
-            if not has_ended(
-                rows,
-                self,
-                (2 * lock.lock_id, 2 * (lock.transaction_id or 0) + 1)[
-                    : 1 + (lock.transaction_id is not None)
-                ],
-            )
-        ]
+        locks = [lock for lock in self.locks if end_of(rows, self, lock.reader) is None]
         in_locks = {lock.transaction_id for lock in locks}
         transactions = [
             txn
             for txn in self.transactions
-            if txn not in in_locks and not has_ended(rows, self, (2 * txn + 1,))
+            if txn not in in_locks and end_of(rows, self, reader_of(None, txn)) is None
         ]
         return locks, transactions
 
@@ -214,30 +219,43 @@ def waiting(rows: Store, query: str, *parameters: Any) -> Iterator[WaitingVacuum
     return map(WaitingVacuum.of_row, rows.all(query, *parameters))
 
 
-def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
-    """When it was reported as overdue; None: it was not."""
-    found = overdue_ms(rows, vacuum)
-    return None if found is None else moment(found)
+def overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
+    """When it was reported as overdue, in ms; None: it was not."""
+    query = "select reported from overdue where tbl = ? and id = ?"
+    found = rows.one(query, vacuum.table, vacuum.id)
+    return None if found is None else found[0]
 
 
-def ended(rows: Store, table: str, token: Token) -> Any:  # noqa: ANN401 - a row
-    """Whether what a token names expired, and whose id it is; None: it has not ended."""
-    return rows.one(
-        "select expired, metastore from ended where tbl = ? and token = ?", table, token
-    )
+class End(NamedTuple):
+    """How a lock or a transaction has ended."""
+
+    expired: int
+    """1: not because its reader ended it."""
+    metastores: str | None
+    """Hashes of the states of the Metastore whose id it is; None: of any."""
+
+    def is_of(self, state: str | None) -> bool:
+        """Whether it counts in this state of the Metastore.
+
+        One that was restored from a backup gives ids out again: an end of before is not one.
+        """
+        return state is None or self.metastores is None or state in self.metastores.split()
 
 
-def expired_of(rows: Store, vacuum: WaitingVacuum, token: Token) -> int | None:
-    """1 if a hold of a vacuum ended by expiry, 0 if by its reader; None if it has not ended.
+def ended(rows: Store, table: str, token: Token) -> End | None:
+    """How what a token names has ended, in any state of the Metastore; None: it has not."""
+    row = rows.one("select expired, metastore from ended where tbl = ? and token = ?", table, token)
+    return None if row is None else End._make(row)
 
-    A Metastore that was restored from a backup gives ids out again: an end of before is not one.
-    """
-    row = ended(rows, vacuum.table, token)
-    state = state_of(vacuum.metastore)
-    if row is None or not (None in {state, row[1]} or state in row[1].split()):
-        return None
-    expired: int = row[0]
-    return expired
+
+def end_of(rows: Store, vacuum: WaitingVacuum, reader: Reader) -> End | None:
+    """How a vacuum's reader has ended, expired if any of it was; None: it has not."""
+    found = None
+    for token in reader:
+        end = ended(rows, vacuum.table, token)
+        if end is not None and end.is_of(state_of(vacuum.metastore)):
+            found = end if found is None or end.expired else found
+    return found
 
 
 @lru_cache(maxsize=1_000)
@@ -246,55 +264,36 @@ def state_of(metastore: str | None) -> str | None:
     return None if metastore is None else f"{hashed(metastore):x}"
 
 
-def tokens_of(event: LockReleased) -> list[Token]:
-    """What has ended."""
-    lock, transaction = event.lock_id, event.transaction_id
-    found = [] if lock is None else [2 * lock]
-    return found if transaction is None else [*found, 2 * transaction + 1]
-
-
-def end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
+def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
     """Remember that what a token names has ended, in all states of the Metastore that said so."""
     before, state = ended(rows, event.table, token), state_of(event.metastore)
     expired = int(event.reason is ReleaseReason.EXPIRED)
     if before is not None:
-        expired |= before[0]
-        known: str | None = before[1]
-        if known is None or state is None:
+        expired |= before.expired
+        if before.metastores is None or state is None:
             state = None
         else:
-            state = " ".join(sorted({*known.split(), state}))
+            state = " ".join(sorted({*before.metastores.split(), state}))
     rows.put("ended", event.table, token, (now, expired, state))
 
 
-def has_ended(rows: Store, vacuum: WaitingVacuum, hold: Hold) -> bool:
-    """Whether one of the tokens of a vacuum's hold has ended."""
-    return any(expired_of(rows, vacuum, token) is not None for token in hold)
+def next_reader(rows: Store, vacuum: WaitingVacuum) -> Reader | None:
+    """The first reader that has not ended; None: all have."""
+    return next((it for it in vacuum.readers if end_of(rows, vacuum, it) is None), None)
 
 
-def next_hold(rows: Store, vacuum: WaitingVacuum) -> Hold | None:
-    """The first hold that has not ended; None: all have."""
-    return next((hold for hold in vacuum.holds if not has_ended(rows, vacuum, hold)), None)
+def watched(reader: Reader | None) -> tuple[Token | None, Token | None]:
+    """The lock and the transaction that a reader ends with."""
+    by_bit = {token & 1: token for token in reader or ()}
+    return by_bit.get(0), by_bit.get(1)
 
 
-def watched(hold: Hold | None) -> tuple[Token | None, Token | None]:
-    """The lock and the transaction that a hold ends with."""
-    lock = next((token for token in hold or () if not token & 1), None)
-    return lock, next((token for token in hold or () if token & 1), None)
-
-
-def watch(rows: Store, vacuum: WaitingVacuum, hold: Hold | None) -> None:
-    """Let a vacuum watch this hold; None: it waits for readers no more."""
+def watch(rows: Store, vacuum: WaitingVacuum, reader: Reader | None) -> None:
+    """Let a vacuum watch this reader; None: it waits for readers no more."""
     rows.execute(
         "update vacuum set watch_lock = ?, watch_transaction = ? where tbl = ? and id = ?",
-        (*watched(hold), vacuum.table, vacuum.id),
+        (*watched(reader), vacuum.table, vacuum.id),
     )
-
-
-def overdue_ms(rows: Store, vacuum: WaitingVacuum) -> int | None:
-    """When it was reported as overdue, in ms; None: it was not."""
-    found = rows.one("select since from overdue where tbl = ? and id = ?", vacuum.table, vacuum.id)
-    return None if found is None else found[0]
 
 
 def _locks(event: VacuumFinished) -> tuple[Lock, ...]:
@@ -310,8 +309,8 @@ def _locks(event: VacuumFinished) -> tuple[Lock, ...]:
     return tuple(locks)
 
 
-def _mixed(hold: Hold) -> int:
-    """A number by which holds are in an order that has nothing to do with that of their ends."""
-    value = hold[0] & (2**64 - 1)
+def _mixed(reader: Reader) -> int:
+    """A number by which readers are in an order that has nothing to do with that of their ends."""
+    value = reader[0] & (2**64 - 1)
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     return value ^ (value >> 31)

@@ -16,11 +16,12 @@ from operator import attrgetter
 from typing import Any, Final
 
 from tidegate.coordinator import readers, tasks
-from tidegate.coordinator.holds import Quarantine, hold_on, holds, quarantines
+from tidegate.coordinator.holds import hold_on, holds
+from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
 from tidegate.coordinator.subject import moment
-from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, tokens_of
+from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, reader_of
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
 from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
@@ -60,6 +61,7 @@ class PendingVacuum:
     def of(cls, waiting: WaitingVacuum, rows: Store) -> PendingVacuum:
         """A vacuum that waits, with its outstanding readers looked up."""
         made, hold = waiting.vacuum, hold_on(rows, waiting.table)
+        overdue = overdue_since(rows, waiting)
         return cls(
             table=waiting.table,
             location=made.location,
@@ -70,7 +72,7 @@ class PendingVacuum:
             directories=made.directories,
             holds=waiting.count,
             outstanding=tuple(waiting.outstanding_readers(rows)),
-            overdue_since=overdue_since(rows, waiting),
+            overdue_since=None if overdue is None else moment(overdue),
             metastore=waiting.metastore,
             held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
         )
@@ -118,9 +120,9 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[Pe
 
 def is_waited_for(settings: Settings, released: LockReleased) -> bool:
     """Whether a vacuum of the table waits, or waited, for what has ended; errors: `gate_stores`."""
-    ended = set(tokens_of(released))
+    ended = set(reader_of(released.lock_id, released.transaction_id))
     vacuums = (v for store in gate_stores(settings, released.table) for v in waiting_rows(store))
-    return any(ended & set(chain.from_iterable(vacuum.holds)) for vacuum in vacuums)
+    return any(ended & set(chain.from_iterable(vacuum.readers)) for vacuum in vacuums)
 
 
 def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from support.acid import NOON, TABLE, release
-from tidegate.coordinator.holds import (
+from tidegate.coordinator.quarantines import (
     QUARANTINE,
     Quarantine,
     end_quarantine,

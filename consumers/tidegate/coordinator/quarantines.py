@@ -1,0 +1,141 @@
+"""Quarantines: what cleanings have moved aside, until its time is over.
+
+The cleaner reports that it is about to move directories before it moves the first; from then on the
+time of their quarantine runs, also of a cleaning that died half way. At its end, by the broker's
+time, the removal is requested, and requested again, ever more seldom, until the cleaner reports
+that nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from tidegate.coordinator.holds import is_held
+from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
+from tidegate.events import (
+    CleaningMode,
+    CleaningStarted,
+    CleaningUndone,
+    QuarantineRemovalRequested,
+    QuarantineRemoved,
+)
+
+QUARANTINE: Final = Kind(
+    "quarantine",
+    ("due", "requested", "undone"),
+    key="id",
+    has_body=True,
+    indexes=("quarantine_due on quarantine (due)",),
+)
+_AGAIN_MS: Final = 3_600_000
+_MAX_DOUBLINGS: Final = 4
+"""So it is requested every 16 hours at least."""
+_QUARANTINES: Final = "select tbl, id, due, requested, undone, body from quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """What one cleaning has moved into quarantine."""
+
+    table: str
+    id: int
+    due: int
+    """When its time ends; or, once its removal was requested, when it is requested again."""
+    requested: int
+    """How often its removal was requested."""
+    undone: int
+    """1: everything was put back, and only the record is left."""
+    cleaning: str
+    started: str
+    """The id of the CleaningStarted."""
+    location: str
+    partition: str | None
+    sizes: Mapping[str, tuple[int, int]]
+    """By part of the CleaningStarted how many directories, and how many bytes."""
+
+    @property
+    def directories(self) -> int:
+        """How many directories wait to be removed."""
+        return 0 if self.undone else sum(count for count, _ in self.sizes.values())
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they have."""
+        return 0 if self.undone else sum(size for _, size in self.sizes.values())
+
+
+def quarantines(rows: Store) -> list[Quarantine]:
+    """All quarantines."""
+    return [_of_row(row) for row in rows.all(_QUARANTINES)]
+
+
+def quarantine(event: CleaningStarted, rows: Store, at: datetime) -> None:
+    """Record a started cleaning; if repeated, it moves the rest, and its time begins anew."""
+    if event.mode != CleaningMode.QUARANTINE or event.keep_ms is None:
+        return
+    before = _quarantine_of(rows, event.table, event.caused_by or "")
+    part, now = str(event.part or 1), (len(event.directories), event.bytes)
+    sizes = {} if before is None or before.undone else dict(before.sizes)
+    count, size = sizes.get(part, now)
+    sizes[part] = max(now, (count, size))
+    started = event.event_id if before is None or part == "1" else before.started
+    cleaning, due = event.caused_by or "", milliseconds(at) + event.keep_ms
+    row = (event.table, hashed(cleaning), due, 0, 0)
+    _put_quarantine(
+        rows, Quarantine(*row, cleaning, started, event.location, event.partition, sizes)
+    )
+
+
+def end_quarantine(event: CleaningUndone | QuarantineRemoved, rows: Store) -> None:
+    """A quarantine was put back, or removed."""
+    found = _quarantine_of(rows, event.table, event.cleaning)
+    if found is None:
+        return
+    if isinstance(event, CleaningUndone):
+        _put_quarantine(rows, replace(found, undone=1))
+    elif event.parts is None or event.part == event.parts:
+        rows.drop("quarantine", event.table, found.id)
+
+
+def request_removals(rows: Store, at: datetime, limit: int, effects: Effects) -> None:
+    """Request the removal of due quarantines, unless its table is held meanwhile."""
+    now = milliseconds(at)
+    due = rows.all(
+        f"{_QUARANTINES} indexed by quarantine_due where due <= ? order by due limit ?", now, limit
+    )
+    for found in map(_of_row, due):
+        if is_held(rows, found.table):
+            _put_quarantine(rows, replace(found, due=now + _AGAIN_MS))
+            continue
+        wait = _AGAIN_MS << min(found.requested, _MAX_DOUBLINGS)
+        _put_quarantine(rows, replace(found, due=now + wait, requested=found.requested + 1))
+        effects.commands.append(
+            QuarantineRemovalRequested(
+                table=found.table,
+                location=found.location,
+                partition=found.partition,
+                caused_by=found.started,
+                occurred_at=at,
+                source=SOURCE,
+                cleaning=found.cleaning,
+            )
+        )
+
+
+def _quarantine_of(rows: Store, table: str, cleaning: str) -> Quarantine | None:
+    row = rows.one(f"{_QUARANTINES} where tbl = ? and id = ?", table, hashed(cleaning))
+    return None if row is None else _of_row(row)
+
+
+def _put_quarantine(rows: Store, row: Quarantine) -> None:
+    fields = [row.cleaning, row.started, row.location, row.partition, row.sizes]
+    columns = (row.due, row.requested, row.undone)
+    rows.put("quarantine", row.table, row.id, columns, dumps(fields))
+
+
+def _of_row(row: tuple[str, int, int, int, int, str]) -> Quarantine:
+    return Quarantine(*row[:5], *loads(row[5]))
