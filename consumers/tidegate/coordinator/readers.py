@@ -14,16 +14,15 @@ of their readers. A *hold* is what a person has on a table (`tidegate.coordinato
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from tidegate.coordinator import alarms, holds, quarantines
 from tidegate.coordinator.holds import is_held
+from tidegate.coordinator.memory import DONE, FORGOTTEN, Memory, is_below, marks_of
 from tidegate.coordinator.settings import AlarmSettings, alarms_of
 from tidegate.coordinator.store import Kind, Store, dumps
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
@@ -34,13 +33,11 @@ from tidegate.coordinator.vacuums import (
     Reader,
     WaitingVacuum,
     end_of,
-    ended,
     ids_of,
     next_reader,
     overdue_since,
     put_end,
     reader_of,
-    state_of,
     waiting,
     watch,
     watched,
@@ -63,8 +60,6 @@ from tidegate.events import (
 from tidegate.events.cleanings import CleaningHoldRemoved
 from tidegate.events.codec import encode
 
-DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
-"""The identity, or the content, of a vacuum whose cleaning was released."""
 KNOWN: Final = Kind("known")
 """A table of which a vacuum came."""
 UNKNOWN: Final = Kind(
@@ -75,20 +70,13 @@ UNKNOWN: Final = Kind(
     indexes=("unknown_due on unknown (due) where due is not null",),
 )
 """A table of which only releases came: the first of them, and when that was reported."""
-FORGOTTEN: Final = Kind("forgotten", ("lock_mark", "transaction_mark"), key="metastore")
-"""The highest ids of a lock and of a transaction whose end was forgotten (-1: none was), by the
-state of the Metastore that gave them out; 0: any."""
 KINDS: Final = (
     *(VACUUM, OVERDUE, ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
-CHECK_EVERY: Final = 128
-"""Events of a table between two checks of what can be forgotten, at least."""
 MAX_COMMAND_BYTES: Final = 900_000
 """A broker's default limit is 1 MiB, for a command with its headers."""
 _MOST_BYTES_OF_A_CHARACTER: Final = 4
-_DONE_LIMIT: Final = 2 * 4096
-"""Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
 _AT_ONCE: Final = 1000
 _WAITING: Final = "select tbl, id, since, content, body from vacuum"
 _WATCHING: Final = {
@@ -109,10 +97,6 @@ _DUE: Final = (
 )
 
 
-_MARKS: Final = (
-    "select coalesce(max(lock_mark), -1), coalesce(max(transaction_mark), -1) from forgotten"
-    " where tbl = ?"
-)
 _SEEN: Final = (
     "select 1 from known where tbl = ? union all select 1 from unknown where tbl = ? limit 1"
 )
@@ -131,29 +115,14 @@ _CONSUMES: Final[tuple[type[Event], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ReaderGate:
-    """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning.
+    """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning."""
 
-    Ended locks and transactions are remembered for `remember_for` of the broker's time, and about
-    `remember_most` of them a table, the oldest forgotten first; those that a waiting vacuum lists
-    are remembered beyond that. What can be forgotten is checked with every event of the table that
-    comes a sixteenth of `remember_for` after the last check, or CHECK_EVERY events after it, or a
-    64th of `remember_most` where that is more; at once after a restart. It is put off while fewer
-    could go than vacuums wait, because all of those are read. Waiting vacuums are never forgotten.
-    """
-
-    remember_for: timedelta = timedelta(days=7)
-    remember_most: int = 2**18
+    memory: Memory = field(default_factory=Memory)
+    """How long ended readers are remembered."""
     alarms: tuple[AlarmSettings, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     kinds: Sequence[Kind] = field(default=KINDS, init=False)
-    _checked: WeakKeyDictionary[Store, dict[str, tuple[int, int]]] = field(
-        default_factory=WeakKeyDictionary[Store, dict[str, tuple[int, int]]],
-        init=False,
-        repr=False,
-        compare=False,
-    )
-    """By table when it was last checked what can be forgotten, and the events since."""
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a reader, and derive when rows are due."""
@@ -187,10 +156,10 @@ class ReaderGate:
         match event:
             case LockReleased():
                 self._release(event, rows, at, effects)
-                self._forget_now_and_then(rows, event.table, milliseconds(at))
+                self.memory.forget(rows, event.table, milliseconds(at))
             case VacuumFinished():
                 self._vacuum(event, rows, at, effects)
-                self._forget_now_and_then(rows, event.table, milliseconds(at))
+                self.memory.forget(rows, event.table, milliseconds(at))
             case WritesAborted():  # it waits for nothing: no reader reads what it left
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
@@ -241,9 +210,9 @@ class ReaderGate:
             self._published_again(event, rows, before, vacuum, at, effects)
             return
         if _is_done(rows, table, vacuum.content):
-            marks = _marks(rows, vacuum)
+            marks = marks_of(rows, vacuum)
             if any(
-                not _is_below(marks, it) and end_of(rows, vacuum, it) is None
+                not is_below(marks, it) and end_of(rows, vacuum, it) is None
                 for it in vacuum.readers
             ):
                 effects.outcomes.append(alarms.holds_after_release(event, at))
@@ -336,44 +305,6 @@ class ReaderGate:
             first = LockReleased.model_validate_json(body)
             effects.outcomes.append(alarms.unknown(first, since, limit, at))
 
-    def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:
-        checked = self._checked.setdefault(rows, {})
-        last, events = checked.get(table, (0, 0))
-        remember_ms = self.remember_for // timedelta(milliseconds=1)
-        if events < max(CHECK_EVERY, self.remember_most // 64) and now - last < remember_ms // 16:
-            checked[table] = last, events + 1
-            return
-        checked[table] = now, 0
-        self._forget_ended(rows, table, now, now - remember_ms)
-        for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
-            rows.drop("done", table, number)
-
-    def _forget_ended(self, rows: Store, table: str, now: int, before: int) -> None:
-        """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest."""
-        old = _oldest(rows, "ended", "token", table, before, self.remember_most)
-        [count] = rows.one("select count(*) from vacuum where tbl = ?", table)
-        if not old or len(old) < count:  # it reads all waiting vacuums: not for a few
-            return
-        needed = {
-            token
-            for vacuum in waiting(rows, f"{_WAITING} where tbl = ?", table)
-            for reader in vacuum.readers
-            for token in reader
-        }
-        marks = defaultdict[str | None, list[int]](lambda: [-1, -1])
-        for token in old:
-            end = ended(rows, table, token)
-            if end is not None and token in needed:
-                rows.put("ended", table, token, (now, *end))
-                continue
-            rows.drop("ended", table, token)
-            metastores = None if end is None else end.metastores
-            for state in (None,) if metastores is None else metastores.split():
-                mark = marks[state][token & 1]
-                marks[state][token & 1] = max(mark, token >> 1)
-        for state, raised in marks.items():
-            _raise_marks(rows, table, state, raised)
-
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
@@ -457,22 +388,6 @@ def _is_done(rows: Store, table: str, number: int) -> bool:
     return rows.one("select 1 from done where tbl = ? and id = ?", table, number) is not None
 
 
-Marks = Sequence[int]
-"""The highest ids of a lock and of a transaction whose end was forgotten; -1: none was."""
-
-
-def _marks(rows: Store, vacuum: WaitingVacuum) -> Marks:
-    """Those that count for a vacuum: ids of another state of its Metastore are of other readers."""
-    state = state_of(vacuum.metastore)
-    which, keys = ("", ()) if state is None else (" and metastore in (0, ?)", (int(state, 16),))
-    marks: Marks = rows.one(f"{_MARKS}{which}", vacuum.table, *keys)
-    return marks
-
-
-def _is_below(marks: Marks, reader: Reader) -> bool:
-    return any(token >> 1 <= marks[token & 1] for token in reader)
-
-
 def _flag_forgotten(  # noqa: PLR0913, PLR0917 - the decision's context
     event: VacuumFinished,
     rows: Store,
@@ -482,26 +397,9 @@ def _flag_forgotten(  # noqa: PLR0913, PLR0917 - the decision's context
     effects: Effects,
 ) -> None:
     """Report the readers whose release may have been forgotten: a vacuum may wait in vain."""
-    marks = _marks(rows, vacuum)
+    marks = marks_of(rows, vacuum)
     if max(marks) < 0:  # nothing was ever forgotten
         return
-    found = [it for it in among if _is_below(marks, it) and end_of(rows, vacuum, it) is None]
+    found = [it for it in among if is_below(marks, it) and end_of(rows, vacuum, it) is None]
     if found:
         effects.outcomes.append(alarms.may_be_forgotten(event, at, *ids_of(found)))
-
-
-def _raise_marks(rows: Store, table: str, state: str | None, marks: Marks) -> None:
-    key = 0 if state is None else int(state, 16)
-    before = rows.one(f"{_MARKS} and metastore = ?", table, key)
-    rows.put("forgotten", table, key, [*map(max, before, marks)])
-
-
-def _oldest(  # noqa: PLR0913, PLR0917 - the parts of a query
-    rows: Store, kind: str, key: str, table: str, before: int, limit: int
-) -> list[int]:
-    """The keys of a table's oldest rows: those from before a time, and those beyond the limit."""
-    index = f"from {kind} indexed by {kind}_at where tbl = ?"
-    [count] = rows.one(f"select count(*) {index}", table)
-    [old] = rows.one(f"select count(*) {index} and at < ?", table, before)
-    found = rows.all(f"select {key} {index} order by at limit ?", table, max(old, count - limit))
-    return [number for (number,) in found]
