@@ -28,7 +28,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import USED_FOR
-from tidegate.coordinator.tasks import _NEXT, _STOP, _UNDER_WAY
+from tidegate.coordinator.tasks import _NEXT, _STOP, _UNDER_WAY, MOST_AHEAD
 from tidegate.events import (
     CleaningDeferred,
     CleaningHeld,
@@ -48,6 +48,8 @@ from tidegate.events import (
     TaskIssued,
     TaskOverdue,
     VacuumFinished,
+    WithdrawalRefused,
+    WithdrawalRequested,
 )
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import not_confirmed
@@ -91,6 +93,12 @@ def removal(name: str = "removal-1") -> CleaningHoldRemovalRequested:
 def undo(name: str, cleaning: str) -> CleaningUndoRequested:
     return CleaningUndoRequested.model_validate(
         _request(name) | {"location": "/wh/t", "cleaning": cleaning}
+    )
+
+
+def withdrawal(request: str) -> WithdrawalRequested:
+    return WithdrawalRequested.model_validate(
+        _request(f"withdrawal-of-{request}") | {"location": "/wh/t", "request": request}
     )
 
 
@@ -201,6 +209,39 @@ def test_a_task_whose_number_is_taken_is_issued_above_it(place: Place) -> None:
 
     assert [task.number for task in place.tasks()] == [1, 42]
     assert len({task.caused_by for task in place.tasks()}) == 1
+
+
+def test_a_number_that_the_coordinator_gave_itself_does_not_end_the_task(place: Place) -> None:
+    released(place, 1)
+    place.send(hold())
+    cleaning, stop = place.tasks()
+    place.send(ended(cleaning, end=TaskEnd.NUMBER_TAKEN, highest=stop.number))
+
+    assert place.outcomes(CleaningHeld) == []  # the stop's end says how far the cleaning is
+    place.send(ended(stop, stopped=Stopped.BEGUN))
+    assert len(place.outcomes(CleaningHeld)) == 1
+
+
+@pytest.mark.parametrize("highest", [MOST_AHEAD + 1, 2**63 - 1])
+def test_a_number_that_no_coordinator_can_have_reached_is_not_continued(
+    place: Place, highest: int
+) -> None:
+    released(place, 1, 2)
+    place.send(ended(place.tasks()[0], end=TaskEnd.NUMBER_TAKEN, highest=highest))
+    assert [task.number for task in place.tasks()] == [1]
+
+    place.send(ended(place.tasks()[0]).model_copy(update={"event_id": "the-real-one"}))
+    assert [task.number for task in place.tasks()] == [1, 2]
+
+
+def test_a_request_whose_task_met_a_later_number_may_have_begun(place: Place) -> None:
+    place.send(undo("undo-1", "c"))
+    place.send(ended(place.tasks()[0], end=TaskEnd.NUMBER_TAKEN, highest=41))
+    place.send(withdrawal("undo-1"))
+
+    [refused] = place.outcomes(WithdrawalRefused)
+    assert isinstance(refused, WithdrawalRefused)
+    assert refused.reason == Reason.TOO_LATE
 
 
 def test_a_dead_letter_lets_the_next_task_go_and_is_issued_again_once_redriven(
@@ -472,7 +513,10 @@ def test_a_worker_carries_out_the_tasks_of_a_table_and_leaves_its_claim(tmp_path
     known = len(works.bus.records("tidegate.outcomes"))
     works.bus.send(copies[:1])  # a copy of the first: the number on the table is higher
     works.run()
-    assert len(works.bus.records("tidegate.outcomes")) == known
+    [told] = events_on(works.bus, "tidegate.outcomes")[known:]
+    assert isinstance(told, TaskEnded)
+    assert (told.end, told.highest) == (TaskEnd.NUMBER_TAKEN, 2)
+    assert [task.number for task in works.tasks()] == [1, 2]
 
 
 def test_a_dead_letter_of_a_worker_is_issued_again_once_it_is_redriven(tmp_path: Path) -> None:

@@ -309,7 +309,9 @@ def test_a_stop_that_can_not_read_the_table_has_taken_it_and_says_so(
     workers.do(2, stop_of(1, request), restorer)
 
     assert workers.do(1, request, restorer) == []
-    assert [(end.number, end.stopped) for end in ends(workers)] == [(2, Stopped.BEGUN)]
+    stop, late = ends(workers)
+    assert (stop.number, stop.stopped) == (2, Stopped.BEGUN)
+    assert (late.number, late.end, late.highest) == (1, TaskEnd.NUMBER_TAKEN, 2)
 
 
 def test_a_claim_that_comes_during_a_slow_listing_counts_a_second_after_its_begin(
@@ -476,8 +478,9 @@ def test_a_loop_works_off_tasks_and_passes_over_those_of_other_workers(
     work_off(loop)
     found = events_on(bus, "tidegate.outcomes")
     kinds_found = [type(event) for event in found]
-    assert kinds_found == [TaskEnded, CleaningStarted, DirectoriesCleaned, TaskEnded]
-    dead, done = ends(workers)
+    assert kinds_found == [TaskEnded, CleaningStarted, DirectoriesCleaned, TaskEnded, TaskEnded]
+    dead, done, late = ends(workers)
+    assert (late.number, late.end, late.highest) == (1, TaskEnd.NUMBER_TAKEN, 2)
     assert (dead.number, dead.end) == (1, TaskEnd.DEAD_LETTERED)
     assert "not its command" in str(dead.message)
     assert (done.number, done.end) == (2, TaskEnd.ANSWERED)

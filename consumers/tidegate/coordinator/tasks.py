@@ -57,6 +57,8 @@ TASK: Final = Kind(
 """A task under way: its id, its message, and what it carries; of a stop, what it stops. From `due`
 on it is overdue."""
 OVERDUE_AFTER: Final = timedelta(hours=1)
+MOST_AHEAD: Final = 2**32
+"""So far above the last known number a number on the table is believed."""
 QUEUED: Final = Kind(
     "queued", ("lane",), key="id", has_body=True, indexes=("queued_next on queued (tbl, lane, id)",)
 )
@@ -193,8 +195,7 @@ class Tasks:
         at: datetime,
     ) -> Message:
         """The message of a new task."""
-        last = rows.one("select last from number where tbl = ?", table)
-        number = 1 + (last[0] if last else 0)
+        number = 1 + _last(table, rows)
         task = TaskIssued(
             table=table,
             location=queued.location,
@@ -241,17 +242,20 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     if found is None or loads(found[1])[0] != event.caused_by:
         return None
     lane, (_, _, carried) = found[0], loads(found[1])
+    if event.end is TaskEnd.NUMBER_TAKEN and not _is_unknown(event, rows):
+        return None
     if lane == STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
         return _stopped(event, carried, rows)
     rows.drop(kind, table, number)
     if event.end is TaskEnd.NUMBER_TAKEN:
-        [last] = rows.one("select last from number where tbl = ?", table)
-        rows.put("number", table, None, (max(last, event.highest or 0),))
+        rows.put("number", table, None, (max(_last(table, rows), event.highest or 0),))
         if lane == STOPS:
             return None
     if kind == "task" and (stop := rows.one(_STOP, table)) is not None:
         rows.drop("task", table, stop[0])  # it comes too late
     queued = Queued(**carried)
+    if event.end is TaskEnd.NUMBER_TAKEN and event.highest != number:  # perhaps half way
+        queued = queued._replace(has_begun=True)
     if redriven or event.end is TaskEnd.NUMBER_TAKEN:
         put(table, lane, queued, rows)
         return queued, False, []
@@ -259,6 +263,22 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
         body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
         rows.put("failed", table, number, (lane,), body)
     return queued, event.end is not TaskEnd.DEAD_LETTERED, []
+
+
+def _last(table: str, rows: Store) -> int:
+    """The last number of a table; 0: it had no task."""
+    found = rows.one("select last from number where tbl = ?", table)
+    return found[0] if found else 0
+
+
+def _is_unknown(event: TaskEnded, rows: Store) -> bool:
+    """Whether the table has a number that these rows did not give: earlier rows were lost.
+
+    A later number that they gave is a stop's, whose own end says how far the task is. One that no
+    coordinator can have reached is not continued: the task stays overdue, which people see.
+    """
+    highest, last = event.highest or 0, _last(event.table, rows)
+    return highest == event.number or last < highest < last + MOST_AHEAD
 
 
 def _stopped(

@@ -14,7 +14,7 @@ that can tell that two names mean one location. It can't prevent a pause between
 call after it: no store changes a file on condition of another one.
 
     TidegateError
-    ├── Overtaken     end the task; publish nothing
+    ├── Overtaken     end the task; publish the number: the coordinator may not know it
     ├── AlreadyDone   end the task; publish its outcomes
     └── NumberTaken   end the task; the coordinator continues above the number
 """

@@ -23,7 +23,12 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Overtaken(TidegateError):  # noqa: N818 - an expected result, not a fault
-    """A task with a higher number is on the table. The catcher ends its own, silently."""
+    """A task with a higher number is on the table. The catcher ends its own."""
+
+    def __init__(self, message: str, highest: int = 0) -> None:
+        """Take the highest number on the table. Picklable: Spark's executors raise it."""
+        self.highest = highest
+        super().__init__(message)
 
 
 class Unclaimed:
@@ -95,7 +100,8 @@ class TaskNumbers(Unclaimed):
         began = time.clock_gettime(_CLOCK)  # a claim that comes during a slow listing is not in it
         found = self.found()
         if (highest := max((n for n, _ in found), default=0)) > self.number:
-            raise Overtaken(f"task {self.number} at {self.folder} comes after task {highest}")
+            late = f"task {self.number} at {self.folder} comes after task {highest}"
+            raise Overtaken(late, highest)
         self.earlier = {n: (n, ".done") in found for n, _ in found if n < self.number}
         self._checked_at = began
         return found

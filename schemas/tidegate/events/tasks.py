@@ -84,7 +84,9 @@ class TaskEnd(StrEnum):
     ANSWERED = "answered"
     """Its outcomes were published before this event."""
     NUMBER_TAKEN = "number_taken"
-    """Another task had its number on the table: nothing was done."""
+    """Another task had its number on the table, or a later one: nothing more is done.
+
+    Of a number that the coordinator gave itself, such as a stop's, this says nothing new."""
     DEAD_LETTERED = "dead_lettered"
     """It can't be processed: it is among the dead letters."""
     REDRIVEN = "redriven"
@@ -108,6 +110,8 @@ class TaskEnded(Outcome, frozen=True):
     `caused_by` is the id of its TaskIssued. With `number_taken`, `highest` is the highest number on
     the table. `stopped` is set at the end of a StopRequested.
     """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "end")
 
     number: int = Field(ge=1, lt=2**63)
     end: TaskEnd = TaskEnd.ANSWERED

@@ -119,6 +119,7 @@ class CommandRunner:
         task = self._task(issued, is_first=attempts.failed == 0)
         outcomes: Sequence[Outcome]
         signed_by: TrustedKey | None = None
+        claim: Claim | None = None
         try:
             self.authorization.check(issued, record)
         except Unauthorized as refused:  # not the coordinator's: no task of its has ended
@@ -138,9 +139,12 @@ class CommandRunner:
                 executed = self._executed(command, claim, grounds, attempts.fault)
                 last, stopped = [*executed], None
             outcomes = claim.finish([*last, self.ended(issued, stopped=stopped)])
-        except Overtaken as later:  # a copy, a replay, a late repeat, or a stalled worker
+        except Overtaken as later:
             log.info("nothing is done: %s", later)
-            return
+            if claim is not None:  # half way, by its stop
+                return
+            # a copy, a late repeat; or the coordinator's rows were lost, and it begins again at 1
+            outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=later.highest)]
         except AlreadyDone as done:
             log.info("task %d is done: its outcome is published again", task.number)
             outcomes = done.outcomes
