@@ -176,8 +176,7 @@ class _Story:
                 yield step
 
     def _take_dead_letters(self, answers: Mapping[str, _Answers]) -> None:
-        ended = (e for e in self._events() if isinstance(e, TaskEnded))
-        ends = {e.caused_by: e for e in ended if e.end is not TaskEnd.NUMBER_TAKEN}  # of a copy
+        ends = {e.caused_by: e for e in self._events() if type(e) is TaskEnded and not e.highest}
         for task in self._events():
             end = ends.get(task.event_id)
             if isinstance(task, TaskIssued) and end and end.end is TaskEnd.DEAD_LETTERED:
