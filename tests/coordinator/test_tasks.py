@@ -513,9 +513,9 @@ def test_a_worker_carries_out_the_tasks_of_a_table_and_leaves_its_claim(tmp_path
     known = len(works.bus.records("tidegate.outcomes"))
     works.bus.send(copies[:1])  # a copy of the first: the number on the table is higher
     works.run()
-    [told] = events_on(works.bus, "tidegate.outcomes")[known:]
-    assert isinstance(told, TaskEnded)
-    assert (told.end, told.highest) == (TaskEnd.NUMBER_TAKEN, 2)
+    [said] = events_on(works.bus, "tidegate.outcomes")[known:]
+    assert isinstance(said, TaskEnded)
+    assert (said.end, said.highest) == (TaskEnd.NUMBER_TAKEN, 2)
     assert [task.number for task in works.tasks()] == [1, 2]
 
 
