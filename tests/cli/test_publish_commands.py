@@ -21,6 +21,7 @@ from tidegate.events.base import Verdict
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.hudi.instant import WRITES
 from tidegate.ops.topics import create_topics
+from tidegate.publisher import Publisher
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
 from tidegate.tables.claim import Task
@@ -501,6 +502,22 @@ def test_a_wait_while_no_service_runs_names_the_command_that_starts_it(
     run = "tidegate run coordinator savepoint-writer"
     assert f"{needed}, savepoint-writer: {run}\n" in err
     assert "not running" not in tidegate("hold", "add", *at)[2]
+
+
+def test_a_broker_that_is_away_is_reported_before_a_wait_begins(
+    tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait gives a broker ten seconds, which a person at a terminal need not spend."""
+    begun: list[object] = []
+
+    def watch(*arguments: object, **_: object) -> None:
+        begun.append(arguments)
+
+    monkeypatch.setattr(Publisher, "watch", watch)
+
+    code, _, err = tidegate("hold", "add", "lake.sales.orders", "--reason", "x", "--wait")
+    assert (code, begun) == (1, [])
+    assert "no broker answers at 127.0.0.1:9" in err
 
 
 @pytest.mark.kafka

@@ -126,6 +126,7 @@ def request(
             return
         seconds = duration(sending.timeout).total_seconds()
         publisher.notes_stopped = True
+        check_reachable(settings)  # a watch would wait longer for a broker
         with publisher.watch(table, from_start=again) as watch:
             receipt = publish_it(publisher, table=table, **fields)
             write_error(f"published {receipt.event_id}, waiting for its outcome")
