@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from tidegate.cli import main
 from tidegate.cli.setup.config import settings_template
 from tidegate.monitoring.endpoint import health_of, serve
+from tidegate.ops.doctor.local import check_rules
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
@@ -83,6 +84,12 @@ def test_a_problem_is_one_line_and_exit_code_2(
         ('[kafka]\n"bootstrap.servers" = "http://b:1"', "'http://b:1' is not HOST:PORT"),
         ('[registry]\nurl = "http://r:99999"', "registry.url: Port out of range"),
         ('[registry]\nurl = "r:8081"', "registry.url: not an address"),
+        ('[kafka]\nbootstrap.servers = "b:1"', 'in quotes: "bootstrap.servers" = ...'),
+        ('[spark.conf]\nspark.sql.extensions = "x"', 'in quotes: "spark.sql.extensions" = ...'),
+        ('[registry.options]\nssl.ca = "x"', 'in quotes: "ssl.ca" = ...'),
+        ('[kafka]\n"acks" = 1.5', "kafka: acks: write text, a whole number, true or false"),
+        ('[topics]\nprefix = "My Topics"', "topics.prefix: write up to 200 of a-z"),
+        (f'[topics]\nprefix = "{"x" * 201}"', "topics.prefix: write up to 200 of a-z"),
         ('[warehouse]\nroots = ["lake"]', "not an absolute path or URI, or it has '..': 'lake'"),
         ('[warehouse]\nroots = ["/"]', "none may be an entire file system"),
     ],
@@ -104,6 +111,28 @@ def test_a_setting_that_the_services_refuse_is_a_problem(
     file.write_text("")
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "broker:9092,SSL://[::1]:9093")
     assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 0
+
+
+def test_a_rule_that_can_never_apply_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text(
+        '[kafka]\n"bootstrap.servers" = "b:1"\n[warehouse]\nroots = ["/lake"]\n'
+        '[[restores.rules]]\nlocations = ["/elsewhere"]\napproval = true'
+    )
+
+    assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(
+        "tidegate: warning: restores.rules.0.locations: /elsewhere is in none of"
+    )
+    assert said.out.startswith("the settings are valid")
+    assert tidegate("config", "check", "--json", "-c", str(file), monkeypatch=monkeypatch) == 0
+    [warning] = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning in said.err
+    found = check_rules(Settings.load(file))
+    assert (found.state, found.seen) == ("warn", warning)
 
 
 def test_without_settings_a_command_says_how_to_name_them(

@@ -14,9 +14,9 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import SERVICES, assemble
 from tidegate.service.settings import Settings
 
-SETTINGS = """
+SETTINGS = f"""
 [warehouse]
-roots = ["/lake"]
+roots = ["{Path(__file__).parent}"]
 
 [registry]
 url = "mock://tests"

@@ -25,6 +25,7 @@ from tidegate.service.settings import Settings
 from tidegate.service.stores import remote
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
+HERE = str(Path(__file__).parent)
 LAKE = Warehouse(WarehouseRoots.of("/lake"))
 
 
@@ -49,7 +50,7 @@ def test_a_cleaner_starts_on_s3(s3: S3Server) -> None:
 
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_no_executor_starts_on_a_bucket_that_does_not_exist(name: str, s3: S3Server) -> None:
-    gone = settings("/lake", "s3://gone/x", stores=s3.settings("gone"), after_expiry="delete")
+    gone = settings(HERE, "s3://gone/x", stores=s3.settings("gone"), after_expiry="delete")
     with pytest.raises(ConfigError, match=r"warehouse root s3://gone/x: .*: NoSuchBucket"):
         assemble(name, gone, memory_bus(partitions=1))
 
@@ -68,6 +69,17 @@ def test_a_restorer_holds_no_lock_where_conditions_of_a_write_are_ignored(
         )
         loop.close()
     assert s3.all_keys() == []
+
+
+@pytest.mark.parametrize("name", ["savepoint-writer", "restorer", "cleaner"])
+def test_no_worker_starts_with_a_directory_that_does_not_exist(name: str, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "file").touch()
+    for wrong in ("lke", "file"):
+        bus = memory_bus(partitions=1)
+        with pytest.raises(ConfigError, match=f"warehouse root {tmp_path}/{wrong}"):
+            assemble(name, settings(f"{tmp_path}/lake", f"{tmp_path}/{wrong}"), bus)
+    assemble(name, settings(f"{tmp_path}/lake"), memory_bus(partitions=1)).close()
 
 
 def test_an_executor_starts_while_a_store_is_away(s3: S3Server) -> None:
@@ -130,7 +142,7 @@ def test_no_executor_starts_on_a_cluster_without_a_name(
 
 
 def test_a_cleaner_that_quarantines_starts_on_hdfs_even_while_its_namenode_is_away() -> None:
-    away = settings("hdfs://127.0.0.1:1/x", "/lake", mode="quarantine")
+    away = settings("hdfs://127.0.0.1:1/x", HERE, mode="quarantine")
     assemble("cleaner", away, memory_bus(partitions=1)).close()
 
 
@@ -181,7 +193,7 @@ def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
 ) -> None:
     bus, stores = memory_bus(partitions=1), s3.settings("lake")
     with pytest.raises(ConfigError, match=r"not on S3 with versions .*: s3://lake/x\."):
-        assemble("cleaner", settings("s3://lake/x", "/lake", stores=stores, **cleaning), bus)
+        assemble("cleaner", settings("s3://lake/x", HERE, stores=stores, **cleaning), bus)
 
 
 def denying(query: str, request: Request) -> str | None:

@@ -202,7 +202,8 @@ def _settings_page() -> str:
 <!-- {_MADE} -->
 
 One TOML file, named by `--config` or `TIDEGATE_CONFIG`. An environment variable
-`TIDEGATE_<section>__<name>` wins over it. `tidegate config init` writes a file with all of these.
+`TIDEGATE_<section>__<name>` wins over it, a list or table in it as JSON:
+`TIDEGATE_WAREHOUSE__ROOTS='["/lake"]'`. `tidegate config init` writes a file with all of these.
 To override a limit for one service, use `[services.NAME]`: `[services.restorer.retries]`.
 
 {listed}

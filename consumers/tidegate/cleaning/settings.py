@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from pydantic import Field
 
 from tidegate.events import CleaningMode, CleaningReleased
 from tidegate.events.fields import Name
-from tidegate.tables.settings import Seconds, Section
+from tidegate.tables.settings import Seconds, Section, covers_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class CleaningSettings(Section, frozen=True):
 
     def handling(self, command: CleaningReleased) -> Handling:
         """How to clean the directories that this command releases."""
-        rule = next((rule for rule in self.rules if fnmatchcase(command.table, rule.tables)), None)
+        rule = next((rule for rule in self.rules if covers_name(rule.tables, command.table)), None)
         keep = self.keep if rule is None or rule.keep is None else rule.keep
         mode = self.mode if rule is None else rule.mode
         why = "the settings quarantine what is cleaned of this table"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from pydantic import Field
 
 from tidegate.events.fields import Name
-from tidegate.tables.settings import Seconds, Section
+from tidegate.tables.settings import Seconds, Section, covers_name
 
 
 class AlarmSettings(Section, frozen=True):
@@ -37,4 +36,4 @@ class AlarmSettings(Section, frozen=True):
 @lru_cache(maxsize=10_000)
 def alarms_of(rules: tuple[AlarmSettings, ...], table: str) -> AlarmSettings:
     """The first rule whose pattern matches a table, else the usual limits."""
-    return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmSettings())
+    return next((rule for rule in rules if covers_name(rule.tables, table)), AlarmSettings())

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +52,7 @@ from tidegate.runtime.kafka.records import APPENDED, read_spans
 from tidegate.runtime.retry import ELECTION_RETRIES, RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
+from tidegate.tables.settings import covers_name
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 def pattern_of(table: str, patterns: Sequence[str]) -> str | None:
     """The first pattern that matches a table; None: the table does not count."""
-    return next((pattern for pattern in patterns if fnmatchcase(table, pattern)), None)
+    return next((pattern for pattern in patterns if covers_name(pattern, table)), None)
 
 
 @dataclass(slots=True)

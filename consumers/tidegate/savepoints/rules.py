@@ -84,10 +84,10 @@ _EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'
 
 
 def _lifetime(value: object) -> object:
-    if value == FOREVER or not isinstance(value, str):
+    if value == FOREVER or isinstance(value, (float, timedelta)) or type(value) is int:
         return value
     try:
-        return parse_duration(value)
+        return parse_duration(str(value))
     except ValueError:
         raise ValueError('neither "forever" nor a duration such as 12h, 30d or 4w') from None
 

@@ -35,18 +35,24 @@ def require_stores(roots: Sequence[str]) -> None:
 
 
 def require_places(warehouse: Warehouse) -> None:
-    """Refuse roots whose client is not installed, or whose bucket or cluster does not exist.
+    """Refuse roots that do not exist, or whose client is not installed.
 
     A server that does not answer, or denies access, may do so later: commands are retried.
 
     Raises:
         ConfigError: it names the root.
     """
-    for root in remote(warehouse.roots.roots):
+    for root in warehouse.roots.roots:
         try:
-            with suppress(NotFound, TransientError, PermissionError):
+            with suppress(TransientError, PermissionError):
                 warehouse.names(root)
-        except (ConfigError, PermanentError) as error:
+        except NotFound as error:
+            if local_path(root) is not None:  # in a store a directory need not exist
+                raise ConfigError(
+                    f"warehouse root {root} does not exist here: create or mount it, or correct"
+                    " [warehouse] roots"
+                ) from error
+        except (ConfigError, PermanentError, NotADirectoryError) as error:
             raise ConfigError(f"warehouse root {root}: {error}") from error
 
 

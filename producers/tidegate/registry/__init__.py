@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator
 
 from tidegate.errors import (
     ConfigError,
@@ -26,6 +26,7 @@ from tidegate.events.codec import (
     schema_text,
     writer_from,
 )
+from tidegate.events.fields import plain_options
 from tidegate.events.wire import Wire
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_err
     schema_id_in: Literal["value", "headers"] = "value"
     """Where a message carries the schema's id: before the Avro body, or in the header
     `__value_schema_id` with the body alone as the value. Readers accept both."""
-    options: dict[str, SecretStr | int | float | bool] = Field(default_factory=dict)
+    options: Annotated[
+        dict[str, SecretStr | int | float | bool], BeforeValidator(plain_options)
+    ] = Field(default_factory=dict)
     """Further options of confluent-kafka's registry client: `ssl.ca.location`, `proxy` ..."""
 
     @field_validator("url")

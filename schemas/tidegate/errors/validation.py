@@ -17,6 +17,7 @@ POLICY: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 TIER: Final = r"^[a-z][a-z-]{0,29}$"
 NAME_PART: Final = r"^[^.\s]+$"
 HEADER: Final = r"^[a-zA-Z0-9._-]{1,100}$"
+PREFIX: Final = r"^[a-zA-Z0-9._-]{1,200}$"
 PRINCIPAL: Final = r"^[A-Za-z]+:[^\x00-\x1f\x7f]+$"
 _WORD: Final = "up to 100 of a-z, A-Z, 0-9 and . _ -"
 FORMS: Final[Mapping[str, str]] = {
@@ -29,13 +30,22 @@ FORMS: Final[Mapping[str, str]] = {
     TIER: "write up to 30 of a-z and -, no sign first",
     NAME_PART: "write one part of a table's name, without a dot or a space",
     HEADER: f"write {_WORD}",
+    PREFIX: "write up to 200 of a-z, A-Z, 0-9 and . _ -, as in the names of Kafka's topics",
     PRINCIPAL: "write a principal as Kafka does, e.g. User:orders-ingest",
 }
 """What to write, for every pattern of a field that people fill in."""
+_TIME: Final = "write a date and time with its zone, e.g. 2026-11-24T05:06:32Z"
 _PLAIN: Final[Mapping[str, str]] = {
     "tuple_type": 'write a list, e.g. ["a", "b"]',
     "list_type": 'write a list, e.g. ["a", "b"]',
     "frozen_set_type": 'write a list, e.g. ["a", "b"]',
+    "dict_type": "write a table",
+    "model_type": "write a table",
+    "datetime_type": _TIME,
+    "datetime_parsing": _TIME,
+    "datetime_from_date_parsing": _TIME,
+    "timezone_aware": _TIME,
+    "time_delta_type": "write a duration, e.g. 12h",
     "missing": "is missing",
     "extra_forbidden": "is not a field",
     "string_type": "write text",

@@ -19,7 +19,7 @@ from functools import lru_cache
 from hashlib import sha1
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SecretStr
 
 from tidegate.errors import FormatError, validation
 
@@ -153,6 +153,27 @@ def derived_id(*parts: object) -> str:
     name = digest.hexdigest()
     variant = _VARIANT[name[16]]
     return f"{name[:8]}-{name[8:12]}-5{name[13:16]}-{variant}{name[17:20]}-{name[20:32]}"
+
+
+def plain_options(options: object, *, fractions: bool = True) -> object:
+    """Refuse a table in another program's options; a name with dots without quotes makes one.
+
+    Raises:
+        ValueError: an option is not text, a number, true or false.
+    """
+    kinds = (str, int, float, SecretStr) if fractions else (str, int, SecretStr)
+    for name, value in options.items() if isinstance(options, dict) else ():
+        names, inner = [str(name)], value
+        while isinstance(inner, dict) and inner:
+            below, inner = next(iter(inner.items()))
+            names.append(str(below))
+        if len(names) > 1:
+            raise ValueError(f'put the name in quotes: "{".".join(names)}" = ...')
+        if not isinstance(value, kinds):
+            raise ValueError(  # noqa: TRY004 - pydantic reports this one
+                f"{name}: write text, a{'' if fractions else ' whole'} number, true or false"
+            )
+    return options
 
 
 _UNITS: Final = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}

@@ -401,7 +401,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         "savepoints",
     ]
     made = [finding.check for finding in found if finding.state == "ok"]
-    assert made == ["client settings", "versions", "registry", "spark", f"root {tmp_path}"]
+    assert made == ["client settings", "rules", "versions", "registry", "spark", f"root {tmp_path}"]
 
 
 def test_a_deployment_without_a_root_fails() -> None:

@@ -18,9 +18,8 @@ from tidegate.service.assembly import SERVICES, Loop, assemble, instance_ids
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 
-COMMON = """
-[warehouse]
-roots = ["/lake"]
+WAREHOUSE = f'[warehouse]\nroots = ["{Path(__file__).parent}"]\n'
+COMMON = f"""{WAREHOUSE}
 [services.retries]
 attempts = 20
 longest_wait_ms = 9000
@@ -54,7 +53,7 @@ def patience_of(loop: Loop) -> RetryPolicy:
 def test_without_a_limit_an_executor_waits_long_and_a_decider_for_no_more_than_its_group(
     name: str,
 ) -> None:
-    loop = joined(name, '[warehouse]\nroots = ["/lake"]')
+    loop = joined(name, WAREHOUSE)
 
     assert patience_of(loop) == (TABLE_RETRIES if name in EXECUTORS else BROKER_RETRIES)
     assert _limit_of(loop) == (100, 50)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
 import tidegate.service.settings
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import FORMS
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.service.settings import Settings
+from tidegate.service.settings.problems import problems
+from tidegate.service.settings.reference import settings_reference
 
 SECRET = "s3cr3t-pa55word"  # noqa: S105 - a value to look for
 
@@ -212,6 +215,37 @@ def test_a_mistyped_variable_is_refused_and_the_nearest_section_named(
     monkeypatch.setenv("TIDEGATE_TOPICS__PREFX", "x")
     with pytest.raises(ConfigError, match=r"topics\.prefx: unknown setting, did you mean prefix"):
         Settings.load()
+
+
+def test_a_list_in_a_variable_that_is_not_json_is_refused_with_an_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "x")
+    monkeypatch.setenv("TIDEGATE_WAREHOUSE__ROOTS", SECRET)
+    with pytest.raises(ConfigError) as caught:
+        Settings.load()
+    assert str(caught.value) == (
+        "TIDEGATE_WAREHOUSE__ROOTS: write a list or table as JSON,"
+        """ e.g. TIDEGATE_WAREHOUSE__ROOTS='["/lake"]'"""
+    )
+
+
+@pytest.mark.parametrize("bad", ["{x = 1}", "[{}]", "1.5", '"?"', "true", "-7"])
+def test_no_problem_is_described_in_the_words_of_the_library(bad: str) -> None:
+    listed = [setting for setting in settings_reference(Settings) if '"' not in setting.section]
+    assert len(listed) > 80
+
+    for setting in listed:
+        head = f"[{setting.section}]" if setting.section else ""
+        try:
+            Settings.model_validate(tomllib.loads(f"{head}\n{setting.name} = {bad}"))
+        except ValidationError as error:
+            lines = problems(error, Settings)
+            places = [line.partition(": ")[0] for line in lines]
+            assert len(set(places)) == len(places) or setting.name == "principals"
+            for line in lines:
+                assert "Input should" not in line
+                assert "[" not in line.partition(": ")[0]
 
 
 def test_variables_that_are_not_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,13 @@ from urllib.request import urlopen
 
 import typer
 
-from tidegate.cli.output import write, write_json
+from tidegate.cli.output import write, write_error, write_json
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
+from tidegate.service.settings.unused import unused_rules
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
 config = typer.Typer(help="Make, check, show and compare the settings.", no_args_is_help=True)
@@ -76,6 +77,8 @@ def init() -> None:
 def check(as_json: bool = False, config: Path | None = None) -> None:
     """Read the settings as the services do; exit code 2 and a line for each problem.
 
+    A rule that can never apply is a warning.
+
     What a changed savepoint policy would make and remove: `tidegate plan retention`.
 
     Examples:
@@ -86,9 +89,12 @@ def check(as_json: bool = False, config: Path | None = None) -> None:
         WarehouseRoots.of(*settings.warehouse.roots)
     # librdkafka judges the names; without an address it connects to no broker
     ConfirmedProducer({**settings.connection(), "bootstrap.servers": "", "log_level": 0}).close()
+    warnings = unused_rules(settings)
     if as_json:
-        write_json({"valid": True})
+        write_json({"valid": True, "warnings": warnings})
     else:
+        for warning in warnings:
+            write_error(f"warning: {warning}")
         write(f"the settings are valid; whether the broker agrees: {command_line('doctor')}")
 
 

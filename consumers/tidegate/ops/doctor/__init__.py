@@ -48,6 +48,7 @@ def examine(
             arguments = (running,) if argument is None else (running, argument)
             yield checked(name, partial(function, *arguments), _READING)
     yield checked("client settings", partial(local.check_client_settings, settings))
+    yield checked("rules", partial(local.check_rules, settings))
     yield checked("signatures", partial(local.check_signatures, settings))
     yield checked("versions", local.check_versions)
     yield checked("registry", partial(local.check_registry, settings), 60.0)

@@ -36,6 +36,7 @@ from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import RegistrySchemas, subject_of
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
+from tidegate.service.settings.unused import unused_rules
 from tidegate.service.stores import require_stores
 from tidegate.signatures.keys import SigningKey
 from tidegate.storage import NotFound, is_below, join, local_path, normalise
@@ -52,6 +53,13 @@ def check_client_settings(settings: Settings) -> Finding:
         advice = "remove these from [kafka]: the services refuse to start with them"
         return Finding("fail", "; ".join(broken), advice)
     return Finding("ok", "none of them breaks a guarantee")
+
+
+def check_rules(settings: Settings) -> Finding:
+    """Whether each rule for tables can apply to one."""
+    if unused := unused_rules(settings):
+        return Finding("warn", "; ".join(unused), "correct or remove them")
+    return Finding("ok", "each may apply to a table")
 
 
 _SERVICES: Final = "pip install 'tidegate[services]'"

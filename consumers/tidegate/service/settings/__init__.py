@@ -127,15 +127,23 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from tidegate.cleaning.settings import CleaningSettings
 from tidegate.coordinator.settings import AlarmSettings
-from tidegate.errors import ConfigError
-from tidegate.events.fields import Name
+from tidegate.errors import ConfigError, validation
+from tidegate.events.fields import Name, plain_options
 from tidegate.events.signature import KeyRole
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
@@ -188,7 +196,7 @@ class _InvalidSettingsError(ConfigError):
 class TopicSettings(Section, frozen=True):
     """Names and shape of the topics."""
 
-    prefix: str = DEFAULT_PREFIX
+    prefix: str = Field(default=DEFAULT_PREFIX, pattern=validation.PREFIX)
     """What the names of all topics and consumer groups begin with."""
     partitions: int = Field(default=DEFAULT_PARTITIONS, ge=1)
     """Of every topic. It can't be changed later: see docs/topics.md."""
@@ -270,7 +278,9 @@ class _SparkSettings(Section, frozen=True):
     """Table work with at least this many items runs on Spark; less is done in place."""
     job_seconds: int = Field(default=3600, ge=1)
     """A job that takes longer is cancelled, and the command is tried again later."""
-    conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    conf: Annotated[dict[str, str], BeforeValidator(plain_options)] = Field(
+        default_factory=dict, repr=False
+    )
     """Spark's own settings: `spark.master`, or `spark.remote` for Spark Connect, and others."""
 
 
@@ -305,7 +315,10 @@ class _BridgesSettings(Section, frozen=True):
 class Settings(Section, frozen=True):
     """All settings; see the module's example. Environment variables count in `load` only."""
 
-    kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
+    kafka: Annotated[
+        dict[str, str | int | bool | SecretStr],
+        BeforeValidator(partial(plain_options, fractions=False)),
+    ] = Field(default_factory=dict)
     """librdkafka's own settings, by their names: `"bootstrap.servers" = "broker:9092"`."""
     registry: RegistrySettings | None = None
     topics: TopicSettings = TopicSettings()

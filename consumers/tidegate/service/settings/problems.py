@@ -34,7 +34,7 @@ def suggestion(name: str, known: Collection[str]) -> str:
 def _line(kind: str, path: tuple[int | str, ...], message: str, model: type[BaseModel]) -> str:
     if kind == _UNKNOWN:
         message = f"unknown setting{suggestion(str(path[-1]), _known(model, path[:-1]))}"
-    where = ".".join(map(str, path))
+    where = ".".join(map(str, path)).removesuffix(".[key]")
     return f"{where}: {message}" if where else message
 
 

@@ -114,14 +114,14 @@ def from_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
         known = model.model_fields
         if section not in known:
             raise ConfigError(f"{variable}: unknown section{suggestion(section, known)}")
-        found = found or _variables(model)
+        found = found or _variables(model, environment)
     kafka = {name.replace("_", "."): value for name, value in found.pop("kafka", {}).items()}
     if servers := environment.get(_SERVERS_VARIABLE):
         kafka["bootstrap.servers"] = servers
     return found | ({"kafka": kafka} if kafka else {})
 
 
-def _variables(model: type[BaseModel]) -> dict[str, Any]:
+def _variables(model: type[BaseModel], environment: Mapping[str, str]) -> dict[str, Any]:
     # a tenth of a second, for those who use it
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError  # noqa: PLC0415
 
@@ -132,8 +132,14 @@ def _variables(model: type[BaseModel]) -> dict[str, Any]:
             env_nested_delimiter=SEPARATOR,
             env_ignore_empty=True,
         )()
-    except SettingsError as error:
-        raise ConfigError(f"environment: {error}") from None  # its cause quotes the value
+    except SettingsError as error:  # its cause quotes the value
+        section = re.search(r'"(\w+)"', str(error))
+        below = f"{PREFIX}{section[1] if section else ''}{SEPARATOR}".upper()
+        names = sorted(name for name in environment if name.upper().startswith(below))
+        raise ConfigError(
+            f"{' or '.join(names)}: write a list or table as JSON, e.g."
+            """ TIDEGATE_WAREHOUSE__ROOTS='["/lake"]'"""
+        ) from None
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
