@@ -36,6 +36,7 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
+from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.rules import SavepointRule
@@ -353,6 +354,36 @@ def test_a_condemned_commit_gives_a_plan_and_changes_nothing(tmp_path: Path) -> 
     condemned_again = lake.event(CommitCondemned, instant=instant_at(3), reason="doubled")
     lake.run(condemned_again)
     assert [lake.bus.records(f"tidegate.{topic}") for topic in ("tasks", "outcomes")] == published
+
+
+@pytest.mark.parametrize("action", ["plan", "restore"])
+@pytest.mark.parametrize("undone", [False, True], ids=["unknown", "older than a rollback"])
+def test_a_commit_that_is_not_on_the_timeline_leads_to_a_flag_and_to_no_request(
+    tmp_path: Path, action: str, undone: bool
+) -> None:
+    lake = Lake(tmp_path, action)
+    if undone:
+        completed = InstantState.COMPLETED
+        lake.table.put(Instant(instant_at(8), Action.ROLLBACK, completed, instant_at(8)))
+    lake.condemn()
+    before = len(outcomes_on(lake.bus))
+    wrong = instant_at(3)[:-1] + "4"
+
+    found = lake.run(lake.event(CommitCondemned, instant=wrong, reason="doubled"))[before:]
+
+    (flagged,) = [event for event in found if isinstance(event, CommitFlagged)]
+    assert (flagged.flag, flagged.instant) == ("not-on-timeline", wrong)
+    assert not [e for e in found if isinstance(e, RestorePlanned | RestoreAwaitingApproval)]
+
+
+def test_an_archived_commit_that_is_condemned_is_not_taken_for_a_missing_one(
+    tmp_path: Path,
+) -> None:
+    lake = Lake(tmp_path, "plan")
+
+    found = lake.run(lake.event(CommitCondemned, instant=instant_at(0), reason="doubled"))
+
+    assert [e.flag for e in found if isinstance(e, CommitFlagged)] == ["no-savepoint-before"]
 
 
 def test_a_condemned_commit_is_restored_once_a_person_approves(tmp_path: Path) -> None:

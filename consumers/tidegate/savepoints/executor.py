@@ -150,10 +150,14 @@ class SavepointWriter:
         resumed = dict.fromkeys(sorted(begun), "an earlier attempt began its removal")
         yield from self._remove(command, claim, resumed, {}, removed)
         table = table.reloaded()
-        if missing := _missing(command, table.timeline):
+        missing, bad = _missing(command, table.timeline), command.condemned
+        if bad is not None and not table.timeline.is_committed(bad):
+            missing = list(dict.fromkeys((bad, *missing)))
+            command = command.model_copy(update={"condemned": None})  # no restore follows from it
+        if missing:
             named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
             message = (
-                f"published, but not completed on the timeline of {command.location}: {named}."
+                f"published or condemned, but not completed on the timeline of {command.location}: {named}."
                 " Correct the instant or the location at its publisher"
             )
             yield _flagged(command, now, missing[0], CommitFlag.NOT_ON_TIMELINE, message)

@@ -60,8 +60,9 @@ ContentHash = Annotated[str, Field(pattern=validation.CONTENT_HASH)]
 MetadataKey = Annotated[str, Field(max_length=1_000)]
 MetadataValue = Annotated[str, Field(max_length=100_000)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Id = Annotated[int, Field(ge=0, lt=2**63)]
-"""An id of the metastore: of a lock, a transaction or a write."""
+Id = Annotated[int, Field(ge=0, lt=2**62)]
+"""An id of the metastore: of a lock, a transaction or a write. The coordinator's rows need a bit to
+tell the first two apart."""
 ErrorText = Annotated[str, AfterValidator(_shortened)]
 """An error as a service reported it; a longer one is shortened."""
 Message = Annotated[str, Field(min_length=1), AfterValidator(_shortened)]
