@@ -340,10 +340,12 @@ def test_a_misspelt_table_and_an_invented_instant_are_said_when_a_commit_is_publ
     commit = ("publish", "commit", "-l", location, "-c", str(settings_file))
     orders = (*commit, "-t", "lake.sales.orders", "--instant")
 
-    code, out, err = tidegate(*orders, "20991231000000000")
-    assert (code, out) == (2, "")
-    assert f"no write 20991231000000000 has completed on the timeline of {location}" in err
-    assert f"the newest is {at(4)}" in err
+    condemned = ("publish", "condemned", *orders[2:-1], "--reason", "bad", "--instant")
+    for invented in (orders, condemned):
+        code, out, err = tidegate(*invented, "20991231000000000")
+        assert (code, out) == (2, "")
+        assert f"no write 20991231000000000 has completed on the timeline of {location}" in err
+        assert f"the newest is {at(4)}" in err
     code, _, err = tidegate(*orders, "latest")
     assert (code, "no event names the table lake.sales.orders" in err) == (0, True)
     code, _, err = tidegate(*orders, at(3))

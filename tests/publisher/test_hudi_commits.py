@@ -64,7 +64,7 @@ def test_the_commit_that_completed_last_is_published_as_the_timeline_has_it(
     slow = at(3)[:-3] + "500"  # requested before the newest, completed after it
     table.commit(slow, at(4), completed=end_of(at(9)))
 
-    receipt = publisher.commit_latest(table="Lake.Sales.Orders", location=table.location)
+    receipt = publisher.commit_latest(table="Lake.Sales.Orders", location=Path(table.location))
 
     [event] = events_on(bus, "tidegate.commits")
     assert isinstance(event, CommitCompleted)
@@ -105,14 +105,17 @@ def test_a_commit_is_published_although_the_job_fails_after_it(
 ) -> None:
     table = four_commits(tmp_path / "orders", 9)
 
+    seen = list[CommitCompleted]()
+
     def job() -> None:
-        with publisher.hudi_commits(table=NAME, location=table.location):
+        nonlocal seen
+        with publisher.hudi_commits(table=NAME, location=Path(table.location)) as seen:
             table.commit(at(5), at(4))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         job()
-    assert published(bus) == [at(5)]
+    assert published(bus) == [at(5)] == [commit.instant for commit in seen]
 
 
 def test_the_error_of_the_job_is_raised_and_that_of_its_commits_logged(

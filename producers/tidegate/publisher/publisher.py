@@ -151,7 +151,7 @@ class Publisher:
         fields = _given(locals()) | {"extra_metadata": dict(extra_metadata or {})}
         return self._publish_one(CommitCompleted, fields)
 
-    def commit_latest(self, *, table: str, location: str) -> Receipt:
+    def commit_latest(self, *, table: str, location: str | os.PathLike[str]) -> Receipt:
         """Publish the commit that completed last on a Hudi table, as its timeline has it.
 
         Where several jobs write the table, that may be another job's: use `hudi_commits`.
@@ -172,7 +172,9 @@ class Publisher:
         return self.publish(latest_commit(name, where, self._source))[0]
 
     @contextmanager
-    def hudi_commits(self, *, table: str, location: str) -> Generator[list[CommitCompleted]]:
+    def hudi_commits(
+        self, *, table: str, location: str | os.PathLike[str]
+    ) -> Generator[list[CommitCompleted]]:
         """Publish the commits that complete on a Hudi table inside a `with` block, at its end.
 
             with publisher.hudi_commits(table="lake.sales.orders", location=location) as commits:
@@ -181,7 +183,7 @@ class Publisher:
 
         The list has them after the block, in the order of their completion. A commit that another
         job completed meanwhile is among them: publishing a commit twice is safe. Where the block
-        raises, the commits that did complete are published nevertheless.
+        raises, the commits that did complete are published and listed nevertheless.
 
         Args:
             table: The table as catalog.database.table; the block may create it.
@@ -194,20 +196,21 @@ class Publisher:
         """
         from tidegate.publisher.timelines import checked, completed_since, completed_writes  # noqa: PLC0415 - most need it not
 
-        name, location = checked(table, location)
-        known = completed_writes(location)
+        name, where = checked(table, location)
+        known = completed_writes(where)
         commits: list[CommitCompleted] = []
         try:
             yield commits
         except BaseException:
             try:
-                self.publish(*completed_since(known, name, location, self._source))
+                commits += completed_since(known, name, where, self._source)
+                self.publish(*commits)
             except TidegateError as error:  # the block's own error is the one to raise
                 log.warning("the commits of %s are not published: %s", name, error)
             raise
-        commits += completed_since(known, name, location, self._source)
+        commits += completed_since(known, name, where, self._source)
         if not commits:
-            log.warning("no write of %s completed inside the block at %s", name, location)
+            log.warning("no write of %s completed inside the block at %s", name, where)
         self.publish(*commits)
 
     def commit_condemned(self, *, table: str, location: str, instant: str, reason: str) -> Receipt:

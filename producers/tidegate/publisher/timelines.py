@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 
 from tidegate.errors import FormatError, InvalidEventError
@@ -11,14 +12,14 @@ from tidegate.hudi_reader.table import NoSuchTable, load_table
 from tidegate.storage import Storage, normalise
 
 
-def checked(table: str, location: str) -> tuple[str, str]:
+def checked(table: str, location: str | os.PathLike[str]) -> tuple[str, str]:
     """The table's name and its location, normalised before anything is read.
 
     Raises:
         InvalidEventError: one of them is invalid.
     """
     try:
-        return table_identity(table), normalise(location)
+        return table_identity(table), normalise(os.fspath(location))
     except FormatError as error:
         raise InvalidEventError(str(error)) from error
 

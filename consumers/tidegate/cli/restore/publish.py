@@ -363,8 +363,12 @@ def commit(
             table_type=table_type,
         )
         print_receipt(receipt, as_json=as_json)
-        if unchecked is not None:
-            write_error(f"note: the instant was not compared with the timeline: {unchecked}")
+        _note_unchecked(unchecked)
+
+
+def _note_unchecked(why: str | None) -> None:
+    if why is not None:
+        write_error(f"note: the instant was not compared with the timeline: {why}")
 
 
 @publish.command()
@@ -412,6 +416,8 @@ def condemned(
 ) -> None:
     """Publish that a commit is bad; what follows is a setting of the table (restores.rules).
 
+    The instant is compared with the timeline, where that can be read from here.
+
     Options:
         instant: The bad commit's instant.
         reason: What is wrong with it, for the audit trail.
@@ -421,10 +427,13 @@ def condemned(
             --reason 'doubled every order'
     """
     with publisher_of(config, source) as publisher:
+        location = publisher.located(table, location)
+        unchecked = publisher.check_completed(location, instant)
         receipt = publisher.commit_condemned(
-            table=table, location=publisher.located(table, location), instant=instant, reason=reason
+            table=table, location=location, instant=instant, reason=reason
         )
         print_receipt(receipt, as_json=as_json)
+        _note_unchecked(unchecked)
 
 
 @publish.command()
