@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.deployment_events import awaiting, publish, restore_request
 from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
+from support.samples import task_of
 from support.topic_monitor import TopicMonitor
 from tidegate.cli import main
 from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
@@ -562,3 +564,26 @@ def test_a_request_is_withdrawn_by_the_first_characters_of_its_id(
     asked = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("requests")[-1]
     assert isinstance(asked, WithdrawalRequested)
     assert asked.request == ids[1]
+
+
+@pytest.mark.kafka
+def test_a_request_that_a_condemned_commit_led_to_is_addressed_as_a_persons_is(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    own = restore_request("22222222-aaaa-4aaa-8aaa-aaaaaaaaaaaa")
+    made = own.model_copy(update={"source": "coordinator", "needs_approval": True})
+    publish(bootstrap_servers, topic_prefix, task_of(made, prefix=topic_prefix), awaiting(made))
+    at = ("-t", made.table, "-l", made.location, "--reason", "x", "-c", str(settings_file))
+    approval = ("publish", "approval", *at, "--plan-id", "p1", "--approved-by", "ben")
+
+    for command in (("publish", "withdraw", *at), approval):
+        assert tidegate(*command, "--request", "22222222")[0] == 0
+        asked = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("requests")[-1]
+        assert getattr(asked, "request", None) == made.event_id
+    for shown in ("22222222", made.event_id):
+        code, out, _ = tidegate("explain", shown, "-c", str(settings_file))
+        assert (code, "RestoreAwaitingApproval" in out, "RestoreRequested" in out) == (
+            0,
+            True,
+            True,
+        )

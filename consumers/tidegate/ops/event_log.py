@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final, Self
 
 from tidegate.errors import ConfigError, FormatError
-from tidegate.events import Event, TaskEnded, TaskIssued
+from tidegate.events import Event, Request, RestoreRequested, TaskEnded, TaskIssued
 from tidegate.events.base import Verdict
 from tidegate.events.cleanings import ANYWHERE, DirectoriesOutcome, PartsJoiner
 from tidegate.events.topics import (
@@ -297,8 +297,9 @@ class EventLog:
         wanted = EventFilter((table,), event_id=shortened)
         found = {
             logged.event.event_id
-            for logged in self.read(REQUEST_TOPIC, wanted)
-            if logged is not None and logged.event is not None
+            for topic in (REQUEST_TOPIC, TASK_TOPIC)
+            for logged in self.read(topic, wanted)
+            if logged is not None and isinstance(logged.event, Request)
         }
         if len(found) > 1 and shortened not in found:
             raise ConfigError(
@@ -363,6 +364,10 @@ class EventLog:
         event = self._wire.deserialize(record.key, record.value, record.headers)
         if isinstance(event, TaskIssued) and event.kind in _CARRIED:
             event = command_of(event, self._wire)
+        elif isinstance(event, TaskIssued) and event.kind == RestoreRequested.__name__:
+            restore = command_of(event, self._wire)
+            # of a condemned commit: no person published it
+            event = restore if restore.source == event.source else event
         is_wanted = wanted.may_match(record.key, type(event)) and wanted.matches(event)
         return LoggedEvent(record, event) if is_wanted else None
 

@@ -224,8 +224,10 @@ class _Story:
     def _condemned(self) -> Iterator[str]:
         """Condemned commits to which no service reacts."""
         left = dict[str, CommitCondemned]()
-        for event in self._events():
-            if isinstance(event, CommitCondemned):
+        dead = {dead_letter.origin_location for dead_letter in self.dead_letters}
+        for logged in self.events:
+            event = logged.event
+            if isinstance(event, CommitCondemned) and logged.place not in dead:
                 left[event.instant] = event
             elif isinstance(event, SavepointsCheckRequested) and event.condemned:
                 left.pop(event.condemned, None)

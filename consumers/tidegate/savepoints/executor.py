@@ -157,8 +157,8 @@ class SavepointWriter:
         if missing:
             named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
             message = (
-                f"published or condemned, but not completed on the timeline of {command.location}: {named}."
-                " Correct the instant or the location at its publisher"
+                "published or condemned, but not completed on the timeline of"
+                f" {command.location}: {named}. Correct the instant or the location at its publisher"
             )
             yield _flagged(command, now, missing[0], CommitFlag.NOT_ON_TIMELINE, message)
         for _ in range(_AT_ONCE):

@@ -188,10 +188,10 @@ class SavepointsChecked(Answer, frozen=True):
 
     `savepoints` are those on the timeline now; `unowned` name a policy that no rule of the table
     owns: they stay. `next_check` is when time alone may change the result; None: never. For a
-    `condemned` commit, `newest_before` is the newest savepoint before it, and `later` are those of
-    it and of later commits, which a restore needs removed. `commits` are those of the request. If
-    the request asked to measure, the pinned files are those that only savepoints keep, each counted
-    once.
+    `condemned` commit that the timeline has, `newest_before` is the newest savepoint before it, and
+    `later` are those of it and of later commits, which a restore needs removed. `commits` are those
+    of the request. If the request asked to measure, the pinned files are those that only savepoints
+    keep, each counted once.
     """
 
     means: ClassVar[Verdict] = Verdict.DONE
@@ -262,7 +262,8 @@ class CommitFlag(StrEnum):
     SAVEPOINTS_AT_MAXIMUM = "savepoints-at-maximum"
     """A savepoint of it is due, but the policy has as many as `max_count` allows."""
     NOT_ON_TIMELINE = "not-on-timeline"
-    """The table's timeline does not have it as completed: a wrong instant, or another table."""
+    """Published or condemned, and the timeline does not have it as completed: a wrong instant, or
+    another table."""
 
 
 class CommitFlagged(Alarm, frozen=True):

@@ -36,6 +36,7 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
+from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain import _Story, held_by, ids_of_chain
 from tidegate.ops.waiting import PendingVacuum
@@ -354,6 +355,10 @@ def test_a_condemned_commit_to_which_no_service_reacts_is_a_next_step() -> None:
     assert step.startswith(f"commit {bad.instant} is condemned, and no service reacted")
     assert "tidegate plan restore --table lake.sales.orders --savepoint" in step
     assert not any("no service reacted" in step for step in story(bad, check).next_steps())
+    record = Record(Partition("dead", 0), 0, b"", b"", (), 0)
+    dead = DeadLetter("d-1", record, "coordinator", Partition("t", 0), 0, "of the future", ())
+    [step] = replace(story(bad), dead_letters=[dead]).next_steps()
+    assert step.startswith("dead letter d-1 of coordinator")
 
 
 def test_a_restore_that_was_approved_waits_for_no_person() -> None:
