@@ -359,7 +359,7 @@ def test_a_condemned_commit_gives_a_plan_and_changes_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize("action", ["plan", "restore"])
 @pytest.mark.parametrize("undone", [False, True], ids=["unknown", "older than a rollback"])
 def test_a_commit_that_is_not_on_the_timeline_leads_to_a_flag_and_to_no_request(
-    tmp_path: Path, action: str, undone: bool
+    tmp_path: Path, action: str, *, undone: bool
 ) -> None:
     lake = Lake(tmp_path, action)
     if undone:

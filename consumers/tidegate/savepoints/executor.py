@@ -158,7 +158,8 @@ class SavepointWriter:
             named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
             message = (
                 "published or condemned, but not completed on the timeline of"
-                f" {command.location}: {named}. Correct the instant or the location at its publisher"
+                f" {command.location}: {named}. Correct the instant or the location at its"
+                " publisher"
             )
             yield _flagged(command, now, missing[0], CommitFlag.NOT_ON_TIMELINE, message)
         for _ in range(_AT_ONCE):
