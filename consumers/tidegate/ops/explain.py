@@ -225,9 +225,8 @@ class _Story:
         """Condemned commits to which no service reacts."""
         left = dict[str, CommitCondemned]()
         dead = {dead_letter.origin_location for dead_letter in self.dead_letters}
-        for logged in self.events:
-            event = logged.event
-            if isinstance(event, CommitCondemned) and logged.place not in dead:
+        for event, place in ((logged.event, logged.place) for logged in self.events):
+            if isinstance(event, CommitCondemned) and place not in dead:
                 left[event.instant] = event
             elif isinstance(event, SavepointsCheckRequested) and event.condemned:
                 left.pop(event.condemned, None)
@@ -235,12 +234,11 @@ class _Story:
                 for gone in event.instants:
                     left.pop(gone.instant, None)
         for instant, event in left.items():
-            listing = command_line("savepoints list", event.table)
             planned = command_line("plan restore", table=event.table, savepoint="INSTANT")
             yield (
                 f"commit {instant} is condemned, and no service reacted: a rule of"
                 f" [[restores.rules]] with `condemned` would. Choose a savepoint from before it"
-                f" ({listing}), then: {planned}"
+                f" ({command_line('savepoints list', event.table)}), then: {planned}"
             )
 
     def _unknown_tables(self) -> Iterator[str]:
