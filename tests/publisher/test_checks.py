@@ -18,6 +18,7 @@ from tidegate.publisher.checks import check_publishable
 from tidegate.tables.refusal import Refused
 
 SOON = {"delivery.timeout.ms": 200}
+LOCKS = ({"lock_id": 5, "transaction_id": 21}, {"lock_id": 5, "partition": "day=1"})
 CONTRADICTIONS = [
     pytest.param({"kind": "major"}, "delta", id="a major one made a delta"),
     pytest.param({"max_write_id": 2}, None, id="the directory exceeds the range"),
@@ -42,6 +43,24 @@ CONTRADICTIONS = [
     pytest.param({"partition": "../customers"}, "not a path below the table", id="a way out"),
     pytest.param({"partition": "/day=1"}, "not a path below the table", id="an absolute partition"),
 ]
+OF_LOCKS_AND_SNAPSHOT = [
+    pytest.param(
+        {"valid_write_ids": "sales.orders:3:9223372036854775807:2:"},
+        "says that none is open",
+        id="an open write id while none is open",
+    ),
+    pytest.param(
+        {"own_lock_id": 5, "own_transaction_id": 22, "locks": LOCKS},
+        "lock 5 is of one transaction, not of 22 and of 21",
+        id="its own lock is another transaction's",
+    ),
+    pytest.param(
+        {"own_lock_id": 5, "locks": (*LOCKS, {"lock_id": 5, "transaction_id": 23})},
+        "lock 5 is of one transaction, not of 21 and of 23",
+        id="a lock of two transactions",
+    ),
+]
+"""Services process these: the cleaner judges by the directories, and reads no lock."""
 
 
 def vacuum_with(**fields: Any) -> VacuumFinished:  # noqa: ANN401 - any field
@@ -49,7 +68,7 @@ def vacuum_with(**fields: Any) -> VacuumFinished:  # noqa: ANN401 - any field
     return VacuumFinished.model_validate(given | fields)
 
 
-@pytest.mark.parametrize(("fields", "reason"), CONTRADICTIONS)
+@pytest.mark.parametrize(("fields", "reason"), [*CONTRADICTIONS, *OF_LOCKS_AND_SNAPSHOT])
 def test_a_vacuum_that_contradicts_itself_is_refused_before_it_is_sent(
     fields: dict[str, Any], reason: str | None
 ) -> None:

@@ -30,7 +30,8 @@ _MADE = "made by `make docs`; don't edit"
 
 _COMMON_FIELDS = """\
 Every event has the fields of the first table. `tidegate schemas example NAME` prints a valid one,
-`tidegate schemas export` writes the Avro schemas.
+`tidegate schemas export` writes the Avro schemas. In JSON a time is text with its zone, as in
+`2026-11-24T05:06:32Z`. The location of a hold's events is `unknown`: a hold is on a table's name.
 """
 
 
@@ -248,7 +249,26 @@ def _fields(kind: type[Event], only: type[Event] | None = None) -> str:
         f"| `{field['name']}` | {_type(field['type'])} | {field.get('doc', '')} |"
         for field in wanted
     ]
-    return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows])
+    parts = ["\n".join(["| field | type | meaning |", "|---|---|---|", *rows])]
+    for record in (found for field in wanted for found in _records(field["type"])):
+        rows = [
+            f"| `{inner['name']}` | {_type(inner['type'])} | {inner.get('doc', '')} |"
+            for inner in record["fields"]
+        ]
+        head = [f"`{record['name']}`:\n", "| field | type | meaning |", "|---|---|---|"]
+        parts.append("\n".join([*head, *rows]))
+    return "\n\n".join(parts)
+
+
+def _records(avro: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - Avro's JSON
+    """The records in a field's type, at the place that defines them."""
+    if isinstance(avro, list):
+        return [record for branch in avro for record in _records(branch)]
+    if not isinstance(avro, dict):
+        return []
+    if avro["type"] == "record":
+        return [avro, *(it for field in avro["fields"] for it in _records(field["type"]))]
+    return _records(avro.get("items", avro.get("values")))
 
 
 def _type(avro: Any) -> str:  # noqa: ANN401 - Avro's JSON

@@ -22,7 +22,7 @@ from tidegate.errors import (
 )
 from tidegate.events import CommitCompleted, Event, Request, VacuumFinished, VacuumKind
 from tidegate.hive.compaction import Compaction, InconsistentCompaction
-from tidegate.hive.write_ids import ValidWriteIds
+from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
 from tidegate.hudi.instant import Action
 
 _STRAY: Final = frozenset({"", ".", ".."})
@@ -73,6 +73,22 @@ def _check_vacuum(event: VacuumFinished) -> None:
         write_ids=snapshot,
         own_txn=event.own_transaction_id,
     )
+    if snapshot.min_open == NOTHING_OPEN and snapshot.opens_in(
+        event.min_write_id, event.max_write_id
+    ):
+        raise InconsistentCompaction(
+            "the snapshot lists open write ids that the vacuum compacted, and its least open id"
+            " says that none is open"
+        )
+    own = event.own_transaction_id
+    transactions = {} if own is None else {event.own_lock_id: own}
+    for lock in event.locks:
+        txn = lock.transaction_id
+        if txn is not None and transactions.setdefault(lock.lock_id, txn) != txn:
+            raise InconsistentCompaction(
+                f"lock {lock.lock_id} is of one transaction, not of {transactions[lock.lock_id]}"
+                f" and of {txn}"
+            )
     partition = event.partition
     if partition is not None and (_STRAY & set(partition.split("/")) or _SIGNS.search(partition)):
         raise InconsistentCompaction(f"the partition {partition!r} is not a path below the table")
