@@ -7,14 +7,18 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from support.samples import memory_bus
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, StopService
-from tidegate.service.runner import run_services, stop_on_signals
+from tidegate.service.assembly import SERVICES
+from tidegate.service.runner import check_startable, run_services, stop_on_signals
 from tidegate.service.settings import Settings
+from tidegate.signatures import SigningKey
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
@@ -93,14 +97,15 @@ def test_a_stop_after_a_hangup_counts(started: list[list[str]]) -> None:
     assert started == []
 
 
+@pytest.mark.parametrize("fault", [ConfigError, ModuleNotFoundError])
 def test_settings_that_are_invalid_stop_nothing(
-    started: list[list[str]], caplog: pytest.LogCaptureFixture
+    fault: type[Exception], started: list[list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     stop, results = threading.Event(), iter(["[alarms] is not a list", ""])
 
     def read_settings() -> None:
-        if fault := next(results):
-            raise ConfigError(fault)
+        if message := next(results):
+            raise fault(message)
 
     with stop_on_signals(stop, read_settings):
         os.kill(os.getpid(), signal.SIGHUP)
@@ -118,3 +123,43 @@ def test_on_a_terminal_a_hangup_is_its_end(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     with stop_on_signals(threading.Event(), lambda: None):
         assert signal.getsignal(signal.SIGHUP) is before
+
+
+@pytest.mark.parametrize(
+    ("section", "mode", "fault"),
+    [
+        pytest.param(
+            {"warehouse": {"roots": ["lake/x"]}, "security": {"keys": []}},
+            *(0o600, "lake/x"),
+            id="a relative root",
+        ),
+        pytest.param(
+            {"cleaning": {"confirm_with": "metastore"}, "security": {"keys": []}},
+            *(0o600, "none is configured"),
+            id="no bridge",
+        ),
+        pytest.param({"security": {"keys": []}}, 0o600, "", id="any key while none is listed"),
+        pytest.param({}, 0o600, "not in", id="its own key is not listed"),
+        pytest.param({"security": {"keys": []}}, 0o644, "chmod", id="a key that others may read"),
+    ],
+)
+def test_a_hangup_tries_all_that_a_start_needs_and_joins_no_group(
+    section: dict[str, object], mode: int, fault: str, tmp_path: Path
+) -> None:
+    own, other = tmp_path / "own.pem", SigningKey.generate().public_pem
+    own.write_bytes(SigningKey.generate().private_pem)
+    own.chmod(mode)
+    listed = {"name": "ana", "public_key": other, "roles": ["worker", "coordinator"]}
+    values = {"warehouse": {"roots": [str(tmp_path)]}, "security": {"keys": [listed]}, **section}
+    security = {"sign_with": own, **values["security"]}  # type: ignore[dict-item]
+    settings, bus = Settings.model_validate({**values, "security": security}), memory_bus()
+    joined: list[object] = []
+    bus.subscribe = lambda *args, **_: joined.append(args)  # type: ignore[method-assign,assignment]
+
+    if fault:
+        with pytest.raises(ConfigError, match=fault):
+            check_startable(list(SERVICES), settings, bus)
+    else:
+        check_startable(list(SERVICES), settings, bus)
+
+    assert joined == []

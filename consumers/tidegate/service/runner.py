@@ -10,21 +10,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final, NoReturn, cast
 
 import structlog
 from confluent_kafka import KafkaException
 
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
-from tidegate.errors import StopService, TidegateError, TransientError
+from tidegate.errors import StopService, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events.topics import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.observed import ProcessMonitoring
+from tidegate.runtime.bus import Bus
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import SERVICES, Loop, assemble, instance_ids
 from tidegate.service.bridge_assembly import BRIDGES
@@ -46,8 +47,8 @@ def stop_on_signals(
 ) -> Generator[None]:
     """Set `stop` on SIGTERM and SIGINT while the block runs; restore the handlers afterwards.
 
-    With `read_settings`, SIGHUP reads the settings. If they are valid, `stop` is set, and at the
-    end of the block this process starts again in place; otherwise the fault is logged. On a
+    With `read_settings`, SIGHUP reads the settings. If that raises nothing, `stop` is set, and at
+    the end of the block this process starts again in place; otherwise the fault is logged. On a
     terminal SIGHUP still ends the process, because it means that the terminal is gone.
 
     Python allows this in the main thread only.
@@ -95,11 +96,11 @@ def _read_when_asked(
         asked.clear()
         try:
             read_settings()
-        except TidegateError as error:
-            log.error("SIGHUP: the settings are invalid, nothing is changed: %s", error)  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001 - whatever it is, this process works on
+            log.error("SIGHUP: it could not start with the settings, nothing is changed: %s", error)  # noqa: TRY400
             continue
         if not stop.is_set():
-            log.info("SIGHUP: the settings are valid; this process starts again with them")
+            log.info("SIGHUP: this process starts again with the settings as they are now")
             again.set()
             stop.set()
 
@@ -108,11 +109,12 @@ def run_services(
     names: Sequence[str],
     settings: Settings,
     stop: threading.Event,
-    read_settings: Callable[[], object] | None = None,
+    read_settings: Callable[[], Settings] | None = None,
 ) -> None:
     """Run services and bridges, each on its thread, until `stop` is set or a signal arrives.
 
-    With `read_settings`, SIGHUP reads the settings and starts the process again in place.
+    With `read_settings`, SIGHUP reads the settings, and starts the process again in place if the
+    services can start with them.
 
     The settings' `stop_seconds` after that, the process has ended, whatever its services do: those
     that wait for a broker that is away are left where they are. Where a task in Spark or a thread
@@ -126,7 +128,13 @@ def run_services(
             start all of them again. Also: a service was not done when the time was over.
     """
     ended = threading.Event()
-    with stop_on_signals(stop, read_settings):
+
+    def check() -> None:
+        if read_settings is not None:
+            now = read_settings()
+            check_startable(names, now, _connected(names, now))
+
+    with stop_on_signals(stop, check if read_settings else None):
         watched = (stop, ended, settings.services.stop_seconds)
         watch = threading.Thread(target=_end_in_time, args=watched, name="stop", daemon=True)
         watch.start()
@@ -172,13 +180,49 @@ def _report_what_runs(seconds: float) -> None:
     sys.stderr.flush()
 
 
-def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
+class _Startable(Exception):  # noqa: N818 - states a finding
+    """A service got as far as to join its group."""
+
+
+class _TrialBus:
+    """A bus whose groups nobody joins: the running process is the member."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Take the bus that is asked."""
+        self._bus = bus
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the other methods of the bus
+        return getattr(self._bus, name)
+
+    def subscribe(self, *_: object, **_options: object) -> NoReturn:
+        """End the trial."""
+        raise _Startable
+
+
+def check_startable(names: Sequence[str], settings: Settings, bus: Bus) -> None:
+    """Build services and bridges up to where they join their groups; raises as `run_services`."""
+    if (hudi := settings.bridge.hudi) is not None:  # the port is that of the running process
+        bridge = settings.bridge.model_copy(
+            update={"hudi": hudi.model_copy(update={"callback_port": None})}
+        )
+        settings = settings.model_copy(update={"bridge": bridge})
+    for name in names:
+        with suppress(_Startable):
+            _assemble_all([name], settings, cast("Bus", _TrialBus(bus)), None)
+
+
+def _connected(names: Sequence[str], settings: Settings) -> KafkaBus:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session, instance_ids(settings, names))
     if any(name in SERVICES or name in BRIDGES for name in names):  # assembly refuses others
         bus.require_connection()
     roles = [Role.BRIDGES if name in BRIDGES else name for name in names]
     require_declared_topics(settings.connection(), settings.topics, roles)
+    return bus
+
+
+def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
+    bus = _connected(names, settings)
     with ExitStack() as stack:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None or wanted.traces:
@@ -232,7 +276,7 @@ def _join(threads: Sequence[threading.Thread], stop: threading.Event, seconds: f
 
 
 def _assemble_all(
-    names: Sequence[str], settings: Settings, bus: KafkaBus, monitoring: ProcessMonitoring | None
+    names: Sequence[str], settings: Settings, bus: Bus, monitoring: ProcessMonitoring | None
 ) -> dict[str, Loop]:
     """Build all of them or none: after a fault, groups that were joined are left again."""
     loops: dict[str, Loop] = {}

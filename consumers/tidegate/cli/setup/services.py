@@ -151,7 +151,11 @@ def monitor(
     deployment = DeploymentMonitor(settings, metrics)
     health = deployment.not_live, partial(deployment.not_ready, interval)
     address = host or settings.monitoring.host
-    read_settings = partial(Settings.load, logged.config)
+
+    def read_settings() -> None:
+        now = Settings.load(logged.config)
+        DeploymentMonitor(now, Metrics(DEPLOYMENT_METRICS))
+
     serving = serve(address, port, metrics.registry, health, settings.shown())
     with stop_on_signals(stop, read_settings), serving:
         deployment.run(stop, interval, waiting_interval)
