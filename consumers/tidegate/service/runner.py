@@ -185,7 +185,7 @@ class _Startable(Exception):  # noqa: N818 - states a finding
 
 
 class _TrialBus:
-    """A bus whose groups nobody joins: the running process is the member."""
+    """A bus without members: the running process is the member of its groups."""
 
     def __init__(self, bus: Bus) -> None:
         """Take the bus that is asked."""
