@@ -26,6 +26,8 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
+from tidegate.service.settings.sections import SecuritySettings
+from tidegate.signatures import SigningKey
 from tidegate.tables.claim import Task
 from tidegate.tables.hudi import claim_table
 
@@ -54,6 +56,38 @@ def savepointed(folder: Path, *minutes: int) -> str:
         assert list(writer.execute(savepoint_request(table, at(minute))))
     (folder / "tidegate.toml").write_text(f'[warehouse]\nroots = ["{folder}"]\n')
     return table.location
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "hold add lake.sales.orders",
+        f"publish approval -t lake.s.o --location /x --request {'r' * 36} --plan-id p",
+    ],
+)
+def test_an_unsigned_request_is_refused_at_once_where_signatures_are_required(
+    command: str, tidegate: Tidegate, tmp_path: Path
+) -> None:
+    key, settings = SigningKey.generate(), tmp_path / "t.toml"
+    settings.write_text(
+        "[security]\nrequire_signatures = true\n[[security.keys]]\nname = 'ana'\n"
+        f"roles = ['holder', 'approver']\npublic_key = '''{key.public_pem}'''\n"
+    )
+    code, out, err = tidegate(*command.split(), "--reason", "r", "-c", str(settings))
+
+    expected = "security.require_signatures is on: give --sign-with KEY"
+    assert (code, out, expected in err) == (ExitCode.WRONG, "", True)
+
+
+def test_a_suggested_command_is_signed_where_that_is_required() -> None:
+    approve, look = "tidegate publish approval --plan-id p", "tidegate publish commit -t a.b.c"
+    keys = [{"name": "ana", "public_key": "x", "roles": ["holder"]}]
+    required = SecuritySettings.model_validate({"require_signatures": True, "keys": keys})
+
+    assert required.suggested(f"x: {approve} ({look})") == (
+        f"x: tidegate publish approval --sign-with KEY.pem --plan-id p ({look})"
+    )
+    assert SecuritySettings().suggested(approve) == approve
 
 
 def test_every_exit_code_has_a_meaning_and_every_final_verdict_a_code() -> None:

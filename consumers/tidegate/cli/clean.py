@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,7 +39,11 @@ def add(
     Examples:
         tidegate hold add lake.sales.orders --reason 'the report is stuck' --wait
     """
-    request(asking, table_of(table) or "", Publisher.hold_cleaning, reason=reason)
+    name = table_of(table) or ""
+    for before in _holds_on(name, asking.config) or ():
+        by, why = before["requested_by"], before["reason"]
+        write_error(f"note: this replaces the hold of {by} ({why}), if it is accepted")
+    request(asking, name, Publisher.hold_cleaning, reason=reason)
 
 
 @hold.command()
@@ -57,11 +60,18 @@ def remove(
         tidegate hold remove lake.sales.orders --reason 'it is done' --wait
     """
     name = table_of(table) or ""
-    with suppress(TidegateError):  # a person need not have the right to read the coordinator's rows
-        stores = gate_stores(Settings.load(asking.config), name)
-        if not any(list(held_tables(store)) for store in stores):
-            write_error(f"note: {name} is not on hold, as far as the coordinator has read")
+    if _holds_on(name, asking.config) == []:
+        write_error(f"note: {name} is not on hold, as far as the coordinator has read")
     request(asking, name, Publisher.release_hold, reason=reason)
+
+
+def _holds_on(table: str, config: Path | None) -> list[dict[str, Any]] | None:
+    """The hold on a table; None: a person need not have the right to read the rows."""
+    settings = Settings.load(config)
+    try:
+        return [hold for store in gate_stores(settings, table) for hold in held_tables(store)]
+    except TidegateError:
+        return None
 
 
 @hold.command("list")

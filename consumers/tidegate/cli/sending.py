@@ -37,6 +37,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.events.base import Verdict
+from tidegate.events.signature import SIGNED
 from tidegate.events.topics import topic_of
 from tidegate.hudi.instant import is_instant
 from tidegate.monitoring.visible import visible
@@ -243,6 +244,8 @@ class _ReachablePublisher(Publisher):
             sign_with=sign_with or settings.security.sign_with,
         )
         self._settings, self._new = settings, new
+        security = settings.security
+        self._needs_key = security.require_signatures and not (sign_with or security.sign_with)
         self.notes_stopped = False
         """Whether a line is written where a service does not run that answers a request."""
 
@@ -272,12 +275,14 @@ class _ReachablePublisher(Publisher):
         """Publish events; see `Publisher`.
 
         Raises:
-            ConfigError: a topic does not exist, the broker refuses the login, or a request is for a
-                table that no event has named, or for the location of another table.
+            ConfigError: a key is needed, a topic does not exist, the broker refuses the login, or
+                a request is for a table that no event has named, or for another table's location.
             TransientError: no broker answers.
         """
         for event in events:
             check_publishable(event)
+            if self._needs_key and isinstance(event, SIGNED):  # a service would refuse it
+                raise ConfigError("security.require_signatures is on: give --sign-with KEY")
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
         for event in events:
             for check in (self._check_named, self._check_location, self._check_hold):

@@ -64,7 +64,7 @@ def asked_by(event: Event) -> str:
     signer = event.signed_by
     if signer is None:
         return f"{by}, unsigned"
-    return by if signer == by else f"{signer}, who signed as {by}"
+    return by if signer == by else f"{signer} (as {by})"
 
 
 def approval_command(event: RestoreAwaitingApproval) -> str:
@@ -101,7 +101,7 @@ def flagged(event: CommitFlagged | VacuumFlagged) -> str:
 _AMOUNT: Final = "{instants:instant}, {files:file}, {bytes:size}"
 _DIRECTORIES: Final = (
     "{directories:names}: {files:file}, {bytes:size}[ (part {part} of {parts})]"
-    "[; later vacuums made {superseded_by:names}][; in quarantine for {keep_ms:hours} h]"
+    "[; later vacuums made {superseded_by:names}][; in quarantine for {keep_ms:milliseconds}]"
 )
 _PLANNED: Final = (
     "to {savepoint}[!instants:: nothing to do, it is the newest commit]"
@@ -238,7 +238,7 @@ def counted(number: int, thing: str) -> str:
 _FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
     "size": size,
     "time": "{:%Y-%m-%dT%H:%M:%SZ}".format,
-    "hours": lambda milliseconds: f"{milliseconds / 3_600_000:g}",
+    "milliseconds": lambda milliseconds: span(timedelta(milliseconds=milliseconds)),
     "list": ", ".join,
     "names": _names,
     "shortened": shortened,

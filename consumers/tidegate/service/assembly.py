@@ -308,8 +308,11 @@ def own_key(settings: Settings, role: KeyRole) -> SigningKey | None:
     if security.keys and not listed:
         raise ConfigError(f"the key in {security.sign_with} is not in [[security.keys]]")
     if listed and role not in listed[0].roles:
+        fit = [it.name for it in security.keys if role in it.roles]
+        others = f" (the key of {' or '.join(fit)} is listed for it)" if fit else ""
         raise ConfigError(
-            f"the key in {security.sign_with} may not sign what this service publishes: add"
+            f"the key in {security.sign_with} is of {listed[0].name} and may not sign what this"
+            f" service publishes: name the right file in security.sign_with{others}; else add"
             f' "{role}" to the roles of {listed[0].name} in [[security.keys]]'
         )
     return key

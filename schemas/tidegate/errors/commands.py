@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from typing import Final
+
+_SIGNED: Final = re.compile(
+    r"\btidegate (?:hold (?:add|remove)|undo|publish (?!commit |condemned )[a-z-]+)(?= )"
+)
 
 
 def command_line(command: str, *arguments: object, **options: object) -> str:
@@ -21,3 +27,8 @@ def command_line(command: str, *arguments: object, **options: object) -> str:
             words.append(f"--{name.strip('_').replace('_', '-')}")
             words += [] if value is True else [str(value)]
     return shlex.join(words)
+
+
+def with_key(text: str) -> str:
+    """A text whose suggested commands sign what they publish: a person fills in the key's file."""
+    return _SIGNED.sub(r"\g<0> --sign-with KEY.pem", text)

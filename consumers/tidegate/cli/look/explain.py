@@ -43,6 +43,7 @@ def explain(
     story = gather(settings, subject, since_of(since), limit)
     table = story.table_of_commits
     policy = described_rule(settings.savepoints, table) if table else None
+    steps = [settings.security.suggested(step) for step in story.next_steps()]
     if as_json:
         write_json(
             {
@@ -54,7 +55,7 @@ def explain(
                 "held": story.held,
                 "dead_letters": story.dead_letters,
                 "savepoint_policy": policy,
-                "next": story.next_steps(),
+                "next": steps,
             }
         )
         return
@@ -75,5 +76,5 @@ def explain(
     if policy is not None:
         write(f"savepoint policy: {policy}")
     write("next:")
-    for step in story.next_steps():
+    for step in steps:
         write(f"  {step}")

@@ -18,6 +18,7 @@ from tidegate.cli.output import write, write_error, write_json, write_rows, writ
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.events import Event
+from tidegate.events.reasons import Reason
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter, is_destructive
 from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
@@ -223,6 +224,7 @@ def redrive(
         tidegate dead-letters redrive 1b9ce7ae --execute
     """
     rows, destructive_ones, undecodable = list[dict[str, Any]](), list[Event](), list[DeadLetter]()
+    unsigned = list[DeadLetter]()
     with selected.box() as box:
         found = selected.matching(box, include_resolved=include_resolved)
         for batch in box.batches(found):
@@ -231,6 +233,8 @@ def redrive(
                     undecodable.append(dead_letter)
                 elif is_destructive(event):
                     destructive_ones.append(event)
+                if dead_letter.error.startswith(f"{Reason.NOT_SIGNED}:"):
+                    unsigned.append(dead_letter)
                 if len(rows) < selected.limit:
                     rows.append(dead_letter.row | {"event": _fields(event)})
         if selected.execute:
@@ -244,6 +248,9 @@ def redrive(
             f"{len(undecodable)} of them {fail} again, since the payload can't be decoded."
             f" To discard: {again}"
         )
+    if unsigned:
+        fail = "fails" if len(unsigned) == 1 else "fail"
+        write_error(f"{len(unsigned)} of them {fail} again: publish it again, signed")
 
 
 @dead_letters.command()

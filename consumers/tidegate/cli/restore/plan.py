@@ -73,7 +73,7 @@ def restore(
     except Refused as refused:
         if refused.reason is Reason.GREATER_SAVEPOINT:
             for removal in _removals(warehouse, where, name, chosen):
-                write(removal)
+                write(settings.security.suggested(removal))
         raise
     plan = PlanFile(
         table=name,
@@ -94,7 +94,8 @@ def restore(
         ):
             write(line)
         if not plan.is_empty:
-            write(f"To do it: {_request(plan, out.name if out else None)}")
+            command = settings.security.suggested(_request(plan, out.name if out else None))
+            write(f"To do it: {command}")
         return
     fields = plan.model_dump(include={"savepoint", "plan_id", "instants", "files", "bytes"})
     fields |= {"resumes": plan.resumes, "locks_looked_at": restores.checked_locks}

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
 from tidegate.errors import validation
+from tidegate.errors.commands import with_key
 from tidegate.events.fields import Name
 from tidegate.events.signature import KeyRole
 from tidegate.events.topics import SERVICES, Role
@@ -66,6 +67,10 @@ class SecuritySettings(Section, frozen=True):
     principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
     """By role, the Kafka principals to which `topics acls` grants its rights, for example
     `User:CN=orders,OU=sales`. The default of a role is `User:` and its name."""
+
+    def suggested(self, text: str) -> str:
+        """A text whose suggested commands sign what they publish, where that is required."""
+        return with_key(text) if self.require_signatures and self.sign_with is None else text
 
     @model_validator(mode="after")
     def _has_keys(self) -> Self:
