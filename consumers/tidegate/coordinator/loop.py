@@ -31,7 +31,7 @@ from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition,
 from tidegate.coordinator.requests import ABOUT_REQUESTS, Requests
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects, moment
-from tidegate.coordinator.tasks import MAY_FREE, OF_TASKS, Tasks
+from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -40,7 +40,7 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import Command, Event
+from tidegate.events import Command, Event, Outcome
 from tidegate.events.cleanings import HoldRequest
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
@@ -82,7 +82,8 @@ _TASK_BYTES: Final = 4_000
 _PARTITION = attrgetter("partition")
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
-before a release of today; and a release is not forgotten before the vacuum that waits for it."""
+before a release of today; and a release is not forgotten before the vacuum that waits for it.
+Where no outcome was applied yet, the outcomes come before them: what was done is not done again."""
 
 
 _MAY_ISSUE: Final = MAY_FREE.union(ABOUT_REQUESTS)
@@ -134,6 +135,7 @@ class CoordinatorLoop:
         # by type: to ask for a subclass of pydantic's takes as long as a decision
         self._authorization, self._refusals = authorization or Authorization(), RefusalLimit()
         self._requests = {kind for kind in subject.consumes if issubclass(kind, Command)}
+        self._outcomes = {kind for kind in subject.consumes if issubclass(kind, Outcome)}
         signed = SIGNED if self._authorization.checks_signatures else ()
         others = set(subject.consumes) - self._requests
         self._signed_kinds = {kind for kind in others if issubclass(kind, signed)}
@@ -145,7 +147,8 @@ class CoordinatorLoop:
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
         self._subscription = bus.subscribe(f"{prefix}.{SOURCE}", self._inputs, self, watched=[own])
-        self._catch_up = CatchUp([t.name(prefix) for t in READ_FIRST], self._subscription)
+        first = [topic.name(prefix) for topic in READ_FIRST]
+        self._catch_up = CatchUp(first, self._subscription, known=self._outcome_topic)
 
     def run(self, stop: threading.Event) -> None:
         """Process events until `stop` is set.
@@ -283,8 +286,12 @@ class CoordinatorLoop:
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
         kind, store = type(event), owned.store
-        if kind in OF_TASKS and (is_unproven(event) or tasks.carried(event, store) is None):
-            return []  # late, replayed or forged
+        if kind in self._outcomes and is_unproven(event):
+            return []
+        if kind in OF_TASKS and tasks.carried(event, store) is None:
+            # late, redriven, read again, or replayed or forged
+            if kind not in COUNT_LATE or not self._is_genuine(event, record):
+                return []
         if kind in self._signed_kinds:
             self._authorization.require(event, record)
         if kind in self._requests and isinstance(event, Command):
@@ -297,6 +304,14 @@ class CoordinatorLoop:
         if effects.commands or kind in _MAY_ISSUE:
             messages += self._tasks.issue(event.table, store, at)
         return messages
+
+    def _is_genuine(self, event: Event, record: Record) -> bool:
+        try:
+            if type(event) in self._signed_kinds:
+                self._authorization.check(event, record)
+        except Unauthorized:
+            return False
+        return True
 
     def _authorized(
         self, owned: OwnedPartition, event: Command, record: Record, at: datetime
@@ -399,7 +414,8 @@ class CoordinatorLoop:
             self._require_accepted(message)
         made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(effects.commands, messages, strict=False):
-            tasks.queue(command, original_of(message, made), store)
+            if not Requests.was_undone(command, store):
+                tasks.queue(command, original_of(message, made), store)
         return effects.repeated + messages[count:]
 
     def _require_accepted(self, message: Message, more: int = 0) -> None:

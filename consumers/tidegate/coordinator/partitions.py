@@ -182,9 +182,16 @@ class CatchUp:
     Order of calls: `assigned`, then `polled` after every poll.
     """
 
-    def __init__(self, topics: Sequence[str], subscription: Subscription) -> None:
-        """Take the topics whose backlogs come first, in order."""
+    def __init__(
+        self, topics: Sequence[str], subscription: Subscription, known: str | None = None
+    ) -> None:
+        """Take the topics whose backlogs come first, in order.
+
+        That of `known` comes before them, where it is read from its beginning: rows are made again,
+        and it has what was done before.
+        """
         self._order = {topic: place for place, topic in enumerate(topics)}
+        self._known = known
         self._subscription = subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
@@ -192,11 +199,15 @@ class CatchUp:
 
     def first(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those whose backlog comes first."""
-        return [part for part in partitions if part.topic in self._order]
+        return [p for p in partitions if p.topic in self._order or p.topic == self._known]
 
     def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
         """Partitions were assigned, none of them paused; `marks` has those of `first`."""
-        self._ends = {part: marks[part].end for part in marks if starts[part] < marks[part].end}
+        self._ends = {
+            part: mark.end
+            for part, mark in marks.items()
+            if starts[part] < mark.end and (part.topic != self._known or starts[part] <= mark.first)
+        }
         self._paused = {part for part in starts if self._waits(part)}
         if self._paused:
             self._subscription.pause(self._paused)
@@ -218,10 +229,15 @@ class CatchUp:
             self._subscription.resume(ready)
 
     def _waits(self, part: Partition) -> bool:
-        place = self._order.get(part.topic, len(self._order))
+        place = self._place(part)
         return any(
-            other.number == part.number and self._order[other.topic] < place for other in self._ends
+            other.number == part.number and self._place(other) < place for other in self._ends
         )
+
+    def _place(self, part: Partition) -> int:
+        if part.topic == self._known and part in self._ends:
+            return -1
+        return self._order.get(part.topic, len(self._order))
 
 
 class BrokerTime:

@@ -20,6 +20,7 @@ from tidegate.events import (
     CleaningMode,
     CleaningStarted,
     CleaningUndone,
+    DirectoriesCleaned,
     QuarantineRemovalRequested,
     QuarantineRemoved,
 )
@@ -73,17 +74,24 @@ def quarantines(rows: Store) -> list[Quarantine]:
     return [_of_row(row) for row in rows.all(_QUARANTINES)]
 
 
-def quarantine(event: CleaningStarted, rows: Store, at: datetime) -> None:
-    """Record a started cleaning; if repeated, it moves the rest, and its time begins anew."""
-    if event.mode != CleaningMode.QUARANTINE or event.keep_ms is None:
+def quarantine(event: CleaningStarted | DirectoriesCleaned, rows: Store, at: datetime) -> None:
+    """Record a started cleaning; if repeated, it moves the rest, and its time begins anew.
+
+    The end of a cleaning counts where its start is among the dead letters.
+    """
+    if event.mode != CleaningMode.QUARANTINE or event.keep_ms is None or not event.directories:
         return
     before = _quarantine_of(rows, event.table, event.caused_by or "")
+    if isinstance(event, DirectoriesCleaned) and before is not None:
+        return
     part, now = str(event.part or 1), (len(event.directories), event.bytes)
     sizes = {} if before is None or before.undone else dict(before.sizes)
     count, size = sizes.get(part, now)
     sizes[part] = max(now, (count, size))
     started = event.event_id if before is None or part == "1" else before.started
     cleaning, due = event.caused_by or "", milliseconds(at) + event.keep_ms
+    if before is not None and not before.requested:  # a copy never shortens it
+        due = max(due, before.due)
     row = (event.table, hashed(cleaning), due, 0, 0)
     _put_quarantine(
         rows, Quarantine(*row, cleaning, started, event.location, event.partition, sizes)

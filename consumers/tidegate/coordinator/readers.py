@@ -51,6 +51,7 @@ from tidegate.events import (
     CleaningReleased,
     CleaningStarted,
     CleaningUndone,
+    DirectoriesCleaned,
     Event,
     LockReleased,
     QuarantineRemoved,
@@ -109,6 +110,7 @@ _CONSUMES: Final[tuple[type[Event], ...]] = (
     CleaningDeferred,
     CleaningStarted,
     CleaningUndone,
+    DirectoriesCleaned,
     QuarantineRemoved,
 )
 
@@ -171,7 +173,7 @@ class ReaderGate:
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningDeferred():
                 holds.defer(event, rows, at)
-            case CleaningStarted():
+            case CleaningStarted() | DirectoriesCleaned():
                 quarantines.quarantine(event, rows, at)
             case CleaningUndone() | QuarantineRemoved():
                 quarantines.end_quarantine(event, rows)

@@ -18,26 +18,40 @@ from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
 from tidegate.coordinator.tasks import ANY, Queued, as_json, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningProgressed,
+    CleaningReleased,
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRefused,
     CleaningUndoRequested,
     Command,
     Event,
     OriginalMessage,
+    Outcome,
     RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreDeclined,
+    RestoreFailed,
+    RestorePlanned,
     RestoreProgressed,
+    RestoreRejected,
     RestoreRequested,
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRemovalRejected,
     SavepointRemovalRequested,
+    SavepointRemoved,
     SavepointRequested,
     TaskEnded,
     Withdrawal,
+    WithdrawalRefused,
     WithdrawalRequested,
 )
-from tidegate.events.base import Answer
+from tidegate.events.base import Answer, answered_by
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import EVENT_TYPES, REQUEST_TOPIC
@@ -60,6 +74,13 @@ FOR_WORKERS: Final = (
     SavepointRemovalRequested,
     SavepointRequested,
 )
+ENDS: Final = (
+    *(CleaningUndone, CleaningUndoPlanned, CleaningUndoRefused),
+    *(RestoreApprovalRejected, RestoreCompleted, RestoreFailed, RestorePlanned, RestoreRejected),
+    *(SavepointCreated, SavepointRejected, SavepointRemoved, SavepointRemovalRejected),
+    *(RequestWithdrawn, WithdrawalRefused),
+)
+"""The last outcomes of requests. Rows that are made again know from them what not to repeat."""
 PROGRESS: Final = (CleaningProgressed, RestoreProgressed)
 ABOUT_REQUESTS: Final = (*FOR_WORKERS, RestoreDeclined, WithdrawalRequested)
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
@@ -77,9 +98,8 @@ class Requests:
     consumes: tuple[type[Event], ...] = (
         *ABOUT_REQUESTS,
         *PROGRESS,
-        RestoreApprovalRejected,
+        *ENDS,
         RestoreAwaitingApproval,
-        RestoreCompleted,
         TaskEnded,
     )
     kinds: Sequence[Kind] = (*tasks.KINDS, USED, AWAITING)
@@ -228,6 +248,8 @@ class Requests:
         """Apply an outcome of a task: a restore waits for an approval, or others are moot."""
         if isinstance(event, TaskEnded):
             return self._ended(event, rows, at)
+        if isinstance(event, ENDS):
+            self._is_over(event, rows, at)
         carried = tasks.carried(event, rows)
         if carried is None:
             return Effects()
@@ -247,6 +269,27 @@ class Requests:
         elif (found := rows.one(_AWAITING, table, number)) is not None:  # an approval was refused
             rows.put("awaiting", table, number, (loads(found[1])[1],), found[1])
         return Effects()
+
+    @staticmethod
+    def _is_over(event: Outcome, rows: Store, at: datetime) -> None:
+        """What an outcome answers is used, and a cleaning that was undone is not repeated."""
+        ids = set(answered_by(event))
+        if isinstance(event, CleaningUndone):
+            ids.add(event.cleaning)
+        for number in map(hashed, ids):
+            if rows.one("select 1 from used where tbl = ? and id = ?", event.table, number) is None:
+                rows.put("used", event.table, number, (milliseconds(at),))
+
+    @staticmethod
+    def was_undone(command: Command, rows: Store) -> bool:
+        """Whether a command is a cleaning that people have undone: its vacuum was read again."""
+        if not isinstance(command, CleaningReleased | AbortedCleaningReleased):
+            return False
+        number = hashed(command.event_id)
+        return (
+            rows.one("select 1 from used where tbl = ? and id = ?", command.table, number)
+            is not None
+        )
 
     def _moot(self, table: str, done: str | None, rows: Store, at: datetime) -> Effects:
         """Another restore is complete: the plan that was to be approved is void."""

@@ -27,6 +27,7 @@ from tidegate.events import (
     CleaningStarted,
     CleaningUndone,
     Command,
+    DirectoriesCleaned,
     Event,
     OriginalMessage,
     QuarantineRemovalRequested,
@@ -78,6 +79,7 @@ OF_TASKS: Final = frozenset(
         CleaningProgressed,
         CleaningStarted,
         CleaningUndone,
+        DirectoriesCleaned,
         QuarantineRemoved,
         RestoreApprovalRejected,
         RestoreAwaitingApproval,
@@ -86,6 +88,14 @@ OF_TASKS: Final = frozenset(
     }
 )
 """Outcomes that count only while the task that they are of is under way."""
+COUNT_LATE: Final = frozenset(
+    {
+        *(CleaningStarted, CleaningUndone, DirectoriesCleaned, QuarantineRemoved),
+        *(RestoreApprovalRejected, RestoreCompleted),
+    }
+)
+"""But for these: what is in quarantine, and which requests are over. One may have been redriven, and
+rows that are made again know no task of before."""
 MAY_FREE: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__()})
 """Events after which a task may be issued although they led to no command."""
 _CLEANINGS: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)

@@ -1,0 +1,203 @@
+"""The changelog is lost: the rows are made again from the inputs, and nothing is done twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.acid import FIVE_LISTINGS, INSERTS, TABLE, build
+from support.acid import release as release_of_acid
+from support.memory_bus import MemoryBus
+from support.quarantined import quarantining, removal_of, undo_of, visible
+from support.samples import NOON, ended, events_on, memory_bus, message, release, tasks_on, work_off
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.quarantines import quarantines
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.events import (
+    CleaningReleased,
+    CleaningStarted,
+    CleaningUndone,
+    DirectoriesCleaned,
+    Event,
+    RestoreApproved,
+    RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreRequested,
+    TaskEnd,
+    TaskEnded,
+    VacuumFinished,
+    WithdrawalRefused,
+    WithdrawalRequested,
+)
+from tidegate.events.wire import Wire, command_of
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.retry import RetryPolicy
+
+ORDERS = "lake.sales.orders"
+
+
+class Place:
+    """A coordinator and a cleaner, until nothing is left to do."""
+
+    def __init__(self, lake: Path) -> None:
+        self.bus: MemoryBus = memory_bus(partitions=1)
+        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.cleaner = ExecutorLoop(quarantining(lake), self.bus, retries=RetryPolicy(1))
+
+    def send(self, *events: Event) -> None:
+        for event in events:
+            self.bus.send([message(event)])
+            self.run()
+
+    def run(self) -> None:
+        for _ in range(5):
+            while self.loop.step(0):
+                pass
+            work_off(self.cleaner)
+
+    def lose_the_changelog(self) -> None:
+        """What the remedy of the doctor does."""
+        self.loop.close()
+        self.bus.recreate("tidegate.coordinator.changelog")
+        self.bus.committed["tidegate.coordinator"].clear()
+        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.run()
+
+    def outcomes(self) -> list[Event]:
+        return events_on(self.bus, "tidegate.outcomes")
+
+    def left(self, kind: str) -> list[object]:
+        return self.loop._owned[0].store.all(f"select * from {kind}")  # noqa: S608
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def vacuum(command: CleaningReleased, lock: int) -> VacuumFinished:
+    fields = command.model_dump(include=set(VacuumFinished.model_fields) - {"event_id"})
+    more = {"own_lock_id": lock, "locks": ({"lock_id": lock},), "caused_by": None}
+    return VacuumFinished.model_validate(fields | more)
+
+
+def cleaned(place: Place, tmp_path: Path, *locks: int) -> CleaningReleased:
+    """The vacuums of a table are cleaned; return the first command."""
+    released = release_of_acid(str(build(tmp_path / "t", FIVE_LISTINGS[1].directories)))
+    for lock in locks:
+        place.send(vacuum(released, lock), release(lock, TABLE))
+    command = command_of(tasks_on(place.bus)[0], Wire())
+    assert isinstance(command, CleaningReleased)
+    return command
+
+
+def test_tasks_continue_above_the_numbers_on_the_table(place: Place, tmp_path: Path) -> None:
+    cleaned(place, tmp_path, 1, 2, 3)
+    assert [task.number for task in tasks_on(place.bus)] == [1, 2, 3]
+    place.lose_the_changelog()
+
+    assert place.left("task") == place.left("queued") == []
+    ends = [it for it in place.outcomes() if isinstance(it, TaskEnded)]
+    assert max(it.number for it in ends if it.end is TaskEnd.ANSWERED) > 3
+    place.send(vacuum(release_of_acid(str(tmp_path / "t")), 4), release(4, TABLE))
+    assert place.left("task") == []
+
+
+def test_a_quarantine_is_known_again_with_its_time(place: Place, tmp_path: Path) -> None:
+    command = cleaned(place, tmp_path, 1)
+    [before] = quarantines(place.loop._owned[0].store)
+    place.lose_the_changelog()
+
+    [again] = quarantines(place.loop._owned[0].store)
+    assert (again.cleaning, again.sizes) == (command.event_id, before.sizes)
+    assert abs(again.due - before.due) <= 1000 * 60
+
+
+def test_a_cleaning_that_was_undone_is_not_repeated(place: Place, tmp_path: Path) -> None:
+    command = cleaned(place, tmp_path, 1)
+    place.send(undo_of(command))
+    [*_] = quarantining(tmp_path).execute(removal_of(command))  # the mark of the undo goes, too
+    assert set(INSERTS) <= set(visible(tmp_path / "t"))
+    place.lose_the_changelog()
+
+    assert set(INSERTS) <= set(visible(tmp_path / "t"))
+    assert [type(it) for it in place.outcomes()].count(CleaningUndone) == 1
+    assert [type(it) for it in place.outcomes()].count(DirectoriesCleaned) == 1
+
+
+def _request(name: str) -> dict[str, object]:
+    about = {"table": ORDERS, "location": "/lake/orders", "occurred_at": NOON, "source": "cli"}
+    return about | {"event_id": name, "requested_by": "ana", "reason": "a bad load"}
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+def test_a_restore_that_is_complete_is_neither_repeated_nor_refused(
+    place: Place, is_approved: bool
+) -> None:
+    request = RestoreRequested.model_validate(_request("r-1") | {"savepoint": "20261121120000001"})
+    place.send(request)
+    approval = RestoreApproved.about(
+        request,
+        event_id="a-1",
+        occurred_at=NOON,
+        source="cli",
+        request="r-1",
+        plan_id="p",
+        approved_by="ben",
+        reason="it is right",
+    )
+    if is_approved:
+        plan = {"savepoint": request.savepoint, "plan_id": "p", "instants": ()}
+        until = {"expires_at": NOON + timedelta(days=10_000), "files": 0, "bytes": 0}
+        about = {"occurred_at": NOON, "source": "restorer"}
+        place.send(RestoreAwaitingApproval.about(request, **plan, **until, **about))
+        place.send(ended(tasks_on(place.bus)[-1]), approval)
+    done = {"savepoint": request.savepoint, "restore_instant": "20261121130000000"}
+    counts = {"instants": (), "files_deleted": 0, "duration_ms": 1}
+    about = {"occurred_at": NOON, "source": "restorer", "approval": "a-1" if is_approved else None}
+    place.send(RestoreCompleted.about(request, **done, **counts, **about))
+    place.send(ended(tasks_on(place.bus)[-1]))
+    late = WithdrawalRequested.model_validate(_request("w-1") | {"request": "r-1"})
+    place.send(late)
+    assert isinstance(place.outcomes()[-1], WithdrawalRefused)
+    before = place.outcomes(), tasks_on(place.bus)
+
+    place.lose_the_changelog()
+
+    assert (place.outcomes(), tasks_on(place.bus)) == before
+    place.send(request, late, *([approval] if is_approved else []))  # copies
+    assert (place.outcomes(), tasks_on(place.bus)) == before
+
+
+def test_a_restore_without_an_outcome_is_issued_again(place: Place) -> None:
+    place.send(
+        RestoreRequested.model_validate(_request("r-1") | {"savepoint": "20261121120000001"})
+    )
+    place.lose_the_changelog()
+
+    assert [it.caused_by for it in events_on(place.bus, "tidegate.tasks")] == ["r-1", "r-1"]
+
+
+def test_a_quarantine_is_known_by_the_cleanings_end_or_by_a_redriven_start(
+    place: Place, tmp_path: Path
+) -> None:
+    command = release_of_acid(str(tmp_path / "t"))
+    fields = {"occurred_at": NOON, "source": "cleaner", "directories": ("delta_1_1",)}
+    sizes = {"files": 4, "bytes": 900, "mode": "quarantine", "keep_ms": 60_000}
+    start = CleaningStarted.about(command, **fields, **sizes)
+    place.send(start)  # redriven, when its task had ended
+    assert [it.cleaning for it in quarantines(place.loop._owned[0].store)] == [command.event_id]
+    shorter = start.model_copy(update={"event_id": "forged", "keep_ms": 0})
+    [before] = quarantines(place.loop._owned[0].store)
+    place.send(shorter)
+    [after] = quarantines(place.loop._owned[0].store)
+    assert after.due >= before.due
+
+    other = release_of_acid(str(tmp_path / "t"), caused_by="another")
+    place.send(DirectoriesCleaned.about(other, **fields, **sizes, duration_ms=1))
+    assert {it.cleaning for it in quarantines(place.loop._owned[0].store)} == {
+        command.event_id,
+        other.event_id,
+    }
