@@ -134,7 +134,8 @@ def _request(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("is_approved", [True, False])
 def test_a_restore_that_is_complete_is_neither_repeated_nor_refused(
-    place: Place, is_approved: bool
+    place: Place,
+    is_approved: bool,  # noqa: FBT001
 ) -> None:
     request = RestoreRequested.model_validate(_request("r-1") | {"savepoint": "20261121120000001"})
     place.send(request)

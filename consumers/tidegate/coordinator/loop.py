@@ -288,10 +288,9 @@ class CoordinatorLoop:
         kind, store = type(event), owned.store
         if kind in self._outcomes and is_unproven(event):
             return []
-        if kind in OF_TASKS and tasks.carried(event, store) is None:
-            # late, redriven, read again, or replayed or forged
-            if kind not in COUNT_LATE or not self._is_genuine(event, record):
-                return []
+        is_late = kind in OF_TASKS and tasks.carried(event, store) is None  # or forged
+        if is_late and not (kind in COUNT_LATE and self._is_genuine(event, record)):
+            return []
         if kind in self._signed_kinds:
             self._authorization.require(event, record)
         if kind in self._requests and isinstance(event, Command):

@@ -94,7 +94,7 @@ COUNT_LATE: Final = frozenset(
         *(RestoreApprovalRejected, RestoreCompleted),
     }
 )
-"""But for these: what is in quarantine, and which requests are over. One may have been redriven, and
+"""But for these: what is in quarantine, and which requests are over. One may be redriven late, and
 rows that are made again know no task of before."""
 MAY_FREE: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__()})
 """Events after which a task may be issued although they led to no command."""

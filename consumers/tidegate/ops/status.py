@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any, Final, assert_never
 
 from tidegate.coordinator.store import hashed
+from tidegate.errors import FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     CleaningDeferred,
@@ -293,15 +294,21 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     with DeadLetterBox(settings) as box:
         dead_letters = Counter(listed.service for listed in box.list(DeadLetterFilter()))
     oldest, held, moved = OldestVacuums(1), list[dict[str, Any]](), list[dict[str, Any]]()
-    for store in gate_stores(settings):
-        recent.approved |= approved(store)
-        oldest.take(store)
-        held += held_tables(store)
-        moved += quarantined(store)
+    unknown_rows = list[str]()
+    try:
+        for store in gate_stores(settings):
+            recent.approved |= approved(store)
+            oldest.take(store)
+            held += held_tables(store)
+            moved += quarantined(store)
+    except (StopService, FormatError) as error:
+        unknown_rows.append(f"not all waiting vacuums, holds and quarantines are known: {error}")
     services: list[dict[str, Any]] = []
     for name, (members, lag) in zip(NAMES, positions, strict=True):
         count = dead_letters.pop(name, 0)
         problem = counted(count, "open dead letter") if count else None
+        if unknown_rows and name == COORDINATOR:
+            problem = "its changelog is damaged"
         services.append(
             {
                 "service": name,
@@ -326,7 +333,10 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         "refused": recent.refused,
         "failed": recent.failed,
         "of_today": recent.of_today(of_policy=False),
-        "needs": [*map(settings.security.suggested, needs(recent, services, unknown, now))],
+        "needs": [
+            *unknown_rows,
+            *map(settings.security.suggested, needs(recent, services, unknown, now)),
+        ],
         "unknown_dead_letters": unknown,
         "awaiting": recent.awaiting_at(now),
         "held": sorted(held, key=itemgetter("since")),

@@ -143,8 +143,8 @@ def _check_restores(restores: int, *, allowed: bool) -> None:
     if restores and not allowed:
         raise TidegateError(
             f"{restores} of the selected records are restores. One that was carried out is not"
-            " repeated; one that was not may be carried out, on the table as it is now. Exclude"
-            " them, or add --with-restores"
+            " repeated; one that was not may be carried out, on the table as it is now. Leave the"
+            " topic requests out (--topic reads another one only), or add --with-restores"
         )
 
 
