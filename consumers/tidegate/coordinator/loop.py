@@ -28,7 +28,7 @@ from typing import Final
 
 from tidegate.coordinator import tasks
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
-from tidegate.coordinator.requests import ABOUT_REQUESTS, Requests
+from tidegate.coordinator.requests import ABOUT_REQUESTS, ENDS, Requests
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects, moment
 from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Tasks
@@ -83,10 +83,11 @@ _PARTITION = attrgetter("partition")
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
 before a release of today; and a release is not forgotten before the vacuum that waits for it.
-Where no outcome was applied yet, the outcomes come before them: what was done is not done again."""
+Where rows are made again, the outcomes come before them: what was done is not done again."""
 
 
 _MAY_ISSUE: Final = MAY_FREE.union(ABOUT_REQUESTS)
+_OF_TASKS: Final = OF_TASKS.union(ENDS)
 
 
 class CoordinatorLoop:
@@ -288,8 +289,9 @@ class CoordinatorLoop:
         kind, store = type(event), owned.store
         if kind in self._outcomes and is_unproven(event):
             return []
-        is_late = kind in OF_TASKS and tasks.carried(event, store) is None  # or forged
-        if is_late and not (kind in COUNT_LATE and self._is_genuine(event, record)):
+        is_late = kind in _OF_TASKS and tasks.carried(event, store) is None  # or forged
+        counts = kind in COUNT_LATE or (kind in ENDS and self._catch_up.is_known(record))
+        if is_late and not (counts and self._is_genuine(event, record)):
             return []
         if kind in self._signed_kinds:
             self._authorization.require(event, record)
@@ -413,7 +415,7 @@ class CoordinatorLoop:
             self._require_accepted(message)
         made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(effects.commands, messages, strict=False):
-            if not Requests.was_undone(command, store):
+            if not Requests.is_over(command, store):
                 tasks.queue(command, original_of(message, made), store)
         return effects.repeated + messages[count:]
 

@@ -187,14 +187,15 @@ class CatchUp:
     ) -> None:
         """Take the topics whose backlogs come first, in order.
 
-        That of `known` comes before them, where it is read from its beginning: rows are made again,
-        and it has what was done before.
+        That of `known` comes before them where one of them is read from its beginning: rows are
+        made again, and it has what was done before.
         """
         self._order = {topic: place for place, topic in enumerate(topics)}
         self._known = known
         self._subscription = subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
+        self._known_ends: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
 
     def first(self, partitions: Iterable[Partition]) -> list[Partition]:
@@ -203,14 +204,24 @@ class CatchUp:
 
     def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
         """Partitions were assigned, none of them paused; `marks` has those of `first`."""
+        remade = {
+            part.number
+            for part, mark in marks.items()
+            if part.topic in self._order and starts[part] <= mark.first < mark.end
+        }
         self._ends = {
             part: mark.end
             for part, mark in marks.items()
-            if starts[part] < mark.end and (part.topic != self._known or starts[part] <= mark.first)
+            if starts[part] < mark.end and (part.topic != self._known or part.number in remade)
         }
+        self._known_ends = {p: end for p, end in self._ends.items() if p.topic == self._known}
         self._paused = {part for part in starts if self._waits(part)}
         if self._paused:
             self._subscription.pause(self._paused)
+
+    def is_known(self, record: Record) -> bool:
+        """Whether a record has what was done before the rows that are made again."""
+        return record.offset < self._known_ends.get(record.partition, 0)
 
     def is_reading(self, number: int) -> bool:
         """Whether such a backlog is still being read on a partition number."""

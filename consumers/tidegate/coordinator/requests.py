@@ -28,7 +28,6 @@ from tidegate.events import (
     Command,
     Event,
     OriginalMessage,
-    Outcome,
     RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
@@ -74,13 +73,20 @@ FOR_WORKERS: Final = (
     SavepointRemovalRequested,
     SavepointRequested,
 )
+_OF_SAVEPOINTS: Final = (
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRemoved,
+    SavepointRemovalRejected,
+)
 ENDS: Final = (
     *(CleaningUndone, CleaningUndoPlanned, CleaningUndoRefused),
     *(RestoreApprovalRejected, RestoreCompleted, RestoreFailed, RestorePlanned, RestoreRejected),
-    *(SavepointCreated, SavepointRejected, SavepointRemoved, SavepointRemovalRejected),
+    *_OF_SAVEPOINTS,
     *(RequestWithdrawn, WithdrawalRefused),
 )
 """The last outcomes of requests. Rows that are made again know from them what not to repeat."""
+_ONCE: Final = (AbortedCleaningReleased, CleaningReleased, RestoreRequested)
 PROGRESS: Final = (CleaningProgressed, RestoreProgressed)
 ABOUT_REQUESTS: Final = (*FOR_WORKERS, RestoreDeclined, WithdrawalRequested)
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
@@ -249,7 +255,7 @@ class Requests:
         if isinstance(event, TaskEnded):
             return self._ended(event, rows, at)
         if isinstance(event, ENDS):
-            self._is_over(event, rows, at)
+            self._used(event, rows, at)
         carried = tasks.carried(event, rows)
         if carried is None:
             return Effects()
@@ -271,8 +277,10 @@ class Requests:
         return Effects()
 
     @staticmethod
-    def _is_over(event: Outcome, rows: Store, at: datetime) -> None:
+    def _used(event: Answer, rows: Store, at: datetime) -> None:
         """What an outcome answers is used, and a cleaning that was undone is not repeated."""
+        if isinstance(event, _OF_SAVEPOINTS) and event.requested_by == SOURCE:
+            return  # there are as many as commits, and its repeat does nothing
         ids = set(answered_by(event))
         if isinstance(event, CleaningUndone):
             ids.add(event.cleaning)
@@ -281,9 +289,12 @@ class Requests:
                 rows.put("used", event.table, number, (milliseconds(at),))
 
     @staticmethod
-    def was_undone(command: Command, rows: Store) -> bool:
-        """Whether a command is a cleaning that people have undone: its vacuum was read again."""
-        if not isinstance(command, CleaningReleased | AbortedCleaningReleased):
+    def is_over(command: Command, rows: Store) -> bool:
+        """Whether the coordinator's own command is not to be repeated: its cause was read again.
+
+        It is a cleaning that people have undone, or a restore that has its outcome.
+        """
+        if not isinstance(command, _ONCE):
             return False
         number = hashed(command.event_id)
         return (
