@@ -43,7 +43,7 @@ def test_a_coordinator_does_not_start_on_what_is_left(
     delete_first_records(deployment.servers, topic, 3)
 
     loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
-    remedy = f"delete {topic}, then run: tidegate topics create && tidegate replay group"
+    remedy = f"--delete --topic {topic} && tidegate topics create && tidegate replay group"
     with pytest.raises(OffsetGapError, match=rf"begins at offset 3.*{remedy}"):
         wait_for("the refusal", lambda: loop.step(0.1))
     loop.close()
@@ -52,6 +52,10 @@ def test_a_coordinator_does_not_start_on_what_is_left(
     shown = CliRunner().invoke(app, ["waiting", "-c", settings])
     assert isinstance(shown.exception, StopService)
     assert "begins at offset 3" in str(shown.exception)
+    status = CliRunner().invoke(app, ["status", "-c", settings])
+    assert status.exit_code == 1
+    assert "begins at offset 3" in status.output
+    assert "its changelog is damaged" in status.output
 
 
 COMPACTS_AT_ONCE = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "0"}

@@ -89,8 +89,8 @@ OF_TASKS: Final = frozenset(
 )
 """Outcomes that count only while the task that they are of is under way."""
 COUNT_LATE: Final = frozenset({CleaningStarted, DirectoriesCleaned, QuarantineRemoved})
-"""But for these: what is in quarantine. They may be redriven late, and where rows are made again, no
-task of before is known."""
+"""But for these: what is in quarantine. They may be redriven late, and rows that are made again
+know no task of before."""
 MAY_FREE: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__()})
 """Events after which a task may be issued although they led to no command."""
 _CLEANINGS: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
