@@ -55,7 +55,7 @@ def test_a_coordinator_does_not_start_on_what_is_left(
     status = CliRunner().invoke(app, ["status", "-c", settings])
     assert status.exit_code == 1
     assert "begins at offset 3" in status.output
-    assert "its changelog is damaged" in status.output
+    assert "coordinator is not running" in status.output  # and the rest
 
 
 COMPACTS_AT_ONCE = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "0"}
