@@ -180,13 +180,14 @@ def lost_head(where: Partition, first: int) -> str | None:
 
 def new_changelog(topic: str) -> str:
     """The commands after which the coordinator makes its rows again, from its inputs."""
-    how = {"to_earliest": True, "with_restores": True, "execute": True}
+    again = command_line(
+        "replay group", Role.COORDINATOR, to_earliest=True, with_restores=True, execute=True
+    )
     return (
         "wait until the workers have no lag, stop the coordinator (events that its topics no longer"
         " have are lost), then run, where BROKERS has the addresses of the brokers: kafka-topics"
         f' --bootstrap-server "$BROKERS" --delete --topic {topic}'
-        f" && {command_line('topics create')}"
-        f" && {command_line('replay group', Role.COORDINATOR, **how)}"
+        f" && {command_line('topics create')} && {again}"
     )
 
 
