@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support import signing
 from support.acid import FIVE_LISTINGS, INSERTS, TABLE, build
 from support.acid import release as release_of_acid
 from support.memory_bus import MemoryBus
@@ -32,6 +33,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.events.wire import Wire, command_of
+from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import RetryPolicy
 
@@ -202,3 +204,23 @@ def test_a_quarantine_is_known_by_the_cleanings_end_or_by_a_redriven_start(
         command.event_id,
         other.event_id,
     }
+
+
+def test_a_late_outcome_counts_only_if_it_is_signed_where_signatures_are_required() -> None:
+    bus = memory_bus(partitions=1)
+    loop, _ = signing.services(signing.settings(signing.entry()), bus, signing.Obeying())
+    start = CleaningStarted.model_validate(
+        {"table": TABLE, "location": "/wh/t", "occurred_at": NOON, "source": "cleaner"}
+        | {"caused_by": "c-1", "directories": ("delta_1_1",), "files": 4, "bytes": 900}
+        | {"mode": "quarantine", "keep_ms": 60_000}
+    )
+
+    def known(sent: Message) -> list[str]:
+        bus.send([sent])
+        while loop.step(0):
+            pass
+        return [it.cleaning for it in quarantines(loop._owned[0].store)]
+
+    assert known(message(start)) == known(signing.signed(start, signing.EVE)) == []
+    assert bus.records("tidegate.dead-letters") == []
+    assert known(signing.signed(start, signing.COORDINATOR)) == ["c-1"]
