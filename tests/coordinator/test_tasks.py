@@ -222,7 +222,7 @@ def test_a_number_that_the_coordinator_gave_itself_does_not_end_the_task(place: 
     assert len(place.outcomes(CleaningHeld)) == 1
 
 
-@pytest.mark.parametrize("highest", [MOST_AHEAD + 1, 2**63 - 1])
+@pytest.mark.parametrize("highest", [MOST_AHEAD + 1, 2**62 - 1])
 def test_a_number_that_no_coordinator_can_have_reached_is_not_continued(
     place: Place, highest: int
 ) -> None:
