@@ -26,7 +26,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.event_log import EventFilter, LoggedEvent
-from tidegate.ops.summary import content_of, line_of, size
+from tidegate.ops.summary import asked_by, content_of, line_of, size
 from tidegate.runtime.bus import Partition, Record
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -109,3 +109,20 @@ def test_since_is_a_time_or_a_duration() -> None:
     for wrong in ("yesterday", "2026-13-01T00:00:00Z", "0s"):
         with pytest.raises(ConfigError):
             moment_or_ago(wrong, NOW)
+
+
+@pytest.mark.parametrize(
+    ("signer", "shown"), [(None, "root, unsigned"), ("root", "root"), ("ana", "ana (as root)")]
+)
+def test_the_proven_name_comes_before_the_claimed_one(signer: str | None, shown: str) -> None:
+    outcome = rejected(restore_request()).model_copy(
+        update={"requested_by": "root", "signed_by": signer}
+    )
+
+    assert asked_by(outcome) == shown
+
+
+def test_the_time_of_a_quarantine_is_a_duration() -> None:
+    event = cleaned(released(vacuum(7))).model_copy(update={"keep_ms": 60_000})
+
+    assert "in quarantine for 1m" in content_of(event)

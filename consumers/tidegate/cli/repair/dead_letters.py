@@ -331,7 +331,16 @@ def skip(
         write_json({"executed": execute, "dead_letter_id": dead_letter_id})
         return
     place = f"{where.topic}/{partition}/{offset}"
+    back = command_line(
+        "replay events",
+        topic=topic,
+        partition=partition,
+        from_offset=offset,
+        to_offset=offset + 1,
+        execute=True,
+    )
     if execute:
         write(f"{service} goes on after {place}; dead letter {dead_letter_id}")
     else:
         write(f"{service} would go on after {place}; add --execute to do it")
+    write(f"to publish the skipped record again, while it is on its topic: {back}")

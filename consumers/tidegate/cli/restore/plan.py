@@ -93,9 +93,8 @@ def restore(
             plan, planned, list(_commits(warehouse, where, planned, publishers))
         ):
             write(line)
-        if not plan.is_empty:
-            command = settings.security.suggested(_request(plan, out.name if out else None))
-            write(f"To do it: {command}")
+        for line in _next(settings, plan, out.name if out else None):
+            write(line)
         return
     fields = plan.model_dump(include={"savepoint", "plan_id", "instants", "files", "bytes"})
     fields |= {"resumes": plan.resumes, "locks_looked_at": restores.checked_locks}
@@ -177,6 +176,16 @@ def _publishers(settings: Settings, table: str) -> dict[str, str]:
         for logged in commits
         if logged is not None and isinstance(logged.event, CommitCompleted)
     }
+
+
+def _next(settings: Settings, plan: PlanFile, out: str | None) -> Iterator[str]:
+    """How the plan is carried out, and whether a second person has to approve it."""
+    if plan.is_empty:
+        return
+    rule = restore_settings(settings).rule_of(None, *spellings_of(plan.location))
+    if rule is not None and rule.approval:
+        yield "A second person has to approve it before it is carried out."
+    yield f"To do it: {settings.security.suggested(_request(plan, out))}"
 
 
 def _request(plan: PlanFile, out: str | None) -> str:
