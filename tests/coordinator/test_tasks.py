@@ -222,6 +222,17 @@ def test_a_number_that_the_coordinator_gave_itself_does_not_end_the_task(place: 
     assert len(place.outcomes(CleaningHeld)) == 1
 
 
+def test_a_task_below_a_stop_s_lost_number_goes_on_although_the_stop_is_gone(place: Place) -> None:
+    released(place, 1)
+    place.send(hold())
+    cleaning, stop = place.tasks()
+    place.send(removal(), ended(stop, end=TaskEnd.NUMBER_TAKEN, highest=41))
+    place.send(ended(cleaning, end=TaskEnd.NUMBER_TAKEN, highest=41))
+
+    assert [task.number for task in place.tasks()] == [1, 2, 42]
+    assert place.tasks()[-1].caused_by == cleaning.caused_by
+
+
 @pytest.mark.parametrize("highest", [MOST_AHEAD + 1, 2**62 - 1])
 def test_a_number_that_no_coordinator_can_have_reached_is_not_continued(
     place: Place, highest: int

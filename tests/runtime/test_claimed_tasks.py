@@ -217,6 +217,16 @@ def test_a_stop_says_how_far_the_task_was_and_the_task_does_nothing_more(
     assert ends(workers)[-1].stopped is Stopped.DONE
 
 
+def test_a_stop_does_not_take_the_outcomes_of_an_earlier_task_with_the_number(
+    workers: Workers, command: CleaningReleased
+) -> None:
+    workers.do(1, command)  # then the coordinator's rows are lost: it begins again at 1
+    another = release(command.location, caused_by="another-vacuum")
+    assert workers.do(2, stop_of(1, another)) == []
+    assert ends(workers)[-1].stopped is Stopped.BEGUN  # as far as the stop can tell
+    assert workers.do(1, another) == []
+
+
 def _die(name: str) -> None:
     raise KeyboardInterrupt(name)
 

@@ -283,7 +283,9 @@ def _is_unknown(event: TaskEnded, rows: Store) -> bool:
     coordinator can have reached is not continued: the task stays overdue, which people see.
     """
     highest, last = event.highest or 0, _last(event.table, rows)
-    return highest == event.number or last < highest < last + MOST_AHEAD
+    # another end may have raised the last number meanwhile
+    is_stop = highest <= last and rows.one(_STOP, event.table) is not None
+    return highest == event.number or (event.number < highest < last + MOST_AHEAD and not is_stop)
 
 
 def _stopped(

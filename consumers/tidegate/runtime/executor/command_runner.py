@@ -272,7 +272,9 @@ class CommandRunner:
 def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stopped]:
     """How far the task is that the claim of a stop has overtaken, and its outcomes if done."""
     claim.overtake()
-    if done := claim.outcomes_of(stop.stops):
+    done = claim.outcomes_of(stop.stops)
+    # the number may be that of another task: the coordinator's rows were lost
+    if done and done[-1].caused_by == stop.caused_by:
         return done, Stopped.DONE
     try:
         begun = claim.has_begun(stop.stops, stop.command)
