@@ -286,6 +286,13 @@ def test_where_none_is_required_an_unsigned_command_counts_and_a_signed_one_is_n
     assert [outcome.signed_by for outcome in outcomes(optional, signed(restore()))] == ["ana"]
 
 
+def test_the_refusal_of_a_key_that_may_not_sign_this_names_whose_key_it_is() -> None:
+    (refused,) = outcomes(settings(entry(roles=["approver"])), signed(restore()))
+
+    assert isinstance(refused, RestoreRejected)
+    assert (refused.reason, refused.signed_by) == ("key-not-allowed", "ana")
+
+
 def test_without_any_key_a_signature_is_not_looked_at() -> None:
     (outcome,) = outcomes(settings(required=False), signed(restore()))
 

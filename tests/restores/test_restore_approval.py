@@ -464,6 +464,43 @@ def test_signed_by_two_people_it_is_carried_out_and_names_both(tmp_path: Path) -
     assert (completed.signed_by, completed.approved_by) == ("ana", "ben")
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"plan_id": "0" * 32}, "plan-changed"), ({"location": "/lake/other"}, "no-such-request")],
+)
+def test_the_refusal_of_a_signed_approval_names_its_signer(
+    tmp_path: Path, change: dict[str, str], reason: str
+) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
+    request = place.request()
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(signed(place.approval(request, approved_by="mallory", **change), BEN, ago=AGO))
+
+    refused = place.outcomes[-1]
+    assert isinstance(refused, RestoreApprovalRejected)
+    assert (refused.reason, refused.signed_by) == (reason, "ben")
+
+
+def test_a_name_that_is_not_an_approver_is_named_by_its_key(tmp_path: Path) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(EVE, "eve"))
+    request = place.request()
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(signed(place.approval(request), EVE, ago=AGO))
+
+    refused = place.outcomes[-1]
+    assert isinstance(refused, RestoreApprovalRejected)
+    assert (refused.reason, refused.signed_by) == ("not-an-approver", "eve")
+
+
+def test_a_request_with_a_key_of_the_wrong_role_names_its_signer(tmp_path: Path) -> None:
+    place = Signing(tmp_path, entry(ANA, "ana", roles=["approver"]))
+    place.run(signed(place.request(), ANA, ago=AGO))
+
+    (refused,) = place.outcomes
+    assert isinstance(refused, RestoreRejected)
+    assert (refused.reason, refused.signed_by) == ("key-not-allowed", "ana")
+
+
 def test_a_name_can_t_approve_its_own_request_with_another_of_its_keys(tmp_path: Path) -> None:
     second = new_key()
     place = Signing(tmp_path, both(ANA, "ana"), both(second, "ana"))

@@ -55,7 +55,7 @@ from tidegate.events.topics import (
 )
 from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
-from tidegate.runtime.authorization import Authorization, Unauthorized, is_unproven
+from tidegate.runtime.authorization import Authorization, TrustedKey, Unauthorized, is_unproven
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, Watermarks, require_copartitioned
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
@@ -318,6 +318,7 @@ class CoordinatorLoop:
         self, owned: OwnedPartition, event: Command, record: Record, at: datetime
     ) -> Effects:
         """Apply a request only if its signature permits it; otherwise the outcome is a refusal."""
+        signed_by: TrustedKey | None = None
         try:
             signed_by = self._authorization.check(event, record)
             if Requests.is_used(event, owned.store, at):
@@ -326,7 +327,8 @@ class CoordinatorLoop:
         except Unauthorized as refused:
             self._refusals.require(record, f"{refused.reason}: {refused.message}")
             refused_as = refusal(event, refused.reason, refused.message, SOURCE, at)
-            return Effects(outcomes=[refused_as.to(event)])
+            named = signed_by.name if signed_by else refused.signed_by
+            return Effects(outcomes=[refused_as.to(event, named)])
         signer = signed_by.name if signed_by else None
         if isinstance(event, ABOUT_REQUESTS):
             message = Message(record.partition.topic, record.key, record.value, record.headers)

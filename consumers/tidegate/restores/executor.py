@@ -122,12 +122,14 @@ class Restorer:
         try:
             needs.approval = check_approval(needs.rule, approvals[0], request)
         except Refused as refused:
-            yield self._approval_rejected(of, command, refused)
+            yield self._approval_rejected(of, command, refused).to(of, approvals[0].signer)
             return
         for outcome in self._answers(command, claim, needs):
             if isinstance(outcome, OfApproval):
                 both = outcome.model_dump() | {"approval": of.event_id, "approved_by": by}
                 yield type(outcome).model_validate(both)
+            elif isinstance(outcome, RestoreApprovalRejected):
+                yield outcome.to(of, approvals[0].signer)
             else:
                 yield outcome
 
@@ -210,7 +212,7 @@ class Restorer:
         at = self.context.clock()
         return RestoreApprovalRejected.about(
             approval, source=self.name, occurred_at=at, request=request.event_id, **refused.fields
-        ).to(approval)
+        )
 
     def _carry_out(
         self, command: RestoreRequested, claim: Unclaimed, table: HudiTable, plan: PlannedRestore

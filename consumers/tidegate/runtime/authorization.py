@@ -31,12 +31,15 @@ def is_unproven(outcome: Event) -> bool:
 
 
 class Unauthorized(Exception):  # noqa: N818 - states a finding
-    """An event does not count. The catcher refuses a command with its reason."""
+    """An event does not count. The catcher refuses a command with its reason.
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        """Take the code and a sentence for people."""
+    `signed_by` is the name whose key signed it, if a signature was verified.
+    """
+
+    def __init__(self, reason: Reason, message: str, signed_by: str | None = None) -> None:
+        """Take the code, a sentence for people, and the signer."""
         super().__init__(message)
-        self.reason, self.message = reason, message
+        self.reason, self.message, self.signed_by = reason, message, signed_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class Authorization:
         """
         signed_by = self._signed_by(event, record)
         if isinstance(event, RestoreRequested) and not event.plan_only:
-            self._check_listed(signed_by.name if signed_by else event.requested_by)
+            self._check_listed(signed_by.name if signed_by else None, event.requested_by)
         return signed_by
 
     def require(self, event: Event, record: Record) -> None:
@@ -171,16 +174,18 @@ class Authorization:
         except BadSignatureError as bad:
             raise Unauthorized(Reason.BAD_SIGNATURE, f"the signature is refused: {bad}") from bad
         at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-        if (why := _untimely(signature, record, at)) is not None:
-            raise Unauthorized(Reason.SIGNATURE_EXPIRED, why)
         key = self._keys[signature.key_id]
+        if (why := _untimely(signature, record, at)) is not None:
+            raise Unauthorized(Reason.SIGNATURE_EXPIRED, why, key.name)
         if (why := key.refuses(event, at)) is not None:
-            raise Unauthorized(Reason.KEY_NOT_ALLOWED, why)
+            raise Unauthorized(Reason.KEY_NOT_ALLOWED, why, key.name)
         return key
 
-    def _check_listed(self, who: str) -> None:
+    def _check_listed(self, signed_by: str | None, claimed: str) -> None:
+        who = signed_by or claimed
         if not any(fnmatchcase(who, pattern) for pattern in self._restores_by):
-            raise Unauthorized(Reason.NOT_ALLOWED, f"{who} is not listed in restores.requested_by")
+            why = f"{who} is not listed in restores.requested_by"
+            raise Unauthorized(Reason.NOT_ALLOWED, why, signed_by)
 
 
 def _untimely(signature: Signature, record: Record, at: datetime) -> str | None:

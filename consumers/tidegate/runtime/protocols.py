@@ -23,14 +23,19 @@ class Published:
     signed_by: TrustedKey | None = None
 
     @property
+    def signer(self) -> str | None:
+        """The verified name; None: no signature was verified."""
+        return self.signed_by.name if self.signed_by else None
+
+    @property
     def who(self) -> str:
         """The verified name; without a signature, the name in the command."""
-        return self.signed_by.name if self.signed_by else self.command.asked_by
+        return self.signer or self.command.asked_by
 
     @property
     def names(self) -> frozenset[str]:
         """Every possible name of the sender, normalised for comparison."""
-        signed = [self.signed_by.name] if self.signed_by else []
+        signed = [self.signer] if self.signer else []
         return frozenset(map(compared, [self.command.asked_by, *signed]))
 
 

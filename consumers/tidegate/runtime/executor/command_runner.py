@@ -118,7 +118,7 @@ class CommandRunner:
         issued, record, command = attempts.issued, attempts.record, attempts.command
         task = self._task(issued, is_first=attempts.failed == 0)
         outcomes: Sequence[Outcome]
-        signed_by: TrustedKey | None = None
+        signer: str | None = None
         claim: Claim | None = None
         try:
             self.authorization.check(issued, record)
@@ -128,9 +128,13 @@ class CommandRunner:
                 self._publish(outcome)
             return
         try:
-            # of the message that the person or the coordinator signed
-            signed_by = self._signed_by(command, issued.command, record)
+            try:  # the message that the person or the coordinator signed
+                signed_by = self._signed_by(command, issued.command, record)
+            except Unauthorized as refused:
+                signer = refused.signed_by
+                raise
             grounds = [Published(command, issued.command.appended_at, signed_by)]
+            signer = grounds[0].signer
             grounds += [self._ground(ground, record) for ground in issued.grounds]
             claim = self.executor.claim(command, task)
             if isinstance(command, StopRequested):
@@ -151,7 +155,7 @@ class CommandRunner:
         except NumberTaken as taken:
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
-            outcomes = [*self._refusals(command, refused, signed_by), self.ended(issued)]
+            outcomes = [*self._refusals(command, refused, signer), self.ended(issued)]
         for outcome in outcomes:
             self._publish(outcome)
 
@@ -160,7 +164,7 @@ class CommandRunner:
     ) -> Iterator[Outcome]:
         """Execute; publish the outcomes about progress, and yield the last ones."""
         for outcome in self.executor.execute(command, claim, grounds):
-            answer = _with_asker(outcome, command, grounds[0].signed_by)
+            answer = _with_asker(outcome, command, grounds[0].signer)
             if isinstance(answer, RestoreStarted):
                 retried = answer.model_dump() | {"message": fault or None}
                 answer = RestoreStarted.model_validate(retried)
@@ -218,7 +222,7 @@ class CommandRunner:
         return TaskEnded.about(issued, **fields, occurred_at=datetime.now(UTC), **how)
 
     def _refusals(
-        self, command: Command, refused: Unauthorized | Refused, signed_by: TrustedKey | None = None
+        self, command: Command, refused: Unauthorized | Refused, signer: str | None = None
     ) -> Sequence[Outcome]:
         """The answer to the requester. A stop has none: the task ends by itself."""
         if isinstance(command, StopRequested):
@@ -226,7 +230,7 @@ class CommandRunner:
             return ()
         name, at = self.executor.name, datetime.now(UTC)
         answer = refusal(command, refused.reason, refused.message, name, at)
-        return (answer.to(command, signed_by.name if signed_by else None),)
+        return (answer.to(command, signer),)
 
     def _ground(self, message: OriginalMessage, record: Record) -> Published:
         """A message that the task rests on besides its command.
@@ -283,7 +287,7 @@ def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stop
     return (), Stopped.BEGUN if begun else Stopped.NOT_BEGUN
 
 
-def _with_asker(outcome: Outcome, command: Command, signed_by: TrustedKey | None) -> Outcome:
+def _with_asker(outcome: Outcome, command: Command, signer: str | None) -> Outcome:
     """The outcome with the requester from the command: the executor's may be from a table's file.
 
     An outcome that answers another command, such as the restore of an approval, has its requester
@@ -291,7 +295,7 @@ def _with_asker(outcome: Outcome, command: Command, signed_by: TrustedKey | None
     """
     if not isinstance(outcome, Answer) or outcome.caused_by != command.event_id:
         return outcome
-    return outcome.to(command, signed_by.name if signed_by else None)
+    return outcome.to(command, signer)
 
 
 def _hint(outcome: Outcome) -> str:
