@@ -277,6 +277,16 @@ def test_the_folder_of_a_stranger_is_refused_and_its_size_is_bounded(
             take(warehouse, str(table), 1)
 
 
+@pytest.mark.parametrize("number", [2**62, 2**63 - 1, 10**19 - 1])
+def test_a_number_that_no_task_can_have_is_refused_by_its_name(
+    table: Path, warehouse: Warehouse, number: int
+) -> None:
+    (table / HIVE / "tasks").mkdir(parents=True)
+    (table / HIVE / "tasks" / str(number)).write_text("x")
+    with pytest.raises(Refused, match=f"{number} has a number"):
+        take(warehouse, str(table), 1)
+
+
 @pytest.mark.parametrize(
     "owner", ['{"deployment": "other", "table": 7}', '{"deployment": [], "table": null}']
 )

@@ -18,6 +18,8 @@ from tidegate.tables.warehouse import Warehouse
 FRESH_SECONDS: Final = 1.0
 """How long a check counts within one step that consists of many calls."""
 _NAME: Final = re.compile(r"([1-9][0-9]{0,18})(\.done|\.plan|\.again[1-9][0-9]*|)")
+_MOST: Final = 2**62 - 1
+"""The limit of numbers in events."""
 # it counts the time for which the machine was suspended, too
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -95,7 +97,7 @@ class TaskNumbers(Unclaimed):
 
         Raises:
             Overtaken: there is a higher number.
-            FormatError: a claim is not a file.
+            FormatError: a claim is not a file, or has a number that no task can have.
         """
         began = time.clock_gettime(_CLOCK)  # a claim that comes during a slow listing is not in it
         found = self.found()
@@ -115,4 +117,7 @@ class TaskNumbers(Unclaimed):
         named = [(name, file) for file in files if (name := _NAME.fullmatch(file.name))]
         if strange := next((file for _, file in named if file.is_link or file.is_dir), None):
             raise FormatError(f"{strange.path} is not a file")
-        return {(int(name[1]), name[2]): file.path for name, file in named}
+        numbers = {(int(name[1]), name[2]): file.path for name, file in named}
+        if (highest := max(numbers, default=(0, "")))[0] > _MOST:
+            raise FormatError(f"{numbers[highest]} has a number that no task can have")
+        return numbers
