@@ -124,8 +124,7 @@ class CommandRunner:
             self.authorization.check(issued, record)
         except Unauthorized as refused:  # not the coordinator's: no task of its has ended
             self.refusals.require(record, f"{refused.reason}: {refused.message}")
-            for outcome in self._refusals(command, refused):
-                self._publish(outcome)
+            self._publish(*self._refusals(command, refused))
             return
         try:
             try:  # the message that the person or the coordinator signed
@@ -156,8 +155,7 @@ class CommandRunner:
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
             outcomes = [*self._refusals(command, refused, signer), self.ended(issued)]
-        for outcome in outcomes:
-            self._publish(outcome)
+        self._publish(*outcomes)
 
     def _executed(
         self, command: Command, claim: Claim, grounds: Sequence[Published], fault: str
@@ -266,11 +264,12 @@ class CommandRunner:
         )
         return self.authorization.check(command, original)
 
-    def _publish(self, outcome: Outcome) -> None:
+    def _publish(self, *outcomes: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
-        hint = _hint(outcome)
-        log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
-        self.bus.send([self.sign(outcome, self.wire.serialize(outcome, topic))])
+        for outcome in outcomes:
+            hint = _hint(outcome)
+            log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
+            self.bus.send([self.sign(outcome, self.wire.serialize(outcome, topic))])
 
 
 def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stopped]:
