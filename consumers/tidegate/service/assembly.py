@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import SecondSource
@@ -21,20 +21,12 @@ from tidegate.coordinator.subject import Subject, Subjects
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import interface
-from tidegate.monitoring.observed import (
-    ObservedService,
-    ProcessMonitoring,
-    measured_executor,
-    measured_subject,
-    observed_bus,
-)
 from tidegate.registry import wire_for
 from tidegate.restores.executor import Restorer
 from tidegate.restores.hudi_engine import EXTENSION, Session
 from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.authorization import Authorization, TrustedKey
 from tidegate.runtime.bus import Bus
-from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
@@ -54,6 +46,9 @@ from tidegate.signatures.tokens import Sign, unsigned
 from tidegate.storage import normalise
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 from tidegate.tables.warehouse.roots import every_spelling
+
+if TYPE_CHECKING:
+    from tidegate.monitoring.observed import ObservedService, ProcessMonitoring
 
 
 class Loop(Protocol):
@@ -193,9 +188,13 @@ def _executor(
     bus: Bus,
     observed: ObservedService | None,
 ) -> Loop:
+    from tidegate.runtime.executor.loop import ExecutorLoop  # noqa: PLC0415 - logs by an extra
+
     warehouse, parallel_map = table_work(settings)
     executor = make(settings, warehouse, parallel_map)
     if observed:
+        from tidegate.monitoring.observed import measured_executor, observed_bus  # noqa: PLC0415 - an extra
+
         executor, bus = measured_executor(executor, observed), observed_bus(bus, observed)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
     return ExecutorLoop(
@@ -266,6 +265,8 @@ def subjects(settings: Settings) -> Subjects:
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     subject: Subject = subjects(settings)
     if observed:
+        from tidegate.monitoring.observed import measured_subject, observed_bus  # noqa: PLC0415 - an extra
+
         subject, bus = measured_subject(subject, observed), observed_bus(bus, observed)
     retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
@@ -318,15 +319,15 @@ def own_key(settings: Settings, role: KeyRole) -> SigningKey | None:
     return key
 
 
-_Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
-
-SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
-    {
-        COORDINATOR: _coordinator,
-        SavepointWriter.name: partial(_executor, _savepoint_writer),
-        Restorer.name: partial(_executor, _restorer),
-        Cleaner.name: partial(_executor, cleaner),
-    }
+SERVICES: Final[Mapping[str, Callable[[Settings, Bus, ObservedService | None], Loop]]] = (
+    MappingProxyType(
+        {
+            COORDINATOR: _coordinator,
+            SavepointWriter.name: partial(_executor, _savepoint_writer),
+            Restorer.name: partial(_executor, _restorer),
+            Cleaner.name: partial(_executor, cleaner),
+        }
+    )
 )
 
 
