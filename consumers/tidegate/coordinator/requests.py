@@ -272,7 +272,9 @@ class Requests:
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
             rows.put("awaiting", table, number, (until,), dumps([waits._asdict(), until]))
             rows.put("used", table, number, (milliseconds(at),))  # the coordinator's own, too
-        elif (found := rows.one(_AWAITING, table, number)) is not None:  # an approval was refused
+        elif isinstance(event, RestoreApprovalRejected) and (
+            found := rows.one(_AWAITING, table, number)
+        ):
             rows.put("awaiting", table, number, (loads(found[1])[1],), found[1])
         return Effects()
 
