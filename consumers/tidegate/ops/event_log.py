@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, Request, RestoreRequested, TaskEnded, TaskIssued
 from tidegate.events.base import Verdict
 from tidegate.events.cleanings import ANYWHERE, DirectoriesOutcome, PartsJoiner
+from tidegate.events.signature import SIGNATURE_HEADER
 from tidegate.events.topics import (
     CARRIED,
     COMMITS,
@@ -26,14 +28,28 @@ from tidegate.events.topics import (
     Topic,
     partition_of,
 )
-from tidegate.events.wire import Wire, command_of
+from tidegate.events.wire import command_of
 from tidegate.registry import wire_for
+from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import Config
 from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
+
+
+class Proof(NamedTuple):
+    """Whose key signed a command, or what else is to be said of the name in it."""
+
+    signed_by: str | None = None
+    otherwise: str = "unsigned"
+
+    def named(self, claimed: str) -> str:
+        """The requester for people: the signer, or a name that no signature proves."""
+        if self.signed_by is None:
+            return f"{claimed}, {self.otherwise}"
+        return claimed if self.signed_by == claimed else f"{self.signed_by} (as {claimed})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,8 @@ class LoggedEvent:
     record: Record
     event: Event | None
     problem: str = ""
+    proof: Proof | None = None
+    """Of a request as it was published; None: of other events."""
 
     @property
     def at(self) -> datetime:
@@ -70,6 +88,7 @@ class LoggedEvent:
             "caused_by": getattr(event, "caused_by", None),
             "reason": reason_of(event),
             **{name: getattr(event, name, None) for name in _COLUMNS},
+            **({"signed_by": self.proof.signed_by} if self.proof else {}),
             "place": self.place,
             "problem": self.problem or None,
             "event": event,
@@ -153,6 +172,38 @@ def _text(key: bytes | None) -> str:
     return (key or b"").decode(errors="replace")
 
 
+class _Signers:
+    """Whose keys signed requests, by the keys in the settings."""
+
+    def __init__(self, settings: Settings, metadata: KafkaMetadata) -> None:
+        """Take the settings, and what knows the cluster's id."""
+        self._settings, self._metadata = settings, metadata
+
+    @cached_property
+    def _authorization(self) -> Authorization | None:
+        """None: these settings can't verify signatures."""
+        from tidegate.service.assembly import authorization  # noqa: PLC0415 - heavy
+
+        if not self._settings.security.keys:
+            return None
+        try:
+            return authorization(self._settings, self._metadata.cluster_id())
+        except ConfigError:
+            return None
+
+    def proof(self, event: Request, record: Record) -> Proof:
+        """Whose key signed a request, also if it may not sign this."""
+        if not any(name == SIGNATURE_HEADER for name, _ in record.headers):
+            return Proof()
+        if self._authorization is None:
+            return Proof(otherwise="signature not checked")
+        try:
+            key = self._authorization.check(event, record)
+        except Unauthorized as refused:
+            return Proof(refused.signed_by)
+        return Proof(key.name if key else None)
+
+
 class _JoinedLog:
     """Joins parts of outcomes: takes events oldest first, and yields complete ones.
 
@@ -216,17 +267,17 @@ def since_ms(since: datetime | None) -> int:
 class EventLog:
     """The events of a deployment's topics, read-only; no group's offsets change."""
 
-    def __init__(self, config: Config, prefix: str, wire: Wire, metadata: KafkaMetadata) -> None:
-        """Take librdkafka's settings, the prefix of the topics, and the decoder of events."""
-        self._config, self._prefix, self._wire = config, prefix, wire
-        self._metadata = metadata
+    def __init__(self, settings: Settings, connection: Config, metadata: KafkaMetadata) -> None:
+        """Take the deployment, librdkafka's settings, and what asks its cluster."""
+        self._config, self._prefix = connection, settings.topics.prefix
+        self._wire, self._metadata = wire_for(settings.registry), metadata
+        self._signers = _Signers(settings, metadata)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The log of a deployment; its requests fail within seconds if no broker answers."""
         connection = settings.connection()
-        metadata = KafkaMetadata.for_people(connection)
-        return cls(connection, settings.topics.prefix, wire_for(settings.registry), metadata)
+        return cls(settings, connection, KafkaMetadata.for_people(connection))
 
     def read(
         self,
@@ -355,7 +406,12 @@ class EventLog:
             event = self._wire.deserialize(key, value, headers)
         except FormatError as error:
             return None if wanted.names_an_id else LoggedEvent(record, None, str(error))
-        return LoggedEvent(record, event) if wanted.matches(event) else None
+        if not wanted.matches(event):
+            return None
+        is_request = isinstance(event, Request)
+        return LoggedEvent(
+            record, event, proof=self._signers.proof(event, record) if is_request else None
+        )
 
     def _of_task(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
         """A task, or in its place the command that only tasks carry."""

@@ -21,7 +21,7 @@ from tidegate.events import (
 from tidegate.events.base import Answer
 from tidegate.events.fields import span
 from tidegate.hive.write_ids import shortened
-from tidegate.ops.event_log import LoggedEvent, reason_of
+from tidegate.ops.event_log import LoggedEvent, Proof, reason_of
 
 _STEP: Final = 1024
 _OWN: Final = frozenset({"coordinator", "coordinator, unsigned"})
@@ -39,32 +39,29 @@ def line_of(logged: LoggedEvent, *, of_table: str | None = None) -> str:
     if event is None:
         return f"{at}  unreadable record at {logged.place}: {logged.problem}"
     table = "" if event.table == of_table else f"{event.table}  "
-    return f"{at}  {table}{type(event).__name__}  {sentence(event)}"
+    return f"{at}  {table}{type(event).__name__}  {sentence(event, logged.proof)}"
 
 
-def sentence(event: Event) -> str:
-    """An event's content, requester, reason and duration."""
+def sentence(event: Event, proof: Proof | None = None) -> str:
+    """An event's content, requester, reason and duration. `proof` is that of a request."""
     parts = [content_of(event)]
     why = getattr(event, "why", None)
-    if (by := asked_by(event)) and (why or by not in _OWN):
+    if (by := asked_by(event, proof)) and (why or by not in _OWN):
         parts.append(f"requested by {by}" + (f" ({why})" if why else ""))
     if approver := getattr(event, "approved_by", None):
-        parts.append(f"approved by {approver}")
+        parts.append(f"approved by {proof.named(approver) if proof else approver}")
     took = getattr(event, "duration_ms", None)
     if took is not None:
         parts.append(f"took {took / 1000:.1f} s")
     return "; ".join(part for part in parts if part)
 
 
-def asked_by(event: Event) -> str:
+def asked_by(event: Event, proof: Proof | None = None) -> str:
     """The requester for people: the signer of the request, or a name that no signature proves."""
     by = getattr(event, "requested_by", None)
-    if not by or not isinstance(event, Answer):
-        return by or ""
-    signer = event.signed_by
-    if signer is None:
-        return f"{by}, unsigned"
-    return by if signer == by else f"{signer} (as {by})"
+    if by and isinstance(event, Answer):
+        proof = Proof(event.signed_by)
+    return proof.named(by) if by and proof else by or ""
 
 
 def approval_command(event: RestoreAwaitingApproval) -> str:
