@@ -38,16 +38,17 @@ from tidegate.events import (
 )
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.explain import _Story, held_by, ids_of_chain
+from tidegate.ops.explain import held_by, ids_of_chain
+from tidegate.ops.story import Story
 from tidegate.ops.waiting import PendingVacuum
 from tidegate.runtime.bus import Partition, Record
 
 NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
 
 
-def story(*events: Event, waiting: tuple[PendingVacuum, ...] = ()) -> _Story:
+def story(*events: Event, waiting: tuple[PendingVacuum, ...] = ()) -> Story:
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
-    return _Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
+    return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
 
 
 def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
@@ -154,7 +155,7 @@ def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_liste
     young, old = vacuum(17), vacuum(7)
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
     oldest = (waits_for(old, OutstandingReader(lock_id=7)),)
-    shown = _Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
+    shown = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
 
     [first, second] = shown.next_steps()
 
