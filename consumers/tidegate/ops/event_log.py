@@ -408,10 +408,8 @@ class EventLog:
             return None if wanted.names_an_id else LoggedEvent(record, None, str(error))
         if not wanted.matches(event):
             return None
-        is_request = isinstance(event, Request)
-        return LoggedEvent(
-            record, event, proof=self._signers.proof(event, record) if is_request else None
-        )
+        proof = self._signers.proof(event, record) if isinstance(event, Request) else None
+        return LoggedEvent(record, event, proof=proof)
 
     def _of_task(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
         """A task, or in its place the command that only tasks carry."""
