@@ -40,7 +40,7 @@ from tidegate.service.settings import Settings
 
 
 class Proof(NamedTuple):
-    """Whose key signed a command, or what else is to be said of the name in it."""
+    """Whose key signed a command; without one, what follows the name in it."""
 
     signed_by: str | None = None
     otherwise: str = "unsigned"
