@@ -11,17 +11,25 @@ from pathlib import Path
 import pytest
 
 from support.deployment_events import awaiting, publish, restore_request
-from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
+from support.hudi_tables import (
+    at,
+    end_of,
+    four_commits,
+    merge_on_read,
+    savepoint_request,
+    ticking,
+    warehouse_over,
+)
 from support.samples import task_of
 from support.topic_monitor import TopicMonitor
 from tidegate.cli import main
 from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
 from tidegate.cli.sending import OF_VERDICT
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.events import RestoreRequested, WithdrawalRequested
+from tidegate.events import CommitCompleted, RestoreRequested, WithdrawalRequested
 from tidegate.events.base import Verdict
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.hudi.instant import WRITES
+from tidegate.hudi.instant import WRITES, Action, Instant, InstantState
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.savepoints.executor import SavepointWriter
@@ -391,6 +399,65 @@ def test_a_misspelt_table_and_an_invented_instant_are_said_when_a_commit_is_publ
     elsewhere = ("publish", "commit", "-t", "lake.sales.orders", "-c", str(settings_file))
     code, _, err = tidegate(*elsewhere, "-l", "/elsewhere", "--instant", at(3))
     assert (code, "not compared with the timeline" in err) == (0, True)
+
+
+@pytest.mark.kafka
+def test_what_is_not_given_of_a_commit_is_read_off_the_timeline(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    orders = merge_on_read(settings_file.parent / "orders", 9)
+    write = Instant(at(5), Action.DELTA_COMMIT, InstantState.COMPLETED, end_of(at(5)))
+    record = {"operationType": "UPSERT", "partitionToWriteStats": {}}
+    orders.put(write, orders.metadata("HoodieCommitMetadata", record))
+    location = orders.location
+    table = ("-t", "lake.sales.orders", "-l", location, "-c", str(settings_file))
+    commit = ("publish", "commit", *table, "--instant", at(5))
+    monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
+
+    for option, wrong, known in (
+        ("--operation", "uppsert", "upsert"),
+        ("--table-type", "copy_on_write", "merge_on_read"),
+        ("--action", "commit", "deltacommit"),
+        ("--completion-time", at(9), end_of(at(5))),
+    ):
+        code, _, err = tidegate(*commit, option, wrong)
+        problem = f"{option} {wrong} contradicts the timeline of {location}: the write {at(5)} has"
+        assert (code, f"{problem} {known}" in err) == (2, True)
+    assert monitor.events("commits") == []
+
+    assert tidegate(*commit)[0] == 0
+    right = ("--operation", "UPSERT", "--table-type", "merge_on_read", "--action", "deltacommit")
+    assert tidegate(*commit, *right)[0] == 0
+    first, again = monitor.events("commits")
+    for done in (first, again):
+        assert isinstance(done, CommitCompleted)
+        assert (done.action, done.operation, done.table_type, done.completion_time) == (
+            "deltacommit",
+            "upsert",
+            "merge_on_read",
+            end_of(at(5)),
+        )
+        assert done.files_written == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "writers"),
+    [
+        ("RestoreCompleted", "savepoint-writer or restorer or cleaner or coordinator"),
+        ("CleaningReleased", "coordinator"),
+        ("DeadLetterDiscarded", "`tidegate dead-letters`"),
+    ],
+)
+def test_an_event_that_only_a_service_publishes_is_refused(
+    tidegate: Tidegate, tmp_path: Path, kind: str, writers: str
+) -> None:
+    _, example, _ = tidegate("schemas", "example", kind)
+    (tmp_path / "event.json").write_text(example)
+
+    code, out, err = tidegate("publish", "event", kind, str(tmp_path / "event.json"))
+
+    assert (code, out) == (2, "")
+    assert f"a {kind} is published by {writers} only, on the topic " in err
 
 
 @pytest.mark.kafka

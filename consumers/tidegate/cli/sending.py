@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from tidegate.errors.commands import command_line
 from tidegate.events import (
     ANYWHERE,
     CleaningProgressed,
-    CleaningReleased,
+    CommitCompleted,
     Event,
     LockReleased,
     Request,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
-ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
+ANSWERED: Final = (Request, VacuumFinished)
 """The events whose outcome can be waited for."""
 _ENDS: Final = (RestoreDeclined, WithdrawalRequested)
 """Requests that change no table."""
@@ -270,6 +270,43 @@ class _ReachablePublisher(Publisher):
             raise
         except TidegateError as error:
             return str(error)
+
+    def completed_commit(
+        self, table: str, location: str, instant: str, given: Mapping[str, str | None]
+    ) -> CommitCompleted | str | None:
+        """The event of a commit as the table's timeline has it, completed by what was given.
+
+        Returns:
+            Why the timeline was not read, else the event; None if the instant is not one.
+
+        Raises:
+            InvalidEventError: the timeline has no completed write of this instant, or contradicts
+                what was given.
+        """
+        from tidegate.publisher.timelines import checked, completed_commit  # noqa: PLC0415 - heavy
+
+        if not is_instant(instant):
+            return None  # the event's own check has a better message
+        name, where = checked(table, location)
+        try:
+            found = completed_commit(name, where, instant, self._source)
+        except InvalidEventError:
+            raise
+        except TidegateError as error:
+            return str(error)
+        if isinstance(found, str):
+            return found
+        more = dict[str, str]()
+        for field, value in given.items():
+            known = getattr(found, field)
+            if value is not None and known in {None, "unknown"}:
+                more[field] = value
+            elif value is not None and known != value.lower():
+                raise InvalidEventError(
+                    f"--{field.replace('_', '-')} {value} contradicts the timeline of {where}: the"
+                    f" write {instant} has {known}"
+                )
+        return CommitCompleted.model_validate(found.model_dump() | more)
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.

@@ -7,8 +7,9 @@ from collections.abc import Collection
 
 from tidegate.errors import FormatError, InvalidEventError
 from tidegate.events import CommitCompleted, table_identity
+from tidegate.hudi.instant import Instant
 from tidegate.hudi_reader.commits import commit_of, completion_of
-from tidegate.hudi_reader.table import NoSuchTable, load_table
+from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 from tidegate.storage import Storage, normalise
 
 
@@ -59,15 +60,41 @@ def check_completed(location: str, instant: str) -> str | None:
         NoSuchTable: there is no table.
         InvalidEventError: no write of this instant has completed.
     """
-    timeline = load_table(Storage(), location).timeline
-    if timeline.completed_write(instant) is not None:
-        return None
+    found = _write(load_table(Storage(), location), instant)
+    return found if isinstance(found, str) else None
+
+
+def completed_commit(table: str, location: str, instant: str, source: str) -> CommitCompleted | str:
+    """The event of a completed write, or why that can't be read off the table's timeline.
+
+    Raises:
+        NoSuchTable: there is no table.
+        InvalidEventError: no write of this instant has completed, or the name or the location
+            does not fit an event.
+    """
+    found = load_table(Storage(), location)
+    write = _write(found, instant)
+    if isinstance(write, str):
+        return write
+    event = commit_of(found, write, name=table, source=source)
+    return event or f"{write.timestamp} was archived or rolled back meanwhile"
+
+
+def _write(table: HudiTable, instant: str) -> Instant | str:
+    """The completed write of an instant; or that the instant is older than the timeline.
+
+    Raises:
+        InvalidEventError: no write of this instant has completed.
+    """
+    timeline = table.timeline
+    if (write := timeline.completed_write(instant)) is not None:
+        return write
     if timeline.start is not None and instant < timeline.start:
         return f"the timeline begins later, with {timeline.start}: it is archived, or wrong"
     newest = max(timeline.completed_writes, key=completion_of, default=None)
     known = f"; the newest is {newest.timestamp}" if newest else ""
     raise InvalidEventError(
-        f"no write {instant} has completed on the timeline of {location}{known}"
+        f"no write {instant} has completed on the timeline of {table.location}{known}"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import typer
 
@@ -23,8 +23,16 @@ from tidegate.cli.sending import (
     request,
 )
 from tidegate.errors import ConfigError
-from tidegate.events import ReleaseReason, TableType, Value, table_identity
-from tidegate.events.topics import EVENT_TYPES
+from tidegate.events import (
+    CommitCompleted,
+    DeadLetterDiscarded,
+    DeadLetterRedriven,
+    ReleaseReason,
+    TableType,
+    Value,
+    table_identity,
+)
+from tidegate.events.topics import EVENT_TYPES, SERVICES, topic_of
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
@@ -322,10 +330,10 @@ class _CommitAction(StrEnum):
 def commit(
     table: str,
     instant: str,
-    action: _CommitAction = _CommitAction.COMMIT,
+    action: _CommitAction | None = None,
     operation: str | None = None,
     completion_time: str | None = None,
-    table_type: TableType = TableType.COPY_ON_WRITE,
+    table_type: TableType | None = None,
     location: str | None = None,
     source: str = CLI,
     as_json: bool = False,
@@ -333,15 +341,15 @@ def commit(
 ) -> None:
     """Publish that a commit was completed on a Hudi table.
 
-    With --instant latest, all but the table's name is read off its timeline. Another instant is
-    compared with the timeline, where that can be read from here.
+    Where the table's timeline can be read from here, all but the table's name is read off it, and
+    an option that contradicts it is refused.
 
     Options:
         instant: The completed instant; or latest: the one that the timeline completed last.
-        action: The action of the instant.
+        action: The action of the instant; commit, where the timeline can't be read.
         operation: What the writer did, e.g. upsert or insert_overwrite.
         completion_time: When it completed, as in the timeline's file name.
-        table_type: The type of the table.
+        table_type: The type of the table; copy_on_write, where the timeline can't be read.
 
     Examples:
         tidegate publish commit -t lake.sales.orders --instant 20261121041551845 --operation upsert
@@ -352,18 +360,24 @@ def commit(
             receipt = publisher.commit_latest(table=table, location=location)
             print_receipt(receipt, as_json=as_json)
             return
-        unchecked = publisher.check_completed(location, instant)
+        given = {"action": action, "operation": operation, "completion_time": completion_time}
+        found = publisher.completed_commit(
+            table, location, instant, given | {"table_type": table_type}
+        )
+        if isinstance(found, CommitCompleted):
+            print_receipt(publisher.publish(found)[0], as_json=as_json)
+            return
         receipt = publisher.commit(
             table=table,
             location=location,
             instant=instant,
-            action=action.value,
+            action=action or _CommitAction.COMMIT,
             operation=operation,
             completion_time=completion_time,
-            table_type=table_type,
+            table_type=table_type or TableType.COPY_ON_WRITE,
         )
         print_receipt(receipt, as_json=as_json)
-        _note_unchecked(unchecked)
+        _note_unchecked(found)
 
 
 def _note_unchecked(why: str | None) -> None:
@@ -436,14 +450,20 @@ def condemned(
         _note_unchecked(unchecked)
 
 
+_OUTSIDE: Final = tuple(
+    name for name, kind in EVENT_TYPES.items() if not {*topic_of(kind).written_by} & {*SERVICES}
+)
+"""The events that writers, bridges and people publish."""
+
+
 @publish.command()
 @option_group(Sending)
 def event(
     sending: Sending,
-    kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")],
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(_OUTSIDE)}.")],
     file: Path,
 ) -> None:
-    """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from.
+    """Publish an event of a writer or a person from JSON; see `tidegate schemas example KIND`.
 
     Positional:
         file: File with the event as JSON; - for standard input.
@@ -453,6 +473,12 @@ def event(
         tidegate publish event VacuumFinished vacuum.json --wait
     """
     name = one_of(EVENT_TYPES, kind, "event")
+    if name not in _OUTSIDE:
+        topic = topic_of(EVENT_TYPES[name])
+        writers = " or ".join(role for role in topic.written_by if role in SERVICES)
+        if issubclass(EVENT_TYPES[name], DeadLetterDiscarded | DeadLetterRedriven):
+            writers = "`tidegate dead-letters`"
+        raise ConfigError(f"a {name} is published by {writers} only, on the topic {topic.suffix}")
     parsed = read_model(EVENT_TYPES[name], file)
     if sending.wait and not isinstance(parsed, ANSWERED):
         raise ConfigError(f"--wait: no service answers a {name}")
