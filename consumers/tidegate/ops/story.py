@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any, Final
 
 from tidegate.errors.commands import command_line
@@ -42,6 +44,8 @@ from tidegate.ops.waiting import PendingVacuum
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 
 _HOLDS: Final = 5  # that a step names
+_VARYING: Final = re.compile(r"[0-9a-f-]{8,}|\d+")
+"""Ids and numbers in an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,18 @@ class Story:
         ]
         steps += [*self._commands(), *self._vacuums(), *self._condemned()]
         steps += [*self._flagged(), *self._unknown_tables()]
-        steps += [
-            f"dead letter {dead_letter.dead_letter_id} of {dead_letter.service} waits for a"
-            f" decision ({dead_letter.error}):"
-            f" {command_line('dead-letters show', dead_letter.dead_letter_id)}"
-            for dead_letter in self.dead_letters
-            if dead_letter.state == "open"
-        ]
+        steps += map(_decision, self.open_dead_letters())
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
+
+    def open_dead_letters(self) -> Collection[Sequence[DeadLetter]]:
+        """The open dead letters by service and reason: the same text, but for ids and numbers."""
+        groups = defaultdict[tuple[str, str], list[DeadLetter]](list)
+        for dead_letter in self.dead_letters:
+            if dead_letter.state == "open":
+                groups[dead_letter.service, _VARYING.sub("#", dead_letter.error)].append(
+                    dead_letter
+                )
+        return groups.values()
 
     def _commands(self) -> Iterator[str]:
         # a stop has no outcome of its own: the task that it stops has
@@ -286,6 +294,29 @@ def _step(
                 how = f", as task {task.number} of the table" if task else ""
                 state = f"has no outcome yet: {service} will carry it out{how}"
             return f"{named} {state}"
+
+
+def _decision(dead_letters: Sequence[DeadLetter]) -> str:
+    """The decision on dead letters of one service and reason."""
+    first, *others = dead_letters
+    if not others:
+        show = command_line("dead-letters show", first.dead_letter_id)
+        return (
+            f"dead letter {first.dead_letter_id} of {first.service} waits for a decision"
+            f" ({first.error}): {show}"
+        )
+    characters = zip(*(dead_letter.error for dead_letter in dead_letters), strict=False)
+    alike = takewhile(lambda them: len(set(them)) == 1, characters)
+    text = "".join(them[0] for them in alike).strip() or None
+    table, service = first.table, first.service
+    listed = command_line("dead-letters list", table=table, service=service, error=text)
+    discard = command_line(
+        "dead-letters discard", table=table, service=service, error=text, reason="WHY"
+    )
+    return (
+        f"{len(dead_letters)} dead letters of {first.service} wait for a decision"
+        f" ({first.error}): {listed}; if none is needed: {discard}"
+    )
 
 
 def _again(command: Command) -> str:

@@ -20,6 +20,7 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
+from tidegate.cli.look.explain import _show_dead_letters
 from tidegate.events import (
     CleaningDeferred,
     CommitCondemned,
@@ -36,7 +37,7 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
-from tidegate.ops.dead_letters import DeadLetter
+from tidegate.ops.dead_letters import DeadLetter, DeadLetterFilter
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain import held_by, ids_of_chain
 from tidegate.ops.story import Story
@@ -360,6 +361,51 @@ def test_a_condemned_commit_to_which_no_service_reacts_is_a_next_step() -> None:
     dead = DeadLetter("d-1", record, "coordinator", Partition("t", 0), 0, "of the future", ())
     [step] = replace(story(bad), dead_letters=[dead]).next_steps()
     assert step.startswith("dead letter d-1 of coordinator")
+
+
+def dead(number: int, error: str, state: str = "open") -> DeadLetter:
+    record = Record(Partition("dead", 0), number, b"lake.sales.orders", b"", (), 0)
+    at = Partition("t", 0)
+    return DeadLetter(f"d-{number}", record, "cleaner", at, number, error, (), state=state)
+
+
+def test_dead_letters_of_one_reason_have_one_next_step() -> None:
+    of_files = [dead(number, f"not found: /lake/orders/f{number}.parquet") for number in range(3)]
+    found = [*of_files, dead(7, "not-signed: a"), dead(8, "not found: /lake", "discarded")]
+
+    files, unsigned = replace(story(), dead_letters=found).next_steps()
+
+    assert files == (
+        "3 dead letters of cleaner wait for a decision (not found: /lake/orders/f0.parquet):"
+        " tidegate dead-letters list --table lake.sales.orders --service cleaner"
+        " --error 'not found: /lake/orders/f'; if none is needed:"
+        " tidegate dead-letters discard --table lake.sales.orders --service cleaner"
+        " --error 'not found: /lake/orders/f' --reason WHY"
+    )
+    assert unsigned.startswith("dead letter d-7 of cleaner waits for a decision (not-signed: a)")
+    wanted = DeadLetterFilter(
+        table="lake.sales.orders", service="cleaner", reason="not found: /lake/orders/f"
+    )
+    assert [it for it in found if wanted.matches(it)] == of_files
+
+
+def test_resolved_dead_letters_are_counted_and_open_ones_shown_by_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = [dead(1, "lost 1"), dead(2, "lost 2"), dead(3, "old", "discarded")]
+
+    _show_dead_letters(replace(story(), dead_letters=found))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "  d-1  open  cleaner: lost 1 (and 1 more like it)",
+        "  1 discarded; see: tidegate dead-letters list --table lake.sales.orders --all",
+    ]
+
+
+def test_errors_that_differ_from_the_start_are_selected_by_their_service() -> None:
+    [step] = replace(story(), dead_letters=[dead(1, "1 is bad"), dead(2, "2 is bad")]).next_steps()
+
+    assert "list --table lake.sales.orders --service cleaner; if none" in step
 
 
 def test_a_restore_that_was_approved_waits_for_no_person() -> None:

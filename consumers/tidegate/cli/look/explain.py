@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from tidegate.cli.output import write, write_json
 from tidegate.errors.commands import command_line
 from tidegate.ops.explain import described_rule
 from tidegate.ops.explain import explain as gather
+from tidegate.ops.story import Story
 from tidegate.ops.summary import line_of
 from tidegate.service.settings import Settings
 
@@ -71,10 +73,19 @@ def explain(
             write(f"  ... and {more} younger vacuums; see: {command_line('waiting')}")
     if story.dead_letters:
         write("dead letters:")
-    for found in story.dead_letters:
-        write(f"  {found.dead_letter_id}  {found.state}  {found.service}: {found.error}")
+        _show_dead_letters(story)
     if policy is not None:
         write(f"savepoint policy: {policy}")
     write("next:")
     for step in steps:
         write(f"  {step}")
+
+
+def _show_dead_letters(story: Story) -> None:
+    for first, *others in story.open_dead_letters():
+        more = f" (and {len(others)} more like it)" if others else ""
+        write(f"  {first.dead_letter_id}  {first.state}  {first.service}: {first.error}{more}")
+    resolved = Counter(it.state for it in story.dead_letters if it.state != "open")
+    for state, count in resolved.items():
+        listed = command_line("dead-letters list", table=story.dead_letters[0].table, all=True)
+        write(f"  {count} {state}; see: {listed}")
