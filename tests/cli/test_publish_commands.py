@@ -524,6 +524,22 @@ def test_a_savepoint_of_the_latest_commit_may_be_requested_as_such(
     assert asked.instant is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.kafka
+def test_another_location_than_that_of_the_table_is_said_when_a_lock_ends(
+    tidegate: Tidegate, settings_file: Path
+) -> None:
+    table = ("-t", "lake.web.visits", "-c", str(settings_file), "-l")
+    released = ("publish", "lock-released", "--lock-id", "7", *table)
+    note = "note: events name lake.web.visits at /lake/visits, not at /lake/vists"
+    commit = ("publish", "commit", "--instant", at(1), *table, "/lake/visits")
+
+    assert tidegate(*commit)[0] == 0
+    code, _, err = tidegate(*released, "/lake/vists")
+    assert (code, note in err) == (0, True)
+    code, _, err = tidegate(*released, "/lake/visits/")
+    assert (code, "not at" in err) == (0, False)
+
+
 def test_the_end_of_a_lock_is_signed_with_the_key_that_is_given(
     tidegate: Tidegate, tmp_path: Path
 ) -> None:

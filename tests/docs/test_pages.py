@@ -218,10 +218,14 @@ def test_the_site_lists_every_module_with_its_first_line(site: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_the_python_that_publishes_runs(bootstrap_servers: str, topic_prefix: str) -> None:
+@pytest.mark.parametrize("heading", ["From Python", "A vacuum by hand"])
+def test_the_python_that_publishes_runs(
+    bootstrap_servers: str, topic_prefix: str, heading: str
+) -> None:
     """On a real broker, under topic names of its own."""
-    create_topic(bootstrap_servers, f"{topic_prefix}.commits")
-    [block] = in_language(section(PAGES["publish"], "From Python"), "python")
+    for topic in ("commits", "vacuums", "locks"):
+        create_topic(bootstrap_servers, f"{topic_prefix}.{topic}")
+    [block] = in_language(section(PAGES["publish"], heading), "python")
 
     run(block.replace('"broker:9092"', f"{bootstrap_servers!r}, prefix={topic_prefix!r}"))
 

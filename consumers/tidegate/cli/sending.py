@@ -377,14 +377,19 @@ class _ReachablePublisher(Publisher):
             log.debug("%s can't be read from here: %s", where, error)
 
     def _check_hold(self, event: Event) -> None:
+        from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
         from tidegate.ops.waiting import is_waited_for  # noqa: PLC0415 - heavy
 
         if not isinstance(event, LockReleased):
             return
         try:
+            locations = EventLog.of(self._settings).locations_of(event.table)
             is_known = is_waited_for(self._settings, event)
         except ConfigError as denied:  # a writer need not have the right to read
             raise TransientError(str(denied)) from denied
+        if locations and event.location.rstrip("/") not in locations:
+            named, given = ", ".join(locations), event.location
+            write_error(f"note: events name {event.table} at {named}, not at {given}: is it right?")
         if not is_known:
             raise ConfigError(
                 "no vacuum that the coordinator has read waits for this lock or transaction: it"

@@ -359,13 +359,24 @@ class EventLog:
         return shortened if shortened in found or not found else found.pop()
 
     def location_of(self, table: str) -> str:
-        """The location of a table, from the events that name it.
-
-        Writers' events decide, else requests and outcomes. A request may name a wrong location, and
-        so may its refusal.
+        """The location of a table, from the events that name it; see `locations_of`.
 
         Raises:
             ConfigError: no event names the table, or events name it at several locations.
+        """
+        found = self.locations_of(table)
+        if not found:
+            raise self._unknown(table, "for a new table, give its location")
+        if len(found) > 1:
+            named = ", ".join(found[:_LOCATIONS])
+            raise ConfigError(f"events name {table} at several locations: {named}: give one")
+        return found[0]
+
+    def locations_of(self, table: str) -> list[str]:
+        """The locations at which events name a table, sorted.
+
+        Writers' events decide, else requests and outcomes. A request may name a wrong location, and
+        so may its refusal.
         """
         for topics in ((COMMITS, VACUUMS, LOCKS), (REQUEST_TOPIC, OUTCOME_TOPIC)):
             found = {
@@ -374,12 +385,9 @@ class EventLog:
                 for logged in self.read(topic, EventFilter((table,)))
                 if logged is not None and logged.event is not None
             } - {ANYWHERE}
-            if len(found) > 1:
-                named = ", ".join(sorted(found)[:_LOCATIONS])
-                raise ConfigError(f"events name {table} at several locations: {named}: give one")
             if found:
-                return found.pop()
-        raise self._unknown(table, "for a new table, give its location")
+                return sorted(found)
+        return []
 
     def _unknown(self, table: str, otherwise: str) -> ConfigError:
         names = {name for topic in TOPICS for name in self.tables(topic)}
