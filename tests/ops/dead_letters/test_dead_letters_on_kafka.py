@@ -96,6 +96,10 @@ def test_dead_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed("--service", "restorer") == ["no Avro"]
     assert place.listed("--topic", "commits") == ["a bug of the code"]
     assert place.listed("-t", "lake.sales.orders") == ["a bug of the code"]
+    misspelt = place.run("list", "-t", "lake.sales.ordrs")
+    assert "did you mean lake.sales.orders?" in misspelt.stderr
+    assert misspelt.stdout == ""
+    assert place.run("list", "-t", "lake.sales.orders", "--service", "cleaner").stderr == ""
     assert place.listed("--error", "avro") == ["no Avro"]
     assert place.listed("--since", "2099-01-01T00:00:00Z") == []
     [row] = place.rows("--service", "restorer")

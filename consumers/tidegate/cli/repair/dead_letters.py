@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -151,11 +151,17 @@ def list_dead_letters(
         tidegate dead-letters list --service restorer
         tidegate dead-letters list --json | jq -r .id
     """
-    wanted = filters.selection()
-    with DeadLetterBox(reachable(config)) as box:
+    wanted, nothing = filters.selection(), "no open dead letter matches"
+    with DeadLetterBox(settings := reachable(config)) as box:
         found = box.list(wanted, include_resolved=include_resolved)
-        rows = (dead_letter.row for dead_letter in islice(found, limit))
-        write_rows(rows, "no open dead letter matches", as_json=as_json)
+        first = list(islice(found, 1))
+        rows = (dead_letter.row for dead_letter in chain(first, islice(found, limit - 1)))
+        write_rows(rows, nothing, as_json=as_json)
+        if not first and wanted.table is not None:
+            try:
+                EventLog.of(settings).check_named(wanted.table, nothing)
+            except ConfigError as misspelt:  # an empty list is an answer, too
+                write_error(str(misspelt))
         if next(found, None) is not None:  # standard output is the list
             write_error(f"only the newest {limit} are listed; use --limit or a filter for others")
 
