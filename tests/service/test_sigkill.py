@@ -29,6 +29,8 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRemoved,
     SavepointsChecked,
+    TaskEnd,
+    TaskEnded,
     VacuumKind,
 )
 from tidegate.hive.write_ids import ValidWriteIds
@@ -141,8 +143,10 @@ class Round:
 
     def outcomes(self) -> list[dict[str, Any]]:
         """The events of this round's tables, without what differs from run to run."""
-        events = (e for e in self.stage.outcomes() if e.table.startswith(self.name))
-        return sorted((_said(event) for event in events), key=str)
+        events = [e for e in self.stage.outcomes() if e.table.startswith(self.name)]
+        # a task that is read again is answered with the table's later number, which counts nowhere
+        copies = [e for e in events if isinstance(e, TaskEnded) and e.end is TaskEnd.NUMBER_TAKEN]
+        return sorted((_said(event) for event in events if event not in copies), key=str)
 
 
 def _instant(match: re.Match[str]) -> str:
