@@ -494,7 +494,7 @@ RULES: Final = (
     Rule(
         "a request is used once",
         "consumers/tidegate/coordinator/requests.py",
-        'if rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None:',
+        "if _was_used(table, number, rows):",
         "if False:",
         "tests/coordinator/test_requests.py::test_the_same_bytes_again_restore_nothing",
     ),

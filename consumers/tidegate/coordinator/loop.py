@@ -289,7 +289,8 @@ class CoordinatorLoop:
         kind, store = type(event), owned.store
         if kind in self._outcomes and is_unproven(event):
             return []
-        is_late = kind in _OF_TASKS and tasks.carried(event, store) is None  # or forged
+        # its task is not under way: it comes late, is a copy, or is forged
+        is_late = kind in _OF_TASKS and tasks.carried(event, store) is None
         counts = kind in COUNT_LATE or (kind in ENDS and self._catch_up.is_known(record))
         if is_late and not (counts and self._is_genuine(event, record)):
             return []

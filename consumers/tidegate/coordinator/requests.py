@@ -122,7 +122,7 @@ class Requests:
             Unauthorized: it is so old that its id may have been forgotten.
         """
         table, number, now = request.table, hashed(request.event_id), milliseconds(at)
-        if rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None:
+        if _was_used(table, number, rows):
             return True
         # the newest is never forgotten: whatever it let be forgotten is refused by it
         [newest] = rows.one("select max(at) from used indexed by used_at")
@@ -164,7 +164,7 @@ class Requests:
         until, body = rows.one(_AWAITING, table, number) or (None, "[null, 0]")
         waits, _ = loads(body)
         why: tuple[Reason, str] | None = None
-        is_known = rows.one("select 1 from used where tbl = ? and id = ?", table, number)
+        is_known = _was_used(table, number, rows)
         if not is_known or (waits and waits["location"] != request.location):
             why = Reason.NO_SUCH_REQUEST, "it was not requested for this table and location"
         elif until is None:
@@ -197,7 +197,7 @@ class Requests:
         until, body = rows.one(_AWAITING, table, number) or (None, "")
         awaiting = None if until is None else Queued(**loads(body)[0])
         found = next(iter(queued.values()), awaiting)
-        is_late = rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None
+        is_late = _was_used(table, number, rows)
         under_way = tasks.under_way(table, rows)
         if under_way is not None and under_way.command == event.request:
             found = under_way
@@ -287,7 +287,7 @@ class Requests:
         if isinstance(event, CleaningUndone):
             ids.add(event.cleaning)
         for number in map(hashed, ids):
-            if rows.one("select 1 from used where tbl = ? and id = ?", event.table, number) is None:
+            if not _was_used(event.table, number, rows):
                 rows.put("used", event.table, number, (milliseconds(at),))
 
     @staticmethod
@@ -296,12 +296,8 @@ class Requests:
 
         It is a cleaning that people have undone, or a restore that has its outcome.
         """
-        if not isinstance(command, _ONCE):
-            return False
-        number = hashed(command.event_id)
-        return (
-            rows.one("select 1 from used where tbl = ? and id = ?", command.table, number)
-            is not None
+        return isinstance(command, _ONCE) and _was_used(
+            command.table, hashed(command.event_id), rows
         )
 
     def _moot(self, table: str, done: str | None, rows: Store, at: datetime) -> Effects:
@@ -376,3 +372,8 @@ class Requests:
             queued = Queued(**loads(body)[0])
             effects.outcomes.append(self._end(table, queued, Reason.APPROVAL_EXPIRED, message, at))
         return effects
+
+
+def _was_used(table: str, number: int, rows: Store) -> bool:
+    """Whether a command was used; `number` is its hashed id."""
+    return rows.one("select 1 from used where tbl = ? and id = ?", table, number) is not None

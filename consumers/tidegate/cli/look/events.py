@@ -123,10 +123,10 @@ def _write_events(
     as_json: bool,
     follow: bool,
 ) -> None:
-    """Print each event as it comes; if there is none so far, say so to people.
+    """Print each event as it comes, or a line for people where no event matches so far.
 
     Raises:
-        ConfigError: there is none, and no event names a table.
+        ConfigError: no event matches, and one of the tables is named by none.
     """
     is_first = True
     for logged in chain(found, (None,)):
