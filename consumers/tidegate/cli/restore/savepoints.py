@@ -137,8 +137,8 @@ def remove(
 ) -> None:
     """Request the removal of all savepoints of a policy that no rule of the table owns.
 
-    They stay otherwise, and those that a person requested, too, stay. To keep them and let a rule
-    end them, name the policy in its `adopts`.
+    They stay otherwise. One that a person also requested is never removed. To keep the others and
+    let a rule end them, name the policy in its `adopts`.
 
     Options:
         policy: The policy that made them; no rule may own it.
