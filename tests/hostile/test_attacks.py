@@ -140,6 +140,11 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_an_outcome_counts_only_while_its_task_is_under_way",
         ),
     },
+    "outcomes of another table that a tenant puts on a table": {
+        "runtime/test_claimed_tasks.py": (
+            "test_outcomes_of_another_table_that_lie_on_this_one_are_not_published",
+        )
+    },
     "a forged command, or another person's name in one": {
         _SIGNED: (
             "test_an_unsigned_command_is_refused_with_its_reason",

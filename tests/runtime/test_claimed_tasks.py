@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import DeliveryError, TransientError
+from tidegate.errors import DeliveryError, FormatError, TransientError
 from tidegate.events import (
     CleaningRefused,
     CleaningReleased,
@@ -225,6 +226,24 @@ def test_a_stop_does_not_take_the_outcomes_of_an_earlier_task_with_the_number(
     assert workers.do(2, stop_of(1, another)) == []
     assert ends(workers)[-1].stopped is Stopped.BEGUN  # as far as the stop can tell
     assert workers.do(1, another) == []
+
+
+@pytest.mark.parametrize(
+    "forged", [{"table": "lake.sales.another"}, {"location": "/lake/another"}], ids=str
+)
+def test_outcomes_of_another_table_that_lie_on_this_one_are_not_published(
+    workers: Workers, command: CleaningReleased, forged: dict[str, object]
+) -> None:
+    """Who may write to one table has no worker sign what it says of another."""
+    _, cleaned = workers.do(1, command)
+    assert isinstance(cleaned, DirectoriesCleaned)
+    planted = cleaned.model_dump(mode="json") | {"event_id": ""} | forged
+    content = json.dumps([{"kind": "DirectoriesCleaned", "outcome": planted}])
+    (Path(command.location) / HIVE / "tasks" / "2.done").write_text(content)
+    before = events_on(workers.bus, "tidegate.outcomes")
+    with pytest.raises(FormatError, match="of another table"):
+        workers.do(2, undo_of(command))
+    assert events_on(workers.bus, "tidegate.outcomes") == before
 
 
 def _die(name: str) -> None:

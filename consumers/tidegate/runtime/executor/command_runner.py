@@ -155,6 +155,9 @@ class CommandRunner:
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
             outcomes = [*self._refusals(command, refused, signer), self.ended(issued)]
+        # a tenant may have put them on the table, and the worker would sign them
+        if any((it.table, it.location) != (issued.table, issued.location) for it in outcomes):
+            raise FormatError("the outcomes on the table are of another table or location")
         self._publish(*outcomes)
 
     def _executed(
