@@ -37,6 +37,7 @@ from tidegate.events import (
     CleaningHoldRequested,
     CleaningProgressed,
     CleaningReleased,
+    CleaningUndone,
     CleaningUndoRefused,
     CleaningUndoRequested,
     Event,
@@ -414,6 +415,21 @@ def test_a_hold_waits_for_a_cleaning_that_can_not_be_stopped(
 
     place.send(ended(cleaning))
     assert len(place.outcomes(CleaningHeld)) == 1
+
+
+def test_a_stopped_cleaning_that_was_undone_does_not_go_on_after_the_hold(place: Place) -> None:
+    released(place, 1, 2)
+    cleaning = command_of(place.tasks()[0], Wire())
+    place.send(hold())
+    place.send(ended(place.tasks()[-1], stopped=Stopped.BEGUN), undo("undo-1", cleaning.event_id))
+    put_back = {"cleaning": cleaning.event_id, "directories": (), "files": 0, "bytes": 0}
+    about = {"occurred_at": NOON, "source": "cleaner", "duration_ms": 1}
+    asked = command_of(place.tasks()[-1], Wire())
+    place.send(CleaningUndone.about(asked, **put_back, **about), ended(place.tasks()[-1]))
+    place.send(removal())
+
+    causes = [it.caused_by for it in commands_on(place.bus) if isinstance(it, CleaningReleased)]
+    assert causes == [vacuum(1).event_id, vacuum(2).event_id]
 
 
 def test_a_stop_whose_number_is_taken_is_issued_above_it(place: Place) -> None:

@@ -234,6 +234,13 @@ def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None =
     rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
 
 
+def drop_queued(table: str, command: str, rows: Store) -> None:
+    """Let a command that waits for its turn never have it."""
+    for number, body in rows.all("select id, body from queued where tbl = ?", table):
+        if loads(body)["command"] == command:
+            rows.drop("queued", table, number)
+
+
 def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]] | None:
     """Apply the end of a task under way, or of a stop.
 
