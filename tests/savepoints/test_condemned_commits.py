@@ -28,6 +28,7 @@ from tidegate.events import (
     Event,
     RestoreApproved,
     RestoreAwaitingApproval,
+    RestoreDeclined,
     RestoreFailed,
     RestorePlanned,
     RestoreRejected,
@@ -410,6 +411,19 @@ def test_a_condemned_commit_is_restored_once_a_person_approves(tmp_path: Path) -
     assert kinds[-2:] == ["RestoreStarted", "RestoreCompleted"]
     *_, refused = lake.run(approval("a-2"))
     assert getattr(refused, "reason", None) == "not-awaiting"
+
+
+def test_a_commit_whose_restore_was_declined_can_be_condemned_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, "restore")
+    waits = lake.condemn()[-1]
+    assert isinstance(waits, RestoreAwaitingApproval)
+    about = {"request": waits.caused_by, "requested_by": "ben", "reason": "not today"}
+    lake.run(lake.event(RestoreDeclined, event_id="d-1", **about))
+
+    again = lake.run(lake.event(CommitCondemned, instant=instant_at(3), reason="still doubled"))
+
+    assert isinstance(again[-1], RestoreAwaitingApproval)
+    assert again[-1].caused_by != waits.caused_by
 
 
 def test_a_request_that_needs_an_approval_is_refused_by_a_restorer_that_knows_of_none(

@@ -40,7 +40,7 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import Command, Event, Outcome
+from tidegate.events import Command, Event, Outcome, RestoreRejected
 from tidegate.events.cleanings import HoldRequest
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
@@ -122,7 +122,7 @@ class CoordinatorLoop:
         """
         wire = wire or Wire()
         self._people = Requests(wire)
-        subject = Subjects(subject, self._people)
+        self._given, subject = subject, Subjects(subject, self._people)
         self._subject, self._bus, self._prefix = subject, bus, prefix
         self._retries, self._wire, self._sign = retries, wire, sign
         limit = limit or DeadLetterLimit()
@@ -292,14 +292,17 @@ class CoordinatorLoop:
         # its task is not under way: it comes late, is a copy, or is forged
         is_late = kind in _OF_TASKS and tasks.carried(event, store) is None
         counts = kind in COUNT_LATE or (kind in ENDS and self._catch_up.is_known(record))
-        if is_late and not (counts and self._is_genuine(event, record)):
+        # the coordinator itself ended a request that had no task, such as one that was declined
+        is_own = kind is RestoreRejected and kind in self._given.consumes
+        if is_late and not ((counts or is_own) and self._is_genuine(event, record)):
             return []
         if kind in self._signed_kinds:
             self._authorization.require(event, record)
         if kind in self._requests and isinstance(event, Command):
             effects = self._authorized(owned, event, record, at)
         else:
-            effects = self._subject.handle(event, store, at)
+            subject = self._given if is_late and not counts else self._subject
+            effects = subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and tasks.confirm_later(event.table, messages, store):
             messages = []
