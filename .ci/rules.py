@@ -557,14 +557,14 @@ RULES: Final = (
     ),
     Rule(
         "half a batch does not count",
-        "consumers/tidegate/coordinator/store.py",
+        "consumers/tidegate/coordinator/rows/store.py",
         "        self._changed = {key: rows.get(key) for key in cut}\n",
         "        self._changed = {}\n",
         "tests/coordinator/test_store.py::test_what_has_no_end_mark_is_written_again_with_its_former_value",
     ),
     Rule(
         "an exception rolls back the rows of its event",
-        "consumers/tidegate/coordinator/store.py",
+        "consumers/tidegate/coordinator/rows/store.py",
         'self.execute("rollback to event")',
         "pass",
         "tests/coordinator/test_loop.py::test_an_exception_rolls_one_event_back_and_the_others_of_the_batch_stay",
@@ -585,7 +585,7 @@ RULES: Final = (
     ),
     Rule(
         "an event is applied once",
-        "consumers/tidegate/coordinator/store.py",
+        "consumers/tidegate/coordinator/rows/store.py",
         "return self.position.offsets.get(topic, 0)",
         "return 0",
         "tests/coordinator/test_loop.py::test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice",
@@ -627,7 +627,7 @@ RULES: Final = (
     ),
     Rule(
         "offsets are invalid on a topic that was created again",
-        "consumers/tidegate/coordinator/store.py",
+        "consumers/tidegate/coordinator/rows/position.py",
         "if self.topic_ids.setdefault(topic, watermarks.topic_id) != watermarks.topic_id:",
         "if not self.topic_ids.setdefault(topic, watermarks.topic_id):",
         "tests/coordinator/test_loop.py::test_rule_7_a_topic_that_was_created_again_is_neither_skipped_nor_read_as_the_old_one",

@@ -36,7 +36,7 @@ from peer import Peer, Spent
 
 from tidegate.coordinator.loop import BATCH_SECONDS, CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.codec import encode, schema_of
 from tidegate.events.topics import CHANGELOG

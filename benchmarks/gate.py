@@ -25,7 +25,7 @@ from report import Line, line, show
 from support.memory_bus import MemoryBus
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.topics import ALL_TOPICS, topic_of
 from tidegate.events.wire import Wire

@@ -50,7 +50,7 @@ def test_the_list_of_commands_imports_no_command_and_no_library(option: str) -> 
         )
         for command, others in {
             "status": ("tidegate.restores.plan", "tidegate.savepoints.plan", "tidegate.cli.repair"),
-            "outcomes": ("tidegate.coordinator.store", "tidegate.ops.waiting"),
+            "outcomes": ("tidegate.coordinator.rows.store", "tidegate.ops.waiting"),
             "waiting": ("tidegate.restores.plan", "tidegate.ops.replay", "tidegate.cli.setup"),
         }.items()
     ],

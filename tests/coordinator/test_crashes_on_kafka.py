@@ -9,7 +9,8 @@ import pytest
 from support.samples import EveryThird, commit, counted_of, message
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.store import POSITION_KEY, row_key
+from tidegate.coordinator.rows.position import POSITION_KEY
+from tidegate.coordinator.rows.records import row_key
 from tidegate.events.topics import CHANGELOG
 from tidegate.events.wire import event_of
 from tidegate.ops.topics import create_topics

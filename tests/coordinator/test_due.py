@@ -10,7 +10,7 @@ from support.memory_bus import MemoryBus
 from support.samples import commands_on, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
-from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CommitCompleted, Event, SavepointRequested
 

@@ -26,7 +26,9 @@ from support.samples import (
 )
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.store import POSITION_KEY, Store, row_key
+from tidegate.coordinator.rows.position import POSITION_KEY
+from tidegate.coordinator.rows.records import row_key
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import (

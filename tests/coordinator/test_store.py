@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tidegate.coordinator.store
 from support.deployment_events import vacuum
 from support.rows import Rows, restored
 from support.samples import NOON, release
 from tidegate.coordinator import readers, requests
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.rows.position import POSITION_KEY
+from tidegate.coordinator.rows.records import dumps, loads, row_key
+from tidegate.coordinator.rows.store import OUTBOX, Kind, Store
 from tidegate.coordinator.savepoints import POLICY
-from tidegate.coordinator.store import OUTBOX, POSITION_KEY, Kind, Store, dumps, loads, row_key
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event
 from tidegate.publisher import Message
 
-PACKAGE = Path(tidegate.coordinator.store.__file__).parent
+PACKAGE = Path(readers.__file__).parent
 SCANNED = {
     "select body from task order by tbl, number": "all tasks under way: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
@@ -42,7 +43,7 @@ KINDS = (*readers.KINDS, *requests.Requests.kinds)
 def statements() -> list[str]:
     """Every SQL text of the package; a name in it stands for a part that is chosen by a kind."""
     found = set[str]()
-    for path in PACKAGE.glob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text())
         constants = {
             target.id: node.value

@@ -23,7 +23,7 @@ from support.waiting import wait_for
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeadLetterFlood
 from tidegate.events import CleaningHoldRequested, Event, RestoreRequested, VacuumFinished

@@ -23,7 +23,7 @@ from support.samples import (
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
 from tidegate.events import Event

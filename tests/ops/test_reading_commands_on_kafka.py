@@ -31,7 +31,7 @@ from support.samples import ended, release, savepoint_request
 from support.topic_monitor import TopicMonitor
 from support.waiting import wait_for
 from tidegate.cli import app
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError, PermanentError, TidegateError
 from tidegate.events import TaskIssued
 from tidegate.ops.topics import create_topics

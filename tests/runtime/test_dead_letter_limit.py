@@ -21,7 +21,7 @@ from support.samples import (
     task_of,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import (
     ConfinementError,

@@ -28,7 +28,8 @@ from support.samples import (
 )
 from support.waiting import wait_for
 from tidegate.coordinator.loop import ALWAYS_ACCEPTED_BYTES, CoordinatorLoop
-from tidegate.coordinator.store import MAX_RECORD_BYTES, Kind, Store
+from tidegate.coordinator.rows.records import MAX_RECORD_BYTES
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
 from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded, TaskIssued

@@ -18,7 +18,7 @@ from support.deployment import Deployment, exit_code
 from support.kafka import create_topic
 from support.pausing_gate import LOCK, reached
 from support.waiting import wait_for
-from tidegate.coordinator.store import POSITION_KEY
+from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.events import LockHold, LockReleased, TaskIssued, VacuumFinished, VacuumKind
 from tidegate.events.topics import LOCKS
 from tidegate.events.wire import Wire, command_of

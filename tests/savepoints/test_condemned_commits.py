@@ -17,8 +17,8 @@ from support.memory_bus import MemoryBus
 from support.policies import every_commit
 from support.samples import memory_bus, message, outcomes_on
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import milliseconds
 from tidegate.errors import FormatError
 from tidegate.events import (

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tidegate.cli import main
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import Event, LockReleased
 

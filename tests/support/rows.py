@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import Requests
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects, Subject
 from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
 from tidegate.events import Command, Event, Outcome

@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 
 from support.memory_bus import MemoryBus
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import (
     Command,

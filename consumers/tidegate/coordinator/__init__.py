@@ -1,5 +1,6 @@
 """The coordinator: decides from rows in SQLite, and publishes a decision once it is written.
 
-`store` has the rows and their changelog; `loop` reads events, decides and publishes. The subjects
+`rows` has the rows and the records of their changelog; `loop` reads events, decides and publishes.
+The subjects
 are `readers`, `holds`, `alarms`, `requests`, `savepoints` and `tasks`.
 """

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.rows.records import dumps, hashed, loads
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
 from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemovalRequested

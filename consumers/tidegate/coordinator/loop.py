@@ -29,7 +29,7 @@ from typing import Final
 from tidegate.coordinator import tasks
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
 from tidegate.coordinator.requests import ABOUT_REQUESTS, ENDS, Requests
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects, moment
 from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (

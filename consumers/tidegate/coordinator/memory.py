@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.vacuums import Reader, WaitingVacuum, ended, state_of, waiting
 
 DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))

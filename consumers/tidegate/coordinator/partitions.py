@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidegate.coordinator.store import Store, lost_head, new_changelog
+from tidegate.coordinator.rows.position import lost_head, new_changelog
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import OffsetGapError, StoppingError, StopService
 from tidegate.events.topics import CHANGELOG

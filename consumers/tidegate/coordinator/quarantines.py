@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.coordinator.holds import is_held
-from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.rows.records import dumps, hashed, loads
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
 from tidegate.events import (
     CleaningMode,

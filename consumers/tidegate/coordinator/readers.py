@@ -23,8 +23,9 @@ from typing import Final
 from tidegate.coordinator import alarms, holds, quarantines
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.memory import DONE, FORGOTTEN, Memory, is_below, marks_of
+from tidegate.coordinator.rows.records import dumps
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.settings import AlarmSettings, alarms_of
-from tidegate.coordinator.store import Kind, Store, dumps
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
 from tidegate.coordinator.vacuums import (
     ENDED,

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.rows.records import dumps, hashed, loads
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
 from tidegate.coordinator.tasks import ANY, Queued, as_json, of_json
 from tidegate.errors import PermanentError

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from pydantic import AwareDatetime, Field, TypeAdapter
 
-from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, Protocol
 
-from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.events import Answer, Command, Event, Outcome
 from tidegate.events.topics import Role
 from tidegate.events.wire import Message

@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.holds import HOLD, is_held
-from tidegate.coordinator.store import Kind, Store, dump_message, dumps, load_message, loads
+from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
 from tidegate.events import (
     AbortedCleaningReleased,

@@ -9,7 +9,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from tidegate.coordinator.store import Kind, Store, dumps, hashed, loads
+from tidegate.coordinator.rows.records import dumps, hashed, loads
+from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, moment
 from tidegate.events import (
     LockReleased,

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple, Self
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tidegate.coordinator.store import Position, Store
+from tidegate.coordinator.rows.position import Position
+from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import Bus, Partition

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.vacuums import overdue_since, waiting_vacuums
 from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.errors.commands import command_line

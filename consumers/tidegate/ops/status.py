@@ -11,7 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final, assert_never
 
-from tidegate.coordinator.store import hashed
+from tidegate.coordinator.rows.records import hashed
 from tidegate.errors import FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import (

@@ -19,7 +19,8 @@ from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.holds import hold_on, holds
 from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.requests import AWAITING
-from tidegate.coordinator.store import POSITION_KEY, Store, lost_head
+from tidegate.coordinator.rows.position import POSITION_KEY, lost_head
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, reader_of
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from support.s3 import S3Server
-from tidegate.coordinator.store import Position, Store
+from tidegate.coordinator.rows.position import Position
+from tidegate.coordinator.rows.store import Store
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events import SavepointsChecked
 from tidegate.events.topics import partition_of

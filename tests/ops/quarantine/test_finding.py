@@ -14,7 +14,7 @@ from tidegate.coordinator.quarantines import (
     quarantine,
     quarantines,
 )
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, CleaningStarted, CleaningUndone, QuarantineRemoved
 from tidegate.ops.waiting import by_id, newest_of

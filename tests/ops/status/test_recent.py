@@ -23,7 +23,7 @@ from support.event_examples import example_of
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from support.signing import cleaning
 from tidegate.cli.look.status import _show as show
-from tidegate.coordinator.store import hashed
+from tidegate.coordinator.rows.records import hashed
 from tidegate.events import (
     CleaningDeferred,
     CleaningReleased,

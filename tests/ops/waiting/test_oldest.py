@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from support.deployment_events import vacuum
 from support.rows import Rows
 from support.samples import NOON
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
 from tidegate.ops.waiting import OldestVacuums, PendingVacuum
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from support.signing import ANA, entry
-from tidegate.coordinator.store import Store
+from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError
 from tidegate.events import CommitCondemned
 from tidegate.restores.hudi_engine import EXTENSION

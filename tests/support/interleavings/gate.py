@@ -12,7 +12,8 @@ from support.interleavings.scenario import Faults
 from support.interleavings.world import World
 from tidegate.coordinator.holds import HOLD
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.store import POSITION_KEY, Position, Store
+from tidegate.coordinator.rows.position import POSITION_KEY, Position
+from tidegate.coordinator.rows.store import Store
 from tidegate.events import CleaningReleased, LockReleased
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from tidegate.coordinator.store import POSITION_KEY, Position, Store, lost_head, new_changelog
+from tidegate.coordinator.rows.position import POSITION_KEY, Position, lost_head, new_changelog
+from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import (

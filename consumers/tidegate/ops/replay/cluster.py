@@ -24,7 +24,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, Self
 
-from tidegate.coordinator.store import POSITION_KEY, Position
+from tidegate.coordinator.rows.position import POSITION_KEY, Position
 from tidegate.errors import ConfigError, FormatError, TidegateError
 from tidegate.events import Event
 from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS, Role, partition_of

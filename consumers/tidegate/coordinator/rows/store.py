@@ -5,48 +5,30 @@ lasts, because they note it for the changelog; what is derived from rows (`deriv
 set by SQL, and is derived again after a restart. One event is one transaction: `rollback` undoes
 its rows and its messages, and nothing else.
 
-A record of the changelog has the key `table, zero byte, kind, zero byte, number`. Its value is the
-row: a JSON array of its columns and, where it has a body, that on a second line. The record
-`position`, with the offset of every input, ends a batch: what has no such record behind it was cut
-off, and `restore` puts it aside. The next batch writes those keys again.
+A batch of records in the changelog ends with the position. Records without a position after them
+were cut off: `restore` ignores them, and the next batch writes those keys again.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import sqlite3
 import weakref
-import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import TypeAdapter
-from pydantic_core import from_json
-
-from tidegate.errors import ConfigError, FormatError, OffsetGapError, PermanentError
-from tidegate.errors.commands import command_line
-from tidegate.events.topics import Role
-from tidegate.events.wire import Message
-from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
-
-POSITION_KEY: Final = b"\x00position"
-"""No table's identity begins with a zero byte, or contains one."""
-MAX_RECORD_BYTES: Final = 1_000_000
-"""The largest record: every broker's default limit accepts it, and the changelog's twice."""
-MAX_UNPACKED: Final = 32 * 2**20
-"""Bytes of a record before compression: one publication has at most 2 MiB, in JSON six times as
-much; several of one vacuum, with different holds, may exceed it and are refused."""
-_PACKED_ABOVE: Final = 100_000
-_PACKED: Final = b"x"
-"""The first byte of what zlib has compressed; the other records are JSON."""
-_SEPARATOR: Final = "\x00"
-_HOW_TO_GO_ON: Final = (
-    "Find out what is missing; to go on with what the topic holds now, reset the service with"
-    " `tidegate replay group`"
+from tidegate.coordinator.rows.position import POSITION_KEY, Position
+from tidegate.coordinator.rows.records import (
+    columns_and_body,
+    dump_message,
+    key_parts,
+    load_message,
+    row_key,
+    row_value,
 )
+from tidegate.errors import FormatError
+from tidegate.events.wire import Message
+from tidegate.runtime.bus import ChangelogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,113 +64,6 @@ class Kind:
 
 OUTBOX: Final = Kind("outbox", key="sequence", has_body=True)
 """Messages that were decided and perhaps not published; of the partition, so its table is empty."""
-
-
-@dataclass(slots=True)
-class Position:
-    """How far the inputs are applied, and on which topics those offsets are."""
-
-    offsets: dict[str, int] = field(default_factory=dict[str, int])
-    """By input topic the offset to apply next."""
-    topic_ids: dict[str, str] = field(default_factory=dict[str, str])
-    """The broker's ids: offsets mean nothing on another topic of the same name."""
-    sequence: int = 0
-    """The last number of the rows that are in a sequence."""
-    partitions: int | None = None
-    """For how many partitions the rows were made: with more a table may be on another."""
-
-    def record(self) -> tuple[bytes, bytes]:
-        """The record that ends a batch."""
-        return POSITION_KEY, _POSITION.dump_json(self)
-
-    def check(self, topic: str, watermarks: Watermarks, start: int | None) -> None:
-        """Compare the position with an input topic as it is now.
-
-        Args:
-            topic: The input.
-            watermarks: Of its partition.
-            start: The group's committed offset; None: it has none.
-
-        Raises:
-            OffsetGapError: events would be skipped, or the changelog has lost what followed from
-                events whose offsets are committed.
-        """
-        at = self.offsets.setdefault(topic, watermarks.first)
-        if self.topic_ids.setdefault(topic, watermarks.topic_id) != watermarks.topic_id:
-            raise OffsetGapError(
-                f"{topic} was deleted and created again since its offset {at} was applied: events"
-                f" may be lost. {_HOW_TO_GO_ON}"
-            )
-        if start is not None and start > at:
-            raise OffsetGapError(
-                f"{topic} is committed up to offset {start}, but the state was written only up to"
-                f" {at}: the changelog has lost what was decided in between. {_HOW_TO_GO_ON}"
-            )
-        if not watermarks.first <= at <= watermarks.end:
-            raise OffsetGapError(
-                f"offset {at} of {topic} is to be applied next, but it holds {watermarks.first} to"
-                f" {watermarks.end}: events would be skipped. {_HOW_TO_GO_ON}"
-            )
-
-    def check_partitions(self, count: int) -> None:
-        """Compare the number of partitions that the rows were made for with the topics'.
-
-        Raises:
-            ConfigError: it is another: some tables' events would now arrive on a partition that
-                does not have their rows.
-        """
-        if self.partitions is None:
-            self.partitions = count
-        if self.partitions != count:
-            raise ConfigError(
-                f"the topics have {count} partitions, but the state was made for"
-                f" {self.partitions}: the state of some tables is on another partition than their"
-                " events. Move to new topics: see More partitions in docs/topics.md"
-            )
-
-    @classmethod
-    def of(cls, value: bytes) -> Position:
-        """Read it back.
-
-        Raises:
-            FormatError: it is not such a record.
-        """
-        try:
-            return _POSITION.validate_json(value)
-        except ValueError as error:
-            raise FormatError(f"the changelog can't be read: {error}") from error
-
-
-_POSITION: Final = TypeAdapter(Position)
-
-
-def lost_head(where: Partition, first: int) -> str | None:
-    """Why the rows of a changelog's partition are not all of them; None: they are.
-
-    Args:
-        where: The partition.
-        first: Its first offset. Compaction never moves it, whatever it removes.
-    """
-    if not first:
-        return None
-    return (
-        f"{where.topic}[{where.number}] begins at offset {first}: its first records were deleted,"
-        " so rows of tables are missing. With cleanup.policy = compact, and nothing else, Kafka"
-        " deletes none"
-    )
-
-
-def new_changelog(topic: str) -> str:
-    """The commands after which the coordinator makes its rows again, from its inputs."""
-    again = command_line(
-        "replay group", Role.COORDINATOR, to_earliest=True, with_restores=True, execute=True
-    )
-    return (
-        "wait until the workers have no lag, stop the coordinator (events that its topics no longer"
-        " have are lost), then run, where BROKERS has the addresses of the brokers: kafka-topics"
-        f' --bootstrap-server "$BROKERS" --delete --topic {topic}'
-        f" && {command_line('topics create')} && {again}"
-    )
 
 
 class Store:
@@ -252,10 +127,7 @@ class Store:
         if body is not None:
             row.append(body)
         self.execute(self._put[kind], (*row, *derived))
-        head = dumps(columns)
-        value = (head if body is None else f"{head}\n{body}").encode()
-        is_large = len(value) > _PACKED_ABOVE
-        self._event[row_key(table, kind, key)] = _packed(value) if is_large else value
+        self._event[row_key(table, kind, key)] = row_value(columns, body)
 
     def drop(self, kind: str, table: str, key: int | None = None) -> None:
         """Remove a row, if it is there."""
@@ -361,15 +233,15 @@ class Store:
 
     def _restore_row(self, key: bytes, value: bytes) -> None:
         try:
-            table, name, second = key.decode().split(_SEPARATOR)
+            table, name, number = key_parts(key)
             if name not in self.kinds:
                 return
             kind = self.kinds[name]
-            head, _, body = _unpacked(value).partition(b"\n")
-            row: list[object] = [table, int(second)] if kind.key else [table]
-            row += json.loads(head)
+            columns, body = columns_and_body(value)
+            row: list[object] = [table, int(number)] if kind.key else [table]
+            row += columns
             if kind.has_body:
-                row.append(body.decode())
+                row.append(body)
             self.execute(self._put[name], (*row, *[None] * len(kind.derived)))
         except (ValueError, LookupError, TypeError, sqlite3.Error) as error:
             raise FormatError(
@@ -386,38 +258,6 @@ class Store:
         self._db.close()
 
 
-dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""JSON for a row's body: ASCII, so halves of surrogate pairs are stored like all other text."""
-
-
-def loads(body: str | bytes) -> Any:  # noqa: ANN401 - JSON
-    """The value of such JSON.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
-    try:
-        return from_json(body)  # as `json.loads`, in half the time
-    except ValueError:  # half of a surrogate pair, or not JSON
-        return json.loads(body)
-
-
-def hashed(text: str) -> int:
-    """63 bits of SHA-256: a number that SQLite and every JSON reader can store."""
-    digest = _fresh()
-    digest.update(text.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest()[:8]) >> 1
-
-
-_fresh: Final = sha256().copy
-"""Begins a hash at half the cost of finding the algorithm: it runs for every vacuum."""
-
-
-def row_key(table: str, kind: str, key: int | None = None) -> bytes:
-    """The key of a row's record in the changelog."""
-    return f"{table}{_SEPARATOR}{kind}{_SEPARATOR}{'' if key is None else key}".encode()
-
-
 def _put(kind: Kind) -> str:
     count = 1 + bool(kind.key) + len(kind.columns) + kind.has_body + len(kind.derived)
     return f"insert or replace into {kind.name} values ({', '.join('?' * count)})"  # noqa: S608
@@ -426,48 +266,3 @@ def _put(kind: Kind) -> str:
 def _delete(kind: Kind) -> str:
     where = f"tbl = ? and {kind.key} = ?" if kind.key else "tbl = ?"
     return f"delete from {kind.name} where {where}"  # noqa: S608
-
-
-def _packed(value: bytes) -> bytes:
-    packed = zlib.compress(value) if len(value) <= MAX_UNPACKED else value
-    if len(packed) > MAX_RECORD_BYTES:
-        raise PermanentError(
-            f"the changelog would need a record of {len(packed)} bytes ({len(value)} before"
-            f" compression); at most {MAX_RECORD_BYTES} ({MAX_UNPACKED}) are possible"
-        )
-    return packed
-
-
-def _unpacked(value: bytes) -> bytes:
-    if value[:1] != _PACKED:
-        return value
-    reader = zlib.decompressobj()
-    try:
-        unpacked = reader.decompress(value, MAX_UNPACKED)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
-    if reader.unconsumed_tail or not reader.eof:
-        raise ValueError(f"it was cut off, or expands beyond the limit of {MAX_UNPACKED} bytes")
-    return unpacked
-
-
-def dump_message(message: Message) -> str:
-    """A message as a row's body."""
-    headers = [[name, _text(value)] for name, value in message.headers]
-    fields = [message.topic, _text(message.key), _text(message.value), headers, message.partition]
-    return dumps(fields)
-
-
-def load_message(body: str) -> Message:
-    """The message of such a body."""
-    topic, key, value, headers, partition = json.loads(body)
-    decoded = tuple((name, _bytes(text) or b"") for name, text in headers)
-    return Message(topic, _bytes(key), _bytes(value), decoded, partition)
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
