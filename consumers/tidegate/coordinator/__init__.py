@@ -1,6 +1,5 @@
 """The coordinator: decides from rows in SQLite, and publishes a decision once it is written.
 
-`rows` has the rows and the records of their changelog; `loop` reads events, decides and publishes.
-The subjects
-are `readers`, `holds`, `alarms`, `requests`, `savepoints` and `tasks`.
+`loop` reads events, decides and publishes; `rows` has the rows and the records of their changelog.
+The subjects are `readers`, `holds`, `alarms`, `requests`, `savepoints` and `tasks`.
 """
