@@ -9,8 +9,8 @@ import pytest
 from support.acid import IDS_1_TO_4, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows
+from tidegate.coordinator.alarms import AlarmSettings
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.settings import AlarmSettings
 from tidegate.events import (
     Event,
     LockReleased,

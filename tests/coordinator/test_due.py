@@ -11,8 +11,9 @@ from support.samples import commands_on, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.coordinator.subject import Effects
 from tidegate.events import CommitCompleted, Event, SavepointRequested
+from tidegate.events.fields import to_ms
 
 TABLES = ("lake.sales.orders", "lake.sales.items", "lake.hr.staff")
 
@@ -28,7 +29,7 @@ class HourLater:
         pass
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        due = milliseconds(at + timedelta(hours=1))
+        due = to_ms(at + timedelta(hours=1))
         rows.put("last", event.table, columns=(due,), body=event.model_dump_json())
         return Effects()
 
@@ -39,7 +40,7 @@ class HourLater:
     def due(self, rows: Store, at: datetime) -> Effects:
         effects = Effects()
         query = "select tbl, body from last where due <= ?"
-        for table, body in rows.all(query, milliseconds(at)):
+        for table, body in rows.all(query, to_ms(at)):
             rows.drop("last", table)
             last = CommitCompleted.model_validate_json(body)
             effects.commands.append(

@@ -10,10 +10,10 @@ import pytest
 from support.markers import marker_behind
 from support.memory_bus import MemoryBus, MemoryChangelog
 from support.samples import events_on, memory_bus, message, release
+from tidegate.coordinator.alarms import AlarmSettings
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.coordinator.settings import AlarmSettings
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue
 from tidegate.monitoring.observed import ProcessMonitoring, measured_subject, observed_bus

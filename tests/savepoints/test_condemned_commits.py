@@ -19,7 +19,6 @@ from support.samples import memory_bus, message, outcomes_on
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.coordinator.subject import milliseconds
 from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
@@ -37,6 +36,7 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
+from tidegate.events.fields import to_ms
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
@@ -236,7 +236,7 @@ def test_a_savepoint_stays_while_a_restore_to_it_waits_for_its_approval(
 
     made.take(waiting(AT + until))
 
-    assert made.subject.next_due(made.rows) == milliseconds(AT + last)
+    assert made.subject.next_due(made.rows) == to_ms(AT + last)
     assert wanted_at(made, AT + last - timedelta(seconds=1)) == (FIRST,)
     assert wanted_at(made, AT + last) == ()
 
@@ -258,7 +258,7 @@ def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_n
     assert (first.measure, made.subject.next_due(made.rows)) == (True, None)
 
     made.take(checked(first, next_check=AT + timedelta(hours=5), pinned_files=0, pinned_bytes=0))
-    assert made.subject.next_due(made.rows) == milliseconds(AT + timedelta(hours=5))
+    assert made.subject.next_due(made.rows) == to_ms(AT + timedelta(hours=5))
     (second,) = made.subject.due(made.rows, AT + timedelta(hours=5)).commands
 
     assert isinstance(second, SavepointsCheckRequested)
@@ -267,7 +267,7 @@ def test_a_table_is_checked_after_a_commit_and_at_the_time_that_the_last_check_n
     assert made.subject.next_due(made.rows) is None
     # a writer whose clock is behind is not asked again at once
     made.take(checked(second, next_check=AT - timedelta(days=9)))
-    assert made.subject.next_due(made.rows) == milliseconds(AT + timedelta(minutes=1))
+    assert made.subject.next_due(made.rows) == to_ms(AT + timedelta(minutes=1))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,19 @@
-"""Alarms about what waits too long: published once, and once more when it is over.
+"""Alarms about what waits too long, with their settings.
 
-That an alarm was published is a row, so a restart or a rebalance does not repeat it.
+An alarm is published once, and once more when its cause has ended. That it was published is a row,
+so a restart or a rebalance does not repeat it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
-from tidegate.coordinator.subject import SOURCE, moment
+from pydantic import Field
+
+from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     LockReleased,
     OutstandingReader,
@@ -21,11 +25,41 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.fields import span
+from tidegate.events.fields import Name, from_ms, span
+from tidegate.tables.settings import Seconds, Section, covers_name
 
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""
+
+
+class AlarmSettings(Section, frozen=True):
+    """How long vacuums and releases of some tables may wait before an alarm is published."""
+
+    tables: Name = "*"
+    """A shell pattern; of several rules the first whose pattern matches a table applies."""
+    overdue_after: Seconds = Field(default=86_400, ge=0)
+    """How long a vacuum may wait for its readers before VacuumOverdue is published, in seconds or
+    as text with a unit: `6h`. 0: no alarm."""
+    unknown_after: Seconds = Field(default=7 * 86_400, ge=0)
+    """How long releases of a table may come before its first vacuum, else UnknownTableReleased is
+    published; in seconds or as text with a unit. 0: no alarm. The default is the time for which
+    releases are remembered, because an engine may publish releases of tables that it seldom
+    compacts."""
+
+    def overdue_at(self, since: int) -> int | None:
+        """When a vacuum that waits since then is overdue, in ms of the broker's time."""
+        return since + 1000 * self.overdue_after if self.overdue_after else None
+
+    def unknown_at(self, since: int) -> int | None:
+        """When a table is unknown of which only releases have come since then."""
+        return since + 1000 * self.unknown_after if self.unknown_after else None
+
+
+@lru_cache(maxsize=10_000)
+def alarms_of(rules: tuple[AlarmSettings, ...], table: str) -> AlarmSettings:
+    """The first rule whose pattern matches a table, else the usual limits."""
+    return next((rule for rule in rules if covers_name(rule.tables, table)), AlarmSettings())
 
 
 def overdue(
@@ -50,7 +84,7 @@ def resolved(
     about: Mapping[str, Any], overdue_since: int, replaced_by: str | None = None
 ) -> VacuumOverdueResolved:
     """A vacuum waits no longer that was reported as overdue."""
-    fields = {**about, "overdue_since": moment(overdue_since), "replaced_by": replaced_by}
+    fields = {**about, "overdue_since": from_ms(overdue_since), "replaced_by": replaced_by}
     return VacuumOverdueResolved.model_validate(fields)
 
 
@@ -60,7 +94,7 @@ def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> Unknow
         first,
         occurred_at=at,
         source=SOURCE,
-        since=moment(since),
+        since=from_ms(since),
         limit_seconds=limit,
         lock_id=first.lock_id,
         transaction_id=first.transaction_id,
@@ -73,7 +107,7 @@ def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> Unknow
 def known(event: VacuumFinished, since: int, reported: int, at: datetime) -> UnknownTableResolved:
     """The first vacuum came of a table that was reported as unknown."""
     return UnknownTableResolved.about(
-        event, source=SOURCE, occurred_at=at, since=moment(since), unknown_since=moment(reported)
+        event, source=SOURCE, occurred_at=at, since=from_ms(since), unknown_since=from_ms(reported)
     )
 
 

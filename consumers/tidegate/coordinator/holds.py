@@ -9,9 +9,10 @@ from typing import Final
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
+from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
 from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemovalRequested
+from tidegate.events.fields import to_ms
 from tidegate.events.refusals import released_again
 
 HOLD: Final = Kind("hold", ("since",), has_body=True)
@@ -59,7 +60,7 @@ def is_held(rows: Store, table: str) -> bool:
 def hold(event: CleaningHoldRequested, rows: Store, at: datetime, effects: Effects) -> None:
     """Hold the table; a second hold replaces the first."""
     body = dumps([event.event_id, event.requested_by, event.reason])
-    rows.put("hold", event.table, columns=(milliseconds(at),), body=body)
+    rows.put("hold", event.table, columns=(to_ms(at),), body=body)
     effects.outcomes.append(CleaningHeld.about(event, occurred_at=at, source=SOURCE))
 
 
@@ -81,7 +82,7 @@ def remove_hold(
 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
     """Remember a cleaning that the second source did not confirm."""
-    due = None if is_held(rows, event.table) else milliseconds(at) + event.retry_after_ms
+    due = None if is_held(rows, event.table) else to_ms(at) + event.retry_after_ms
     body = dumps(event.model_dump(mode="json"))
     rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
 
@@ -91,7 +92,7 @@ def release_due(rows: Store, at: datetime, limit: int, effects: Effects) -> None
     due = rows.all(
         "select tbl, id, body from deferred indexed by deferred_due where due <= ?"
         " order by due limit ?",
-        milliseconds(at),
+        to_ms(at),
         limit,
     )
     for table, number, body in due:

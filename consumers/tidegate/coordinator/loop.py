@@ -30,7 +30,7 @@ from tidegate.coordinator import tasks
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
 from tidegate.coordinator.requests import ABOUT_REQUESTS, ENDS, Requests
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects, moment
+from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects
 from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
@@ -42,6 +42,7 @@ from tidegate.errors import (
 )
 from tidegate.events import Command, Event, Outcome, RestoreRejected
 from tidegate.events.cleanings import HoldRequest
+from tidegate.events.fields import from_ms
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
 from tidegate.events.topics import (
@@ -271,7 +272,7 @@ class CoordinatorLoop:
             return
         store.begin()
         try:
-            at = moment(record.timestamp_ms)
+            at = from_ms(record.timestamp_ms)
             store.send(self._decided(owned, event, record, at))
         except Exception as error:
             store.rollback()  # invariant 4: one bad event must not hold up its partition

@@ -16,7 +16,7 @@ from typing import Final
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
+from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.events import (
     CleaningMode,
     CleaningStarted,
@@ -25,6 +25,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
     QuarantineRemoved,
 )
+from tidegate.events.fields import to_ms
 
 QUARANTINE: Final = Kind(
     "quarantine",
@@ -90,7 +91,7 @@ def quarantine(event: CleaningStarted | DirectoriesCleaned, rows: Store, at: dat
     count, size = sizes.get(part, now)
     sizes[part] = max(now, (count, size))
     started = event.event_id if before is None or part == "1" else before.started
-    cleaning, due = event.caused_by or "", milliseconds(at) + event.keep_ms
+    cleaning, due = event.caused_by or "", to_ms(at) + event.keep_ms
     if before is not None and not before.requested:  # a copy never shortens it
         due = max(due, before.due)
     row = (event.table, hashed(cleaning), due, 0, 0)
@@ -112,7 +113,7 @@ def end_quarantine(event: CleaningUndone | QuarantineRemoved, rows: Store) -> No
 
 def request_removals(rows: Store, at: datetime, limit: int, effects: Effects) -> None:
     """Request the removal of due quarantines, unless its table is held meanwhile."""
-    now = milliseconds(at)
+    now = to_ms(at)
     due = rows.all(
         f"{_QUARANTINES} indexed by quarantine_due where due <= ? order by due limit ?", now, limit
     )

@@ -21,12 +21,12 @@ from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds, quarantines
+from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.memory import DONE, FORGOTTEN, Memory, is_below, marks_of
 from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.settings import AlarmSettings, alarms_of
-from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
+from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.vacuums import (
     ENDED,
     OVERDUE,
@@ -61,6 +61,7 @@ from tidegate.events import (
 )
 from tidegate.events.cleanings import CleaningHoldRemoved
 from tidegate.events.codec import encode
+from tidegate.events.fields import to_ms
 
 KNOWN: Final = Kind("known")
 """A table of which a vacuum came."""
@@ -159,10 +160,10 @@ class ReaderGate:
         match event:
             case LockReleased():
                 self._release(event, rows, at, effects)
-                self.memory.forget(rows, event.table, milliseconds(at))
+                self.memory.forget(rows, event.table, to_ms(at))
             case VacuumFinished():
                 self._vacuum(event, rows, at, effects)
-                self.memory.forget(rows, event.table, milliseconds(at))
+                self.memory.forget(rows, event.table, to_ms(at))
             case WritesAborted():  # it waits for nothing: no reader reads what it left
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
@@ -184,7 +185,7 @@ class ReaderGate:
 
     def _release(self, event: LockReleased, rows: Store, at: datetime, effects: Effects) -> None:
         """A lock, a transaction, or both have ended."""
-        table, now = event.table, milliseconds(at)
+        table, now = event.table, to_ms(at)
         if rows.one(_SEEN, table, table) is None:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))
@@ -205,7 +206,7 @@ class ReaderGate:
     def _vacuum(self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects) -> None:
         """A vacuum was published, perhaps not for the first time."""
         require_publishable(event)
-        vacuum = WaitingVacuum.of_event(event, milliseconds(at))
+        vacuum = WaitingVacuum.of_event(event, to_ms(at))
         table = vacuum.table
         self._table_known(event, rows, at, effects)
         query = f"{_WAITING} where tbl = ? and id = ?"
@@ -286,32 +287,32 @@ class ReaderGate:
 
     def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
         due = f"{_WAITING} indexed by vacuum_due where due <= ? order by due limit ?"
-        for vacuum in waiting(rows, due, milliseconds(at), _AT_ONCE):
+        for vacuum in waiting(rows, due, to_ms(at), _AT_ONCE):
             table, number = vacuum.table, vacuum.id
             rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
             outstanding = list(vacuum.outstanding_readers(rows))
             limit = alarms_of(self.alarms, table).overdue_after
             if outstanding and limit:  # without readers it waits for a person's hold
-                rows.put("overdue", table, vacuum.id, (milliseconds(at),))
+                rows.put("overdue", table, vacuum.id, (to_ms(at),))
                 effects.outcomes.append(alarms.overdue(vacuum.about(at), outstanding, limit))
 
     def _report_unknown(self, rows: Store, at: datetime, effects: Effects) -> None:
         due = rows.all(
             "select tbl, since, body from unknown indexed by unknown_due where due <= ?"
             " order by due limit ?",
-            milliseconds(at),
+            to_ms(at),
             _AT_ONCE,
         )
         for table, since, body in due:
             limit = alarms_of(self.alarms, table).unknown_after
-            rows.put("unknown", table, None, (since, milliseconds(at)), body, (None,))
+            rows.put("unknown", table, None, (since, to_ms(at)), body, (None,))
             first = LockReleased.model_validate_json(body)
             effects.outcomes.append(alarms.unknown(first, since, limit, at))
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return _command(WaitingVacuum.of_event(vacuum, milliseconds(at)), at)
+    return _command(WaitingVacuum.of_event(vacuum, to_ms(at)), at)
 
 
 def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:
@@ -368,7 +369,7 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
         _end_overdue(rows, vacuum, at, effects)
         rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):
-            rows.put("done", table, done, (milliseconds(at),))
+            rows.put("done", table, done, (to_ms(at),))
         ends = (end_of(rows, vacuum, reader) for reader in vacuum.readers)
         expired = any(end.expired for end in ends if end is not None)
         effects.commands.append(_command(vacuum, at, after_expiry=expired))

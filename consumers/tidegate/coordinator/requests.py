@@ -15,7 +15,7 @@ from typing import Final
 from tidegate.coordinator import tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
+from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.tasks import ANY, Queued, as_json, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
@@ -52,6 +52,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.events.base import Answer, answered_by
+from tidegate.events.fields import from_ms, to_ms
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import EVENT_TYPES, REQUEST_TOPIC
@@ -122,7 +123,7 @@ class Requests:
         Raises:
             Unauthorized: it is so old that its id may have been forgotten.
         """
-        table, number, now = request.table, hashed(request.event_id), milliseconds(at)
+        table, number, now = request.table, hashed(request.event_id), to_ms(at)
         if _was_used(table, number, rows):
             return True
         # the newest is never forgotten: whatever it let be forgotten is refused by it
@@ -170,10 +171,10 @@ class Requests:
             why = Reason.NO_SUCH_REQUEST, "it was not requested for this table and location"
         elif until is None:
             why = Reason.NOT_AWAITING, "it waits for no approval now: it has ended, or has one"
-        elif until < milliseconds(at):
+        elif until < to_ms(at):
             why = (
                 Reason.APPROVAL_EXPIRED,
-                f"it had to be approved by {moment(until):%Y-%m-%dT%H:%M:%SZ}",
+                f"it had to be approved by {from_ms(until):%Y-%m-%dT%H:%M:%SZ}",
             )
         if why is not None:
             reason, text = why
@@ -269,10 +270,10 @@ class Requests:
         if isinstance(event, RestoreAwaitingApproval):
             if carried.approval is not None:  # a repeat, of the task before the approval
                 return Effects()
-            until = milliseconds(event.expires_at or event.occurred_at)
+            until = to_ms(event.expires_at or event.occurred_at)
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
             rows.put("awaiting", table, number, (until,), dumps([waits._asdict(), until]))
-            rows.put("used", table, number, (milliseconds(at),))  # the coordinator's own, too
+            rows.put("used", table, number, (to_ms(at),))  # the coordinator's own, too
         elif isinstance(event, RestoreApprovalRejected) and (
             found := rows.one(_AWAITING, table, number)
         ):
@@ -290,7 +291,7 @@ class Requests:
             tasks.drop_queued(event.table, event.cleaning, rows)  # it was stopped, or deferred
         for number in map(hashed, ids):
             if not _was_used(event.table, number, rows):
-                rows.put("used", event.table, number, (milliseconds(at),))
+                rows.put("used", event.table, number, (to_ms(at),))
 
     @staticmethod
     def is_over(command: Command, rows: Store) -> bool:
@@ -367,7 +368,7 @@ class Requests:
         for table, number, body in rows.all(
             "select tbl, id, body from awaiting indexed by awaiting_until where until <= ?"
             " order by until limit ?",
-            *(milliseconds(at), _AT_ONCE),
+            *(to_ms(at), _AT_ONCE),
         ):
             rows.drop("awaiting", table, number)
             message = "no second person approved the restore in time: request it again"

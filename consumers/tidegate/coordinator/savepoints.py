@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from pydantic import AwareDatetime, Field, TypeAdapter
 
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects, milliseconds
+from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
@@ -34,7 +34,7 @@ from tidegate.events import (
     SavepointsCheckRequested,
     Value,
 )
-from tidegate.events.fields import Location
+from tidegate.events.fields import Location, to_ms
 from tidegate.hudi.instant import is_in_the_future, is_instant
 from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.rules import SavepointRule, rule_of
@@ -142,7 +142,7 @@ class SavepointSubject:
         """Request the checks that are due."""
         query = "select tbl, body from policy indexed by policy_due where due <= ?"
         effects = Effects()
-        found = rows.all(f"{query} order by due limit ?", milliseconds(at), _AT_ONCE)
+        found = rows.all(f"{query} order by due limit ?", to_ms(at), _AT_ONCE)
         for table, body in found:
             after, requested = _check(table, _Table.model_validate_json(body), at)
             _put(rows, table, after)
@@ -342,7 +342,7 @@ def _last(found: Mapping[str, _T]) -> dict[str, _T]:
 
 def _due(table: _Table) -> int | None:
     ends = [*table.wanted.values(), *([table.next_check] if table.next_check else [])]
-    return milliseconds(min(ends)) if ends and table.cause else None
+    return to_ms(min(ends)) if ends and table.cause else None
 
 
 def _put(rows: Store, name: str, table: _Table) -> None:

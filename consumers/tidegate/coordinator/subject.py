@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Final, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Protocol
 
-from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.events import Answer, Command, Event, Outcome
+from tidegate.events.fields import to_ms
 from tidegate.events.topics import Role
 from tidegate.events.wire import Message
+
+if TYPE_CHECKING:
+    from tidegate.coordinator.rows.store import Kind, Store
 
 SOURCE: Final = str(Role.COORDINATOR)
 """The coordinator, as its events name it."""
@@ -120,20 +122,8 @@ class Subjects:
 
     def due(self, rows: Store, at: datetime) -> Effects:
         """Decide on rows that are due."""
-        effects, now = Effects(), milliseconds(at)
+        effects, now = Effects(), to_ms(at)
         for subject in self._subjects:
             if (due := subject.next_due(rows)) is not None and due <= now:
                 effects.add(subject.due(rows, at))
         return effects
-
-
-@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
-def milliseconds(at: datetime) -> int:
-    """The milliseconds since the epoch."""
-    return round(at.timestamp() * 1000)
-
-
-@lru_cache(maxsize=100)
-def moment(ms: int) -> datetime:
-    """The time of so many milliseconds since the epoch."""
-    return datetime.fromtimestamp(ms / 1000, UTC)

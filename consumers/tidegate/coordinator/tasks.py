@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects, milliseconds, moment
+from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningDeferred,
@@ -46,7 +46,7 @@ from tidegate.events import (
     TaskOverdue,
 )
 from tidegate.events.cleanings import HoldRequest
-from tidegate.events.fields import span
+from tidegate.events.fields import from_ms, span, to_ms
 from tidegate.events.topics import TASK_TOPIC
 from tidegate.events.wire import Message, original_of
 from tidegate.signatures.tokens import Sign
@@ -178,7 +178,7 @@ class Tasks:
         command = StopRequested(
             table=table,
             location=queued.location,
-            occurred_at=moment(milliseconds(at)),
+            occurred_at=from_ms(to_ms(at)),
             source=SOURCE,
             caused_by=task,
             stops=number,
@@ -205,7 +205,7 @@ class Tasks:
         task = TaskIssued(
             table=table,
             location=queued.location,
-            occurred_at=moment(milliseconds(at)),
+            occurred_at=from_ms(to_ms(at)),
             source=SOURCE,
             caused_by=queued.command,
             number=number,
@@ -343,7 +343,7 @@ def overdue(rows: Store, at: datetime, limit: int) -> Effects:
     found = rows.all(
         "select tbl, number, lane, body from task indexed by task_due where due <= ?"
         " order by due limit ?",
-        *(milliseconds(at), limit),
+        *(to_ms(at), limit),
     )
     for table, number, lane, body in found:
         _put_task(rows, table, number, lane, body, at)
@@ -441,7 +441,7 @@ def _put_task(  # noqa: PLR0913, PLR0917 - a row
     rows: Store, table: str, number: int, lane: int, body: str, at: datetime
 ) -> None:
     """Put the row of a task under way: from now on its outcome is awaited."""
-    rows.put("task", table, number, (lane, milliseconds(at + OVERDUE_AFTER)), body)
+    rows.put("task", table, number, (lane, to_ms(at + OVERDUE_AFTER)), body)
 
 
 def of_json(stored: dict[str, Any]) -> OriginalMessage:

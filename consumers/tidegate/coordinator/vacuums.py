@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, moment
+from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     LockReleased,
     OutstandingReader,
@@ -19,6 +19,7 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
+from tidegate.events.fields import from_ms
 
 VACUUM: Final = Kind(
     "vacuum",
@@ -183,7 +184,7 @@ class WaitingVacuum:
             "source": SOURCE,
             "caused_by": self.event_id,
             "partition": self.vacuum.partition,
-            "since": moment(self.since),
+            "since": from_ms(self.since),
         }
 
     def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:

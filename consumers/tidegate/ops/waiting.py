@@ -21,12 +21,12 @@ from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.rows.position import POSITION_KEY, lost_head
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, reader_of
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
 from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import LockReleased, OutstandingReader, derived_id, table_identity
+from tidegate.events.fields import from_ms
 from tidegate.events.topics import CHANGELOG, partition_of
 from tidegate.ops.event_log import PATTERN, EventLog
 from tidegate.ops.summary import counted
@@ -68,12 +68,12 @@ class PendingVacuum:
             location=made.location,
             partition=made.partition,
             event_id=waiting.event_id,
-            since=moment(waiting.since),
+            since=from_ms(waiting.since),
             kind=str(made.kind),
             directories=made.directories,
             holds=waiting.count,
             outstanding=tuple(waiting.outstanding_readers(rows)),
-            overdue_since=None if overdue is None else moment(overdue),
+            overdue_since=None if overdue is None else from_ms(overdue),
             metastore=waiting.metastore,
             held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
         )
@@ -191,7 +191,7 @@ def held_tables(rows: Store) -> Iterator[dict[str, Any]]:
             "table": table,
             "requested_by": hold.requested_by,
             "reason": hold.reason,
-            "since": moment(hold.since),
+            "since": from_ms(hold.since),
             "event_id": hold.event_id,
             "deferred": deferred,
         }
@@ -208,7 +208,7 @@ def quarantined(rows: Store) -> Iterator[dict[str, Any]]:
     for row in quarantines(rows):
         if not row.undone:
             names = ("table", "partition", "cleaning", "directories", "bytes")
-            yield {name: getattr(row, name) for name in names} | {"until": moment(row.due)}
+            yield {name: getattr(row, name) for name in names} | {"until": from_ms(row.due)}
 
 
 def quarantine_line(row: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha1
 from typing import Annotated, Final
@@ -120,6 +120,18 @@ _PART: Final = re.compile(r"[^\s./\\\x00-\x1f]+")
 _PARTS: Final = 3
 _VARIANT: Final = {f"{digit:x}": "89ab"[digit & 3] for digit in range(16)}
 """The digit that takes the variant of RFC 9562, by what it was."""
+
+
+@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
+def to_ms(at: datetime) -> int:
+    """A time in milliseconds since the epoch."""
+    return round(at.timestamp() * 1000)
+
+
+@lru_cache(maxsize=100)
+def from_ms(ms: int) -> datetime:
+    """The time that is so many milliseconds after the epoch."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 @lru_cache(maxsize=10_000)  # every event names a table, and there are few tables

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.signing import cleaning
-from tidegate.coordinator.settings import AlarmSettings, alarms_of
+from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.events import CleaningMode
 from tidegate.ops.monitor import pattern_of
 from tidegate.service.settings import Settings

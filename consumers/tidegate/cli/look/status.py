@@ -20,9 +20,9 @@ from tidegate.cli.output import (
     write_styled,
     write_table,
 )
-from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import TransientError
+from tidegate.events.fields import from_ms
 from tidegate.ops.event_log import PATTERN, EventLog, LoggedEvent
 from tidegate.ops.status import read_status
 from tidegate.ops.summary import counted, line_of, size
@@ -77,11 +77,11 @@ def waiting(
         count = 0
         for store in stores:
             for vacuum in waiting_vacuums(store):
-                if moment(vacuum.since) <= latest:
+                if from_ms(vacuum.since) <= latest:
                     write_json(PendingVacuum.of(vacuum, store))
                     count += 1
     else:
-        oldest = OldestVacuums(limit, lambda vacuum: moment(vacuum.since) <= latest)
+        oldest = OldestVacuums(limit, lambda vacuum: from_ms(vacuum.since) <= latest)
         others: list[str] = []
         for store in stores:
             oldest.take(store)

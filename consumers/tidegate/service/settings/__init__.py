@@ -141,7 +141,7 @@ from pydantic import (
 )
 
 from tidegate.cleaning.settings import CleaningSettings
-from tidegate.coordinator.settings import AlarmSettings
+from tidegate.coordinator.alarms import AlarmSettings
 from tidegate.errors import ConfigError, validation
 from tidegate.events.fields import Name, plain_options
 from tidegate.events.signature import KeyRole
