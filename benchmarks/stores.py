@@ -19,7 +19,7 @@ import obstore
 from report import Line, line, show
 
 from support.s3 import BUCKET, S3Server, s3_server
-from tidegate.storage.s3 import S3Options, clients_of
+from tidegate.storage.s3 import S3Store
 
 FOLDER = "wh/t/d"
 PAGE = 1000
@@ -51,7 +51,7 @@ def clients(server: S3Server) -> Iterator[tuple[str, Client]]:
             lambda: warehouse.remove_tree(location),
         ),
     )
-    objects, boto = clients_of(BUCKET, S3Options(**server.options()[f"s3://{BUCKET}"]))
+    objects, boto = S3Store(BUCKET, **server.options()[f"s3://{BUCKET}"]).clients
 
     def bare() -> list[str]:
         pages = obstore.list(objects, FOLDER, chunk_size=PAGE)

@@ -9,7 +9,7 @@ import pytest
 
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
-from tidegate.errors import FencedError
+from tidegate.errors import StopService
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.runtime.kafka.bus import KafkaBus
 
@@ -42,7 +42,7 @@ def test_who_was_idle_for_long_writes_on_unless_another_has_written_since(bus: K
     time.sleep(IDLE_SECONDS)
     new = OpenPartition(bus, "memory", 0)
     new.write([(b"a", b"3")])
-    with pytest.raises(FencedError, match="another process has opened"):
+    with pytest.raises(StopService, match="another process has opened"):
         old.write([(b"a", b"zombie")])
     read = list(OpenPartition(bus, "memory", 0).read())
     assert read == [(b"a", b"1"), (b"a", b"2"), (b"a", b"3")]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.acid import FIVE_LISTINGS, NOTHING_OPEN, Case, cleaner, found, reader
 from tidegate.hive.names import Base, Delta
 from tidegate.hive.obsolete import (
-    AcidState,
     FoundDirectory,
     NotEnoughHistory,
+    _AcidState,
     acid_state,
     settled_state,
 )
@@ -31,7 +31,7 @@ def test_each_of_the_five_listings_has_its_obsolete_directories(case: Case) -> N
 
 def test_a_base_shadows_every_delta_at_or_below_it_and_lesser_bases() -> None:
     directories = found("base_2", "base_4", "delta_1_3", "delta_4_4_0", "delta_5_5_0")
-    assert acid_state(directories, cleaner(IDS_TO_5)) == AcidState(
+    assert acid_state(directories, cleaner(IDS_TO_5)) == _AcidState(
         base="base_4", current=("delta_5_5_0",), obsolete=("base_2", "delta_1_3", "delta_4_4_0")
     )
 
@@ -68,13 +68,13 @@ def test_a_delta_of_open_ids_is_neither_read_nor_obsolete_and_one_of_aborted_ids
     None
 ):
     state = acid_state(found("delta_1_1_0", "delta_2_2_0", "delta_3_3_0"), reader("t:5:2:2:3"))
-    assert state == AcidState(current=("delta_1_1_0",), aborted=("delta_3_3_0",))
+    assert state == _AcidState(current=("delta_1_1_0",), aborted=("delta_3_3_0",))
 
 
 def test_a_compaction_whose_transaction_is_not_committed_is_not_seen() -> None:
     directories = found("delta_1_1_0", "delta_2_2_0", "delta_1_2_v7", "base_2_v8")
     state = acid_state(directories, reader(IDS_TO_5), ValidTxns.parse("20:7:7:8"))
-    assert state == AcidState(current=("delta_1_1_0", "delta_2_2_0"), aborted=("base_2_v8",))
+    assert state == _AcidState(current=("delta_1_1_0", "delta_2_2_0"), aborted=("base_2_v8",))
 
 
 def test_an_insert_overwrite_needs_only_its_own_id_and_a_compaction_all_below_it() -> None:
@@ -87,7 +87,7 @@ def test_an_insert_overwrite_needs_only_its_own_id_and_a_compaction_all_below_it
 
 def test_an_insert_overwrite_that_is_open_is_ignored_and_one_that_aborted_is_aborted() -> None:
     state = acid_state(found("base_2", "base_4", "delta_1_1_0"), reader("t:5:3:3,4:2"))
-    assert state == AcidState(current=("delta_1_1_0",), aborted=("base_2",))
+    assert state == _AcidState(current=("delta_1_1_0",), aborted=("base_2",))
 
 
 def test_the_delta_of_a_later_vacuum_shadows_nothing_for_an_earlier_vacuums_cleaner() -> None:

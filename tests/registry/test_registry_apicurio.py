@@ -21,7 +21,7 @@ from support.kafka import create_topic
 from support.registry import RunningRegistry
 from support.samples import commit, deserialized, release
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.errors import FormatError, RegistryRefusedError, TransientError
+from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events import CommitCompleted, SavepointsCheckRequested, TaskIssued
 from tidegate.events.codec import VALUE_HEADER, encode_body, id_prefix, schema_text
 from tidegate.events.topics import ALL_TOPICS, TASK_TOPIC
@@ -200,7 +200,7 @@ def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
     by_hand = wire(registry, auto_register=False)
 
     assert (by_hand.serialize(commit(1), topic_prefix).value or b"").startswith(id_prefix(number))
-    with pytest.raises(RegistryRefusedError, match=r"look up .*LockReleased"):
+    with pytest.raises(StopService, match=r"look up .*LockReleased"):
         by_hand.serialize(release(1), topic_prefix)
 
 
@@ -253,5 +253,5 @@ def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(
     client.register_schema(subject, Schema(json.dumps(raw), "AVRO"))
     client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
 
-    with pytest.raises(RegistryRefusedError, match=f"register {subject}"):
+    with pytest.raises(StopService, match=f"register {subject}"):
         wire(registry).serialize(commit(1), topic_prefix)

@@ -17,7 +17,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.samples import EveryThird, commit, memory_bus, outcomes_on
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.errors import ConfigError, FormatError, RegistryRefusedError, TransientError
+from tidegate.errors import ConfigError, FormatError, StopService, TransientError
 from tidegate.events import CommitCompleted, CommitFlagged, Event
 from tidegate.events.codec import (
     VALUE_HEADER,
@@ -127,7 +127,7 @@ def test_a_schema_of_another_system_is_a_format_error(in_memory: RegistrySchemas
 def test_without_auto_register_a_missing_schema_is_refused_with_its_subject() -> None:
     wire = Wire(RegistrySchemas(RegistrySettings(url="mock://tests", auto_register=False)))
 
-    with pytest.raises(RegistryRefusedError, match=f"look up {SUBJECT}"):
+    with pytest.raises(StopService, match=f"look up {SUBJECT}"):
         wire.serialize(commit(1), TOPIC)
 
 

@@ -16,7 +16,7 @@ from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.events.reasons import Reason
 from tidegate.storage import FileInfo
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_changes import LocalMoves
+from tidegate.tables.warehouse.local_changes import _LocalMoves
 
 pytestmark = pytest.mark.slow
 REQUESTED = ".restore.requested"
@@ -151,10 +151,10 @@ def test_a_metadata_table_that_goes_after_the_other_has_completed_is_not_declare
         @contextmanager
         def moving(self, source: str, target: str) -> Generator[Moves]:
             with super().moving(source, target) as moves:
-                assert isinstance(moves, LocalMoves)
+                assert isinstance(moves, _LocalMoves)
                 yield LateMoves(moves.source, moves.source_path, moves.target, moves.target_path)
 
-    class LateMoves(LocalMoves):
+    class LateMoves(_LocalMoves):
         def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
             def overtaken(files: Sequence[FileInfo]) -> bool:
                 may = may_go(files)
@@ -162,7 +162,7 @@ def test_a_metadata_table_that_goes_after_the_other_has_completed_is_not_declare
                 assert isinstance(last, RestoreCompleted)
                 return may
 
-            return LocalMoves.move_if(self, name, overtaken, as_name)
+            return _LocalMoves.move_if(self, name, overtaken, as_name)
 
     with pytest.raises(TransientError):
         restore(table, Late(WarehouseRoots.of(str(root))), 0)

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from support.changelogs import OpenPartition
 from support.memory_bus import MemoryBus
-from tidegate.errors import ConfigError, FencedError, OffsetGapError
+from tidegate.errors import ConfigError, OffsetGapError, StopService
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, ChangelogRecord, Partition, Record, Subscription
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -245,7 +245,7 @@ def test_who_takes_a_changelog_shuts_out_its_earlier_holder(bus: Bus, topics: To
     old.write([(b"a", b"old")])
     new = OpenPartition(bus, topics[0], 0)
 
-    with pytest.raises(FencedError):
+    with pytest.raises(StopService, match="another process"):
         old.write([(b"a", b"zombie")])
     new.write([(b"a", b"new")])
     assert list(OpenPartition(bus, topics[0], 0).read()) == [(b"a", b"old"), (b"a", b"new")]
@@ -278,7 +278,7 @@ def test_who_shuts_out_one_partition_stops_a_write_to_several(bus: Bus, topics: 
     acquired(log)
     OpenPartition(bus, topics[0], 2)
 
-    with pytest.raises(FencedError):
+    with pytest.raises(StopService, match="another process"):
         log.write({number: [(b"a", b"1")] for number in range(3)})
     assert acquired(bus.changelog(topics[0])) == {}
 

@@ -9,7 +9,7 @@ import pytest
 from support.memory_bus import MemoryBus
 from support.samples import EveryThird, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.errors import FencedError
+from tidegate.errors import StopService
 from tidegate.runtime.bus import Partition
 
 CHANGELOG = "tidegate.coordinator.changelog"
@@ -23,7 +23,7 @@ def test_where_one_partition_is_fenced_nothing_is_written_to_the_others() -> Non
     assert all(bus.log(Partition("tidegate.commits", number)) for number in range(2))
     list(bus.changelog(CHANGELOG).acquire([1]))
 
-    with pytest.raises(FencedError):
+    with pytest.raises(StopService, match="another process"):
         loop.run(threading.Event())
     assert bus.records(CHANGELOG) == []
     assert bus.committed["tidegate.coordinator"] == {}

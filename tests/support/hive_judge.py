@@ -12,7 +12,7 @@ from typing import IO
 import pyspark
 
 from tidegate.compute.java import find_jdk
-from tidegate.hive.obsolete import AcidState
+from tidegate.hive.obsolete import _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.local.embedded.jars import resolve
 
@@ -41,14 +41,14 @@ class HiveJudge:
 
     def ask(
         self, table: Path, write_ids: ValidWriteIds, txns: ValidTxns, *, as_cleaner: bool
-    ) -> AcidState | str:
+    ) -> _AcidState | str:
         """What Hive says of a directory on the disk: its state, or its error."""
         view = "cleaner" if as_cleaner else "reader"
         answer = self._answer(table, view, write_ids, txns)
         if answer[0] == "error":
             return answer[1]
         base, *groups = (tuple(filter(None, part.split(","))) for part in answer)
-        return AcidState(base[0] if base else None, *groups)
+        return _AcidState(base[0] if base else None, *groups)
 
     def rows(
         self,

@@ -16,7 +16,7 @@ from support.metastore import REBALANCE, HiveEngine, own_metastore
 from support.waiting import wait_for
 from tidegate.errors import TidegateError, TransientError
 from tidegate.hive.names import Base, parse_name
-from tidegate.hive.obsolete import AcidState
+from tidegate.hive.obsolete import _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, write_ids_of_compaction
@@ -68,9 +68,9 @@ class WorkedTable:
             transactions = client.transaction_states().valid()
             return client.write_ids(self.db, self.name, transactions), transactions
 
-    def state(self, snapshot: Snapshot, *, as_cleaner: bool) -> AcidState:
+    def state(self, snapshot: Snapshot, *, as_cleaner: bool) -> _AcidState:
         found = self.judge.ask(self.table.location, *snapshot, as_cleaner=as_cleaner)
-        assert isinstance(found, AcidState), found
+        assert isinstance(found, _AcidState), found
         return found
 
     def rows(self, snapshot: Snapshot) -> list[str]:
@@ -103,7 +103,7 @@ class WorkedTable:
         self.engine.finish_compaction(info, txn)
         return True
 
-    def _die(self, info: object, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> int:
+    def _die(self, info: object, kind: int, ids: ValidWriteIds, state: _AcidState, txn: int) -> int:
         """The Worker dies with half of a product; another one takes the entry, with a new id."""
         before = set(names_in(self.table.location))
         self._merge(kind, ids, state, txn)
@@ -119,7 +119,7 @@ class WorkedTable:
             self.engine.lock_for_rebalance(self.db, self.name, again)
         return again
 
-    def _merge(self, kind: int, ids: ValidWriteIds, state: AcidState, txn: int) -> None:
+    def _merge(self, kind: int, ids: ValidWriteIds, state: _AcidState, txn: int) -> None:
         """Write its product, unless there is nothing to merge."""
         found = [parse_name(name) for name in state.current]
         ranges = {(delta.min_write_id, delta.max_write_id) for delta in found}

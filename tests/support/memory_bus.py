@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from tidegate.errors import ConfigError, FencedError, OffsetGapError
+from tidegate.errors import ConfigError, OffsetGapError, StopService
 from tidegate.events.topics import partition_of_key
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
@@ -54,7 +54,7 @@ class MemoryChangelog:
         for number in entries:
             where = Partition(self._topic, number)
             if self._bus.epochs[where] != self._epochs.get(number):
-                raise FencedError(f"another process has opened {where} since")
+                raise StopService(f"another process has opened {where} since")
         for number, records in entries.items():
             self._bus.send([Message(self._topic, key, value, (), number) for key, value in records])
             self._ends[number] = len(self._bus.log(Partition(self._topic, number)))

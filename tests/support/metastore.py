@@ -22,7 +22,7 @@ from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.local.demo import hive_engine as demo
 from tidegate.local.demo.hive_engine import SHARED_READ
-from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore, MetastoreVersion
+from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore, _MetastoreVersion
 from tidegate.local.embedded.process import free_ports
 
 # the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
@@ -36,7 +36,7 @@ _WITH_WORKER = Path(__file__).parents[1] / "reference/hive/Metastore3.java"
 __all__ = ["EXCLUSIVE", "SHARED_READ", "SHARED_WRITE", "HiveEngine"]
 
 _PACKAGE = "org.apache.hadoop.hive.metastore"
-HIVE_3 = MetastoreVersion(
+HIVE_3 = _MetastoreVersion(
     Path(__file__).with_name("metastore-3.json"),
     f"{_PACKAGE}.tools.MetastoreSchemaTool",
     f"{_PACKAGE}.txn.AcidHouseKeeperService",
@@ -54,12 +54,12 @@ on_both_versions = pytest.mark.parametrize("metastore", VERSIONS, indirect=True)
 @pytest.fixture(scope="session")
 def metastores(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[MetastoreVersion], EmbeddedMetastore]]:
+) -> Iterator[Callable[[_MetastoreVersion], EmbeddedMetastore]]:
     """A real Metastore of each version, shared by all tests, started for the first of them."""
     with ExitStack() as stack:
 
         @cache
-        def running(version: MetastoreVersion) -> EmbeddedMetastore:
+        def running(version: _MetastoreVersion) -> EmbeddedMetastore:
             made = own_metastore(tmp_path_factory.mktemp("metastore"), version=version)
             return stack.enter_context(made)
 
@@ -68,7 +68,7 @@ def metastores(
 
 @pytest.fixture
 def metastore(
-    request: pytest.FixtureRequest, metastores: Callable[[MetastoreVersion], EmbeddedMetastore]
+    request: pytest.FixtureRequest, metastores: Callable[[_MetastoreVersion], EmbeddedMetastore]
 ) -> EmbeddedMetastore:
     """The shared Metastore; one that a test stops or kills is its own."""
     return metastores(getattr(request, "param", HIVE_4))
@@ -79,7 +79,7 @@ def own_metastore(
     more: Mapping[str, str] | None = None,
     *,
     timeout: str = _NO_TIMEOUT,
-    version: MetastoreVersion = HIVE_4,
+    version: _MetastoreVersion = HIVE_4,
 ) -> EmbeddedMetastore:
     """A Metastore that is not started yet; transactions and locks time out after `timeout`.
 

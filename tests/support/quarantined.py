@@ -24,7 +24,7 @@ from tidegate.events import (
     QuarantineRemovalRequested,
 )
 from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_changes import LocalMoves
+from tidegate.tables.warehouse.local_changes import _LocalMoves
 
 QUARANTINE = CleaningSettings(mode=CleaningMode.QUARANTINE)
 
@@ -94,7 +94,7 @@ class DyingWarehouse(Stepwise):
     @contextmanager
     def moving(self, source: str, target: str) -> Generator[Moves]:
         with super().moving(source, target) as moves:
-            assert isinstance(moves, LocalMoves)
+            assert isinstance(moves, _LocalMoves)
             yield _Counted(moves.source, moves.source_path, moves.target, moves.target_path, self)
 
     moving_back = moving  # as on every place that renames
@@ -108,7 +108,7 @@ class DyingWarehouse(Stepwise):
 
 
 @dataclass(frozen=True)
-class _Counted(LocalMoves):
+class _Counted(_LocalMoves):
     warehouse: DyingWarehouse
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:

@@ -31,7 +31,7 @@ from support.waiting import wait_for
 from tidegate.local.embedded.jars import resolve
 from tidegate.local.embedded.process import free_ports
 from tidegate.storage.parallel import batches_of
-from tidegate.storage.s3 import S3Options, clients_of
+from tidegate.storage.s3 import S3Store
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class S3Server:
             for key in keys:
                 s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, b"1")
             return
-        objects = clients_of(BUCKET, S3Options(endpoint=self.endpoint)).objects
+        objects = S3Store(BUCKET, endpoint=self.endpoint).clients.objects
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda key: obstore.put(objects, key, b"1"), keys))
 

@@ -34,7 +34,7 @@ from tidegate.tables import task_numbers
 from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.task_numbers import Overtaken
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_changes import LocalMoves
+from tidegate.tables.warehouse.local_changes import _LocalMoves
 
 HIDDEN = ".tidegate/"
 
@@ -95,7 +95,7 @@ class Watched(Warehouse):
     @contextmanager
     def moving(self, source: str, target: str) -> Generator[Moves]:
         with super().moving(source, target) as moves:
-            assert isinstance(moves, LocalMoves)
+            assert isinstance(moves, _LocalMoves)
             yield _Moving(moves.source, moves.source_path, moves.target, moves.target_path, self)
 
     moving_back = moving  # as on every place that renames
@@ -115,7 +115,7 @@ class _Opened:
 
 
 @dataclass(frozen=True)
-class _Moving(LocalMoves):
+class _Moving(_LocalMoves):
     warehouse: Watched
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:

@@ -112,7 +112,7 @@ class OwnedPartitions(dict[int, OwnedPartition]):
         """Append the changed rows of each, the position last; return when all of it is written.
 
         Raises:
-            FencedError: another process has acquired one of them.
+            StopService: another process has acquired one of them.
         """
         if not changed:
             return

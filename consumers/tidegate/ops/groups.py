@@ -194,7 +194,7 @@ def changed_position(bus: Bus, prefix: str, number: int) -> Generator[Position]:
     """Fence the coordinator, and write its changed position on a partition back after the block.
 
     Raises:
-        FencedError: the service was started meanwhile; nothing was written.
+        StopService: the service was started meanwhile; nothing was written.
         FormatError: the changelog cannot be decoded.
     """
     log = bus.changelog(CHANGELOG.name(prefix))

@@ -45,7 +45,7 @@ _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _NEVER: Final = 2**63
 
 
-class LockFile(NamedTuple):
+class _LockFile(NamedTuple):
     """The content of the file; one that can't be read is held without end."""
 
     owner: str = ""
@@ -62,15 +62,15 @@ class LockFile(NamedTuple):
         return json.dumps(fields).encode()
 
 
-def read_lock(storage: Storage, path: str) -> LockFile | None:
+def read_lock(storage: Storage, path: str) -> _LockFile | None:
     """Read the file; None if there is none."""
     try:
         read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
-        return LockFile(str(read.get("owner")), int(read["validUntil"]), bool(read["expired"]))
+        return _LockFile(str(read.get("owner")), int(read["validUntil"]), bool(read["expired"]))
     except NotFound:
         return None
     except (FormatError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return LockFile()
+        return _LockFile()
 
 
 @contextmanager
@@ -159,13 +159,13 @@ class _StorageLock(Unclaimed):
                 raise self._lost from error
             self.checked_at = now
 
-    def _ours(self) -> tuple[Version, LockFile]:
+    def _ours(self) -> tuple[Version, _LockFile]:
         version, there = self._read()
         if there is None or there.owner != self.owner or there.is_released:
             raise self._lost
         return version, there
 
-    def _read(self) -> tuple[Version, LockFile | None]:
+    def _read(self) -> tuple[Version, _LockFile | None]:
         # in this order: the content of a newer version than this one fails to be replaced
         entry = self.warehouse.entry(self.path)
         return entry and entry.version, entry and read_lock(self.warehouse, self.path)
@@ -173,8 +173,8 @@ class _StorageLock(Unclaimed):
     def _replace(self, version: Version) -> None:
         self.warehouse.replace(self.path, self._content().encode(), version)
 
-    def _content(self) -> LockFile:
-        return LockFile(self.owner, (self.clock() + _VALID - _EPOCH) // _MS)
+    def _content(self) -> _LockFile:
+        return _LockFile(self.owner, (self.clock() + _VALID - _EPOCH) // _MS)
 
     @property
     def _refused(self) -> Refused:

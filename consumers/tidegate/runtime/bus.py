@@ -146,7 +146,7 @@ class Changelog(Protocol):
             Records of a partition, oldest first; a later value of a key replaces an earlier one.
 
         Raises:
-            FencedError: another process has acquired one of them meanwhile.
+            StopService: another process has acquired one of them meanwhile.
             TransientError: the broker does not answer now. Acquire all of them again.
         """
         ...
@@ -155,7 +155,7 @@ class Changelog(Protocol):
         """Append to partitions, to each in this order. Returns when the broker has all of it.
 
         Raises:
-            FencedError: another process has acquired one of them; nothing was written.
+            StopService: another process has acquired one of them; nothing was written.
         """
         ...
 

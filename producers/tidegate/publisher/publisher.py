@@ -76,7 +76,7 @@ class Publisher:
         """Create a publisher.
 
         With a schema registry a call also raises `TransientError` if the registry can't be reached,
-        and `RegistryRefusedError` if it rejects the schema, before anything is sent.
+        and `StopService` if it rejects the schema, before anything is sent.
 
         Args:
             bootstrap_servers: The brokers as host:port; else `bootstrap.servers` in `config`, else

@@ -9,13 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr, field_validator
 
-from tidegate.errors import (
-    ConfigError,
-    FormatError,
-    RegistryRefusedError,
-    TidegateError,
-    TransientError,
-)
+from tidegate.errors import ConfigError, FormatError, StopService, TidegateError, TransientError
 from tidegate.events import Event
 from tidegate.events.codec import (
     RegistryKey,
@@ -146,7 +140,7 @@ class RegistrySchemas:
         """The magic and id or GUID, after one registration or look-up of the schema.
 
         Raises:
-            RegistryRefusedError: the registry rejects the schema or does not have it.
+            StopService: the registry rejects the schema or does not have it.
             TransientError: the registry can't be reached now.
         """
         known = self._prefixes.get((model, topic))
@@ -165,7 +159,7 @@ class RegistrySchemas:
 
         Raises:
             FormatError: there is none, or it is not the schema of a Tidegate event.
-            RegistryRefusedError: the registry denies access.
+            StopService: the registry denies access.
             TransientError: the registry can't be reached now.
         """
         known = self._writers.get(key)
@@ -177,7 +171,7 @@ class RegistrySchemas:
         """Whether a subject has a schema.
 
         Raises:
-            RegistryRefusedError: access denied.
+            StopService: access denied.
             TransientError: the registry can't be reached now.
         """
         try:
@@ -205,15 +199,13 @@ class RegistrySchemas:
 
     def _prefix_of(self, subject: str, response: Response) -> bytes:
         if response.schema_id is None:
-            raise RegistryRefusedError(
-                f"schema registry {self._url}: the response for {subject} has no id"
-            )
+            raise StopService(f"schema registry {self._url}: the response for {subject} has no id")
         # the GUID is the same in every registry that the schema is copied to; not all have one
         guid = _guid(response.guid)
         return guid_prefix(guid) if self.in_headers and guid else id_prefix(response.schema_id)
 
     def _request(
-        self, what: str, call: Callable[[], R], missing: type[TidegateError] = RegistryRefusedError
+        self, what: str, call: Callable[[], R], missing: type[TidegateError] = StopService
     ) -> R:
         # the HTTP libraries' errors share no base; only the registry's own error has a status
         try:
@@ -224,7 +216,7 @@ class RegistrySchemas:
             if status == _NOT_FOUND:
                 raise missing(message) from error
             if status in _CLIENT_ERRORS and status not in _RETRIABLE:
-                raise RegistryRefusedError(message) from error
+                raise StopService(message) from error
             raise TransientError(message) from error
 
 

@@ -53,7 +53,7 @@ class Storage:
         """Take the options of stores and the directories to stay in.
 
         Args:
-            options: By place, what its store takes, of S3 the fields of `S3Options`:
+            options: By place, what the constructor of its store takes:
                 `{"s3://lake": {"endpoint": ...}}`. By protocol, fsspec's options:
                 `{"webhdfs": {"user": ...}}`.
             confined_to: Normalised directories to which this reader is confined. If empty, it may

@@ -38,7 +38,7 @@ _ATTEMPTS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
-class S3Options:
+class _Options:
     """How a bucket is reached. Secrets are not among them: they come from boto3's chain."""
 
     endpoint: str | None = None
@@ -62,10 +62,10 @@ class _Clients(NamedTuple):
 class S3Store(ObjectStore):
     """Reads one bucket."""
 
-    def __init__(self, bucket: str, **options: Any) -> None:  # noqa: ANN401 - of `S3Options`
-        """Take the bucket, and the fields of `S3Options`; nothing connects until the first call."""
+    def __init__(self, bucket: str, **options: Any) -> None:  # noqa: ANN401 - of `_Options`
+        """Take the bucket, and the options; nothing connects until the first call."""
         super().__init__(f"s3://{bucket}")
-        self.bucket, self._options = bucket, S3Options(**options)
+        self.bucket, self._options = bucket, _Options(**options)
 
     def rows(self, prefix: str, delimiter: str = "") -> Sequence[Row]:
         """See `ObjectStore`."""
@@ -102,7 +102,7 @@ class S3Store(ObjectStore):
     @property
     def clients(self) -> _Clients:
         """The clients, shared by all stores of a process: they keep connections."""
-        return clients_of(self.bucket, self._options)
+        return _clients_of(self.bucket, self._options)
 
     def _keys(self, prefix: str, delimiter: str = "") -> list[Row]:
         """List by boto3, which tells a marker from a file and names any key."""
@@ -149,7 +149,7 @@ def _delimited(clients: _Clients, prefix: str) -> list[Row] | None:
 
 
 @cache
-def clients_of(bucket: str, options: S3Options) -> _Clients:
+def _clients_of(bucket: str, options: _Options) -> _Clients:
     """The clients of a bucket. Every request has a deadline, and few repetitions.
 
     Raises:
@@ -199,7 +199,7 @@ def _config(bucket: str, endpoint: str | None, region: str, *, by_path: bool) ->
     return config
 
 
-def _client_options(options: S3Options) -> ClientConfig:
+def _client_options(options: _Options) -> ClientConfig:
     common: ClientConfig = {
         "timeout": timedelta(seconds=options.timeout),
         "connect_timeout": timedelta(seconds=_CONNECT),

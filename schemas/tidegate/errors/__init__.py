@@ -15,8 +15,6 @@
     │   ├── MissingInMetastoreError the table or partition does not exist
     │   └── MissingCallError    its version does not have the call
     └── StopService          this process must stop
-        ├── FencedError          another process owns the partition now
-        ├── RegistryRefusedError the schema registry denies access or rejects a schema
         ├── OffsetGapError       the offset to continue from is no longer in the topic
         ├── DeadLetterFlood      almost every message fails: the code is at fault, not the data
         └── StoppingError        it was asked to stop during a long call
@@ -104,14 +102,6 @@ class MissingCallError(MetastoreRefusedError):
 
 class StopService(TidegateError):  # noqa: N818 - named for what the loop must do
     """The process must stop; a supervisor may restart it. Unfinished work is not acknowledged."""
-
-
-class FencedError(StopService):
-    """Another process owns this partition's state now. Pending writes are discarded."""
-
-
-class RegistryRefusedError(StopService):
-    """The schema registry denies access or rejects a schema. An operator must fix that first."""
 
 
 class OffsetGapError(StopService):

@@ -141,7 +141,7 @@ class NotEnoughHistory(TidegateError):  # noqa: N818 - named as Hive names it
 
 
 @dataclass(frozen=True, slots=True)
-class AcidState:
+class _AcidState:
     """Names of directories that a snapshot reads (`base`, `current`), and that it never reads.
 
     `obsolete` directories are replaced by those that are read; `aborted` directories contain only
@@ -156,7 +156,7 @@ class AcidState:
 
 def acid_state(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
-) -> AcidState:
+) -> _AcidState:
     """Classify the directories of one table or partition.
 
     Args:
@@ -177,7 +177,7 @@ def acid_state(
         raise NotEnoughHistory(f"the snapshot {snapshot} cannot be read from {bases.oldest.name}")
     valid, aborted_deltas = _visited_deltas(visible, write_ids)
     current, shadowed = _working_deltas(valid, write_ids, bases.write_id)
-    return AcidState(
+    return _AcidState(
         base=bases.best.name if bases.best else None,
         current=current,
         obsolete=(*bases.obsolete, *shadowed),
@@ -187,7 +187,7 @@ def acid_state(
 
 def settled_state(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
-) -> AcidState:
+) -> _AcidState:
     """Classify like `acid_state`, but as obsolete only if that holds in any order of Hive's visits.
 
     A base is obsolete only if it is usable and a better base is usable, too: the lower of two

@@ -15,7 +15,7 @@ from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.local.embedded import metastore
 from tidegate.local.embedded.jars import _JarLock, _LockedJar, cache_dir, resolve
-from tidegate.local.embedded.metastore import MetastoreVersion
+from tidegate.local.embedded.metastore import _MetastoreVersion
 from tidegate.runtime.retry import RetryPolicy
 
 SMALL = (b"the bytes of a small jar", b"the bytes of a greater jar")
@@ -216,7 +216,7 @@ def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path
     lock = tmp_path / "small.json"
     lock.write_text(make_lock(("org.example:two:1.0:bin@tar.gz",), transitive=False).dumps())
     monkeypatch.setattr(metastore, "_create_schema", lambda home, *_: home.empty_database.mkdir())
-    version = MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
+    version = _MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
     return lambda: metastore.metastore_home(find_jdk(17), version).folder
 
 

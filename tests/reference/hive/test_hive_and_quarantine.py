@@ -15,7 +15,7 @@ from support.quarantined import in_quarantine, quarantining, undo, undo_of, visi
 from tidegate.cleaning.executor import Cleaner
 from tidegate.events import CleaningReleased, CleaningUndone
 from tidegate.hive.names import Base
-from tidegate.hive.obsolete import AcidState, NotEnoughHistory, acid_state
+from tidegate.hive.obsolete import NotEnoughHistory, _AcidState, acid_state
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.tables.claim import HIVE, Task
@@ -32,7 +32,7 @@ View = tuple[str | None, frozenset[str]] | str
 class Judge(Protocol):
     def ask(
         self, table: Path, write_ids: ValidWriteIds, txns: ValidTxns, *, as_cleaner: bool
-    ) -> AcidState | str: ...
+    ) -> _AcidState | str: ...
 
     def compact(
         self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str], txns: ValidTxns
@@ -59,7 +59,7 @@ def test_neither_a_reader_nor_hives_cleaner_sees_what_is_in_quarantine(
     assert view(hive, table, (ids, ALL_COMMITTED)) == before
     for as_cleaner in (False, True):
         answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=as_cleaner)
-        assert isinstance(answer, AcidState)
+        assert isinstance(answer, _AcidState)
         assert (answer.obsolete, answer.aborted) == ((), ())
     assert isinstance(undo(quarantining(tmp_path), undo_of(command)), CleaningUndone)
     assert view(hive, table, (ids, ALL_COMMITTED)) == before

@@ -11,9 +11,9 @@ from support.acid_history import random_history
 from tidegate.hive.compaction import Compaction
 from tidegate.hive.names import Base
 from tidegate.hive.obsolete import (
-    AcidState,
     FoundDirectory,
     NotEnoughHistory,
+    _AcidState,
     acid_state,
     settled_state,
 )
@@ -29,20 +29,20 @@ MOST_BASES = 4
 class Judge(Protocol):
     def ask(
         self, table: Path, write_ids: ValidWriteIds, txns: ValidTxns, *, as_cleaner: bool
-    ) -> AcidState | str: ...
+    ) -> _AcidState | str: ...
 
 
 def in_every_order(
     names: list[str], write_ids: ValidWriteIds, txns: ValidTxns
-) -> list[AcidState | str]:
+) -> list[_AcidState | str]:
     """Our answers over all orders of the bases, each answer once."""
     directories = found(*names)
     bases = [directory for directory in directories if isinstance(directory.acid, Base)]
     others = [directory for directory in directories if not isinstance(directory.acid, Base)]
-    answers: list[AcidState | str] = []
+    answers: list[_AcidState | str] = []
     for order in permutations(bases):
         try:
-            answer: AcidState | str = as_sets(acid_state([*order, *others], write_ids, txns))
+            answer: _AcidState | str = as_sets(acid_state([*order, *others], write_ids, txns))
         except NotEnoughHistory:
             answer = "Not enough history"
         if answer not in answers:
@@ -50,12 +50,12 @@ def in_every_order(
     return answers
 
 
-def as_sets(state: AcidState | str) -> AcidState | str:
+def as_sets(state: _AcidState | str) -> _AcidState | str:
     """The order of what goes says nothing; the order of what is read does."""
     if isinstance(state, str):
         return "Not enough history" if "Not enough history" in state else state
     obsolete, aborted = tuple(sorted(state.obsolete)), tuple(sorted(state.aborted))
-    return AcidState(state.base, state.current, obsolete, aborted)
+    return _AcidState(state.base, state.current, obsolete, aborted)
 
 
 @pytest.mark.parametrize("case", FIVE_LISTINGS, ids=lambda case: case.title)
@@ -66,7 +66,7 @@ def test_hive_calls_obsolete_in_the_five_listings_what_we_do(
     for ids in (reader(case.write_ids), cleaner(case.write_ids)):
         as_cleaner = isinstance(ids, CleanerWriteIds)
         answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=as_cleaner)
-        assert isinstance(answer, AcidState)
+        assert isinstance(answer, _AcidState)
         assert sorted(answer.obsolete) == sorted(case.obsolete)
         assert as_sets(answer) == as_sets(acid_state(found(*case.directories), ids, ALL_COMMITTED))
 
@@ -102,8 +102,8 @@ def check_surely_obsolete(
     names: list[str],
     ids: ValidWriteIds,
     txns: ValidTxns,
-    answer: AcidState | str,
-    ours: list[AcidState | str],
+    answer: _AcidState | str,
+    ours: list[_AcidState | str],
 ) -> None:
     if isinstance(answer, str) or any(isinstance(our, str) for our in ours):
         with pytest.raises(NotEnoughHistory):
@@ -122,7 +122,7 @@ def test_hive_sees_an_empty_directory_as_a_cleaner_and_not_as_a_reader(
     ids = reader("default.t:2:9223372036854775807::")
     for as_cleaner, obsolete in ((True, ("delta_0000001_0000001_0000",)), (False, ())):
         answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=as_cleaner)
-        assert isinstance(answer, AcidState)
+        assert isinstance(answer, _AcidState)
         assert answer.obsolete == obsolete
 
 
@@ -146,7 +146,7 @@ def test_hive_reads_a_compacted_base_of_hive_3_though_its_last_write_id_aborted(
     (table / "base_0000006" / "_metadata_acid").write_text(MARKER)
     ids = reader("default.t:6:9223372036854775807::6")
     answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=False)
-    assert isinstance(answer, AcidState)
+    assert isinstance(answer, _AcidState)
     assert (answer.base, answer.obsolete) == ("base_0000006", names[:2])
     vacuum = Compaction.of(names[2:], major=True, min_write_id=1, max_write_id=6, write_ids=ids)
     assert (
@@ -164,7 +164,7 @@ def test_hive_reads_from_the_empty_base_that_hive_3_writes(tmp_path: Path, hive:
     (table / "base_0000002" / "_metadata_acid").write_text(MARKER)
     ids = reader("default.t:2:9223372036854775807::")
     answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=False)
-    assert isinstance(answer, AcidState)
+    assert isinstance(answer, _AcidState)
     assert (answer.base, answer.obsolete) == ("base_0000002", NO_ROWS)
 
 
@@ -176,5 +176,5 @@ def test_hives_cleaner_fails_at_an_object_stores_marker_that_its_reader_ignores(
     ids = reader("default.t:2:9223372036854775807::")
     assert isinstance(hive.ask(table, ids, ALL_COMMITTED, as_cleaner=True), str)
     answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=False)
-    assert isinstance(answer, AcidState)
+    assert isinstance(answer, _AcidState)
     assert answer.current == ("delta_0000001_0000001_0000",)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from support.interleavings.scenario import DATABASE, TABLE
-from tidegate.hive.obsolete import AcidState, FoundDirectory, NotEnoughHistory, acid_state
+from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, _AcidState, acid_state
 from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
 Row = tuple[Literal["i"], int] | tuple[Literal["d"], int, int]
@@ -172,7 +172,7 @@ def _expected(snapshot: Snapshot) -> frozenset[int]:
 
 
 @cache
-def chosen(directories: Directories, snapshot: Snapshot) -> AcidState | None:
+def chosen(directories: Directories, snapshot: Snapshot) -> _AcidState | None:
     """What a reader would read that lists now; None: it would fail.
 
     It goes by files, so it does not see an empty directory.

@@ -55,7 +55,7 @@ _OURS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class MetastoreVersion:
+class _MetastoreVersion:
     """What differs between the versions of the Metastore when one is started.
 
     Attributes:
@@ -73,7 +73,7 @@ class MetastoreVersion:
     main: str = f"{_PACKAGE}.HiveMetaStore"
 
 
-HIVE_4: Final = MetastoreVersion(
+HIVE_4: Final = _MetastoreVersion(
     "metastore",
     f"{_PACKAGE}.tools.schematool.MetastoreSchemaTool",
     f"{_PACKAGE}.txn.service.AcidHouseKeeperService",
@@ -110,7 +110,7 @@ class _Home(NamedTuple):
         )
 
 
-def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> _Home:
+def metastore_home(jdk: Jdk, version: _MetastoreVersion = HIVE_4) -> _Home:
     """Fetch, unpack and initialise the Metastore, unless the cache has what the lock specifies.
 
     Any number of processes may call at once: one works, the others wait for it.
@@ -147,7 +147,7 @@ def _is_unpacked(folder: Path, digest: str) -> bool:
 
 
 def _make(
-    folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk, version: MetastoreVersion
+    folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk, version: _MetastoreVersion
 ) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
         program = unpack(archive, Path(draft) / "unpacked")
@@ -158,7 +158,7 @@ def _make(
         made.rename(folder)
 
 
-def _create_schema(home: _Home, jdk: Jdk, version: MetastoreVersion) -> None:
+def _create_schema(home: _Home, jdk: Jdk, version: _MetastoreVersion) -> None:
     command = home.command(
         jdk,
         version.schema_tool,
@@ -213,7 +213,7 @@ class EmbeddedMetastore(EmbeddedServer):
         folder: Path,
         *,
         settings: Mapping[str, str] | None = None,
-        version: MetastoreVersion = HIVE_4,
+        version: _MetastoreVersion = HIVE_4,
     ) -> None:
         """Describe it; nothing is touched yet.
 

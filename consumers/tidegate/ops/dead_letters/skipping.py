@@ -79,7 +79,7 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, all by name
 
     Raises:
         TidegateError: the service was started meanwhile; its offset was not moved.
-        FencedError: likewise.
+        StopService: likewise.
     """
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     skipped = Record(where, offset, None, None, (), 0, "it was not read")

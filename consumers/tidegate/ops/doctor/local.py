@@ -120,7 +120,7 @@ def check_registry(settings: Settings) -> Finding:
 
     Raises:
         ConfigError: an option is invalid, or the client's dependencies are not installed.
-        RegistryRefusedError: the registry refuses access.
+        StopService: the registry refuses access.
         TransientError: the registry is unreachable.
     """
     if settings.registry is None:

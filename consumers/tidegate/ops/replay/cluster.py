@@ -277,7 +277,7 @@ class Replays:
 
         Raises:
             TidegateError: the service was started meanwhile; its offsets are unchanged.
-            FencedError: likewise.
+            StopService: likewise.
         """
         if not plan.resets:
             return
@@ -407,7 +407,7 @@ def reset_state(bus: Bus, prefix: str, plan: _GroupReplay) -> None:
 
     Raises:
         TidegateError: the service ran since the plan was made; nothing was written.
-        FencedError: the service was started meanwhile; its group must not be reset.
+        StopService: the service was started meanwhile; its group must not be reset.
         FormatError: the changelog cannot be decoded.
     """
     for number in sorted({reset.partition.number for reset in plan.resets}):

@@ -34,7 +34,7 @@ from typing import Final, Self, TypeVar
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
-from tidegate.errors import FencedError, StopService, TransientError
+from tidegate.errors import StopService, TransientError
 from tidegate.publisher.connection import arrived
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.errors import require_transient, translate_kafka_errors
@@ -182,7 +182,7 @@ class KafkaChangelog:
             Records of a partition, oldest first; a later value of a key replaces an earlier one.
 
         Raises:
-            FencedError: another process has acquired one of them meanwhile.
+            StopService: another process has acquired one of them meanwhile.
             TransientError: the broker does not answer now, or not all records could be read.
         """
         self._forgotten, self._own_ids = frozenset(), set()
@@ -192,7 +192,7 @@ class KafkaChangelog:
         """Append in one transaction.
 
         Raises:
-            FencedError: another process has acquired one of these partitions.
+            StopService: another process has acquired one of these partitions.
             TransientError: the broker did not accept it now, or did not report the outcome. Repeat
                 all of it before you write anything else.
         """
@@ -237,7 +237,7 @@ class KafkaChangelog:
             self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
             others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
-                raise FencedError(self._fenced())
+                raise StopService(self._fenced())
             erased = self._guarded(lambda: self._fence(own))
             ends = self._appended_ends(numbers)
             yield from new(self._batches(reader.read(ends)))
@@ -322,7 +322,7 @@ class KafkaChangelog:
         for number, offset in own.items():
             signed = self._signed[number]
             if any(at > offset for at in signed.offsets.values()):  # it may have erased ours
-                raise FencedError(self._fenced())
+                raise StopService(self._fenced())
             if signed.offsets.get(self._owner) != offset:
                 raise TransientError(f"{self._topic}[{number}]: our own signature was not read")
             if signed.last_other > offset:  # its writer would miss our signature if it came back
@@ -341,7 +341,7 @@ class KafkaChangelog:
             else:
                 return
         for _ in self._acquire(sorted(self._forgotten), self._forgotten, alone=True):
-            raise FencedError(self._fenced())
+            raise StopService(self._fenced())
         log.info("%s: signed again after a long idle time", self._topic)
         self._write(entries)
 
@@ -365,7 +365,7 @@ class KafkaChangelog:
                 return action()
         except StopService as error:
             if isinstance(error.__cause__, KafkaException) and is_fence(error.__cause__):
-                raise FencedError(self._fenced()) from error
+                raise StopService(self._fenced()) from error
             raise
 
 

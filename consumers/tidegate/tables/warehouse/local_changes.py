@@ -156,7 +156,7 @@ class LocalChanges(LocalStore, Changes):
                 raise NotFound(str(error)) from error
             if os.fstat(here).st_dev != os.fstat(there).st_dev:  # a rename is impossible
                 raise OSError(errno.EXDEV, "another file system is mounted here", target)
-            yield LocalMoves(here, paths[0], there, paths[1])
+            yield _LocalMoves(here, paths[0], there, paths[1])
 
 
 def _if_there() -> suppress:
@@ -338,7 +338,7 @@ def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalMoves:
+class _LocalMoves:
     """See `Moves`. Both directories are open."""
 
     source: int
