@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.metastore_model import lock, snapshot
 from tidegate.events import ReleaseReason
-from tidegate.hive_bridge.waiting import Endings, Expirations
+from tidegate.hive_bridge.waiting import Endings, Expired
 from tidegate.hive_metastore.values import Snapshot, Transactions
 
 TIMEOUT = 100.0
@@ -22,6 +22,10 @@ def watched(*moments: tuple[float, int]) -> Endings:
     for now, ms in moments:
         endings.look(beating(ms), now, now)
     return endings
+
+
+def expired(endings: Endings) -> set[Expired]:
+    return set(endings.expired_since(compaction=0))
 
 
 def test_a_reader_that_was_alive_ended_by_itself() -> None:
@@ -120,32 +124,39 @@ def test_what_stalled_and_is_gone_has_expired_and_what_its_reader_ended_has_not(
     stalled, alive = watched((0, 1), (40, 1), (80, 1)), watched((0, 1), (40, 2), (80, 3))
     gone = snapshot(aborted=[7])
 
-    assert set(stalled.look(beating(1), 95, 95)) == set()
-    assert set(stalled.look(gone, 95, 95)) == {7, lock(1, heartbeat_ms=1)}
-    assert set(alive.look(gone, 95, 95)) == set()
+    stalled.look(beating(1), 95, 95)
+    assert expired(stalled) == set()
+    stalled.look(gone, 95, 95)
+    alive.look(gone, 95, 95)
+    assert expired(stalled) == {7, lock(1, heartbeat_ms=1)}
+    assert expired(alive) == set()
 
 
 def test_an_abort_that_an_idle_bridge_never_saw_open_may_have_expired_before_it_came() -> None:
-    assert set(Endings(TIMEOUT).look(snapshot(aborted=[7]), 1, 1)) == {7}
+    idle = watched()
+    idle.look(snapshot(aborted=[7]), 1, 1)
+    assert expired(idle) == {7}
     seen = watched((0, 1))
     seen.look(snapshot(aborted=[7]), 1, 1)
-    assert set(seen.look(snapshot(aborted=[7]), 2, 2)) == set()
+    once = list(seen.expired_since(0))
+    seen.look(snapshot(aborted=[7]), 2, 2)
+    assert list(seen.expired_since(0)) == once
 
 
 def test_a_compaction_has_the_expirations_since_an_answer_that_did_not_have_it() -> None:
-    found = Expirations()
+    found = Endings(TIMEOUT)
     found.asked()
-    found.add([1])
+    found.look(snapshot(aborted=[1]), 1, 1)
     found.answered({70})  # of the first answer: it may have begun at any time
     found.asked()
-    found.add([2])
+    found.look(snapshot(aborted=[1, 2]), 2, 2)
     found.answered({70})
-    found.add([3])
+    found.look(snapshot(aborted=[1, 2, 3]), 3, 3)
     found.asked()
     found.answered({70, 71})  # it began after 70 was asked for alone, when 1 had expired
 
-    assert list(found.since_begin_of(70)) == [1, 2, 3]
-    assert list(found.since_begin_of(71)) == [2, 3]
+    assert list(found.expired_since(70)) == [1, 2, 3]
+    assert list(found.expired_since(71)) == [2, 3]
     found.answered({71})
-    found.add([4])
-    assert list(found.since_begin_of(71)) == [2, 3, 4]
+    found.look(snapshot(aborted=[1, 2, 3, 4]), 4, 4)
+    assert list(found.expired_since(71)) == [2, 3, 4]

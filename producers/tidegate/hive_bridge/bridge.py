@@ -31,7 +31,7 @@ from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
-from tidegate.hive_bridge.waiting import Ended, Endings, Expirations, WaitingHolds
+from tidegate.hive_bridge.waiting import Ended, Endings, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import (
     HeldTables,
@@ -105,7 +105,6 @@ class MetastoreBridge:
         self._waiting = WaitingHolds(settings.catalog)
         self._is_prepared = False
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
-        self._expirations = Expirations()
         self._own: set[str] = set()
         """Ids of the vacuums that this bridge has published and not read back yet."""
         self._refused: dict[str, str] = {}
@@ -173,7 +172,7 @@ class MetastoreBridge:
             self._publish_valid(batch)
             self._apply(batch)
         # after the releases: one that was not confirmed keeps its reason
-        self._expirations.add(self._endings.look(snapshot, began, now))
+        self._endings.look(snapshot, began, now)
         published = len(releases) + self._publish_vacuums(snapshot, held)
         published += self._publish_aborted(snapshot)
         self._observer.marked(self._marking.look(self._cleanings.cleaned(queue)))
@@ -205,7 +204,7 @@ class MetastoreBridge:
         """The queue of compactions. It has a connection of its own, because it may be slow."""
         if self._asked is None:
             self._queue_look = self._cleanings.begin()
-            self._expirations.asked()
+            self._endings.asked()
             self._asked = self._queue_thread.submit(self._queue_client.compactions)
         try:
             self._queue = self._asked.result(self._settings.interval_ms / 4000)
@@ -220,7 +219,7 @@ class MetastoreBridge:
             self._queue_is_away = True
         else:
             self._queue_is_away = False
-            self._expirations.answered({entry.compaction_id for entry in self._queue})
+            self._endings.answered({entry.compaction_id for entry in self._queue})
             self._cleanings.forget(self._compactions.completed(self._queue), self._queue_look)
         self._asked = None
         return self._queue
@@ -384,7 +383,7 @@ class MetastoreBridge:
 
         Transactions that opened after the compaction committed read its result, and don't count.
         """
-        found = list(self._expirations.since_begin_of(compaction.compaction_id))
+        found = list(self._endings.expired_since(compaction.compaction_id))
         place = (compaction.database, compaction.table, compaction.partition)
         last = compaction.next_transaction_id
         transactions = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -41,7 +41,12 @@ class _Beat(NamedTuple):
 
 
 class Endings:
-    """The latest heartbeat of every lock and transaction, as seen in the polls."""
+    """The latest heartbeat of every lock and transaction, as seen in the polls, and which expired.
+
+    A reader whose hold expired before a vacuum is published may still be reading, and the Metastore
+    does not list it. So expirations are remembered since the compactions in the queue may have
+    begun: call `asked` before a poll of the queue, and `answered` with its answer.
+    """
 
     def __init__(self, timeout_seconds: float) -> None:
         """Take the Metastore's time-out of transactions and locks, in seconds."""
@@ -60,14 +65,18 @@ class Endings:
         """The highest transaction id when the bridge began to watch."""
         self._last_began = -math.inf
         self._last_poll = 0.0
+        self._expired: deque[Expired] = deque(maxlen=_MOST_EXPIRED)
+        """Holds that ended, possibly by expiry."""
+        self._count = 0
+        """Of all that expired, the forgotten ones included."""
+        self._since: dict[int, int] = {}
+        """By compaction: the count of expirations before the last poll that did not list it."""
+        self._asked = self._asked_before = 0
 
-    def look(self, snapshot: Snapshot, began: float, now: float) -> list[Expired]:
+    def look(self, snapshot: Snapshot, began: float, now: float) -> None:
         """Record the snapshot of a poll between two times of a monotonic clock, in seconds.
 
         Call `of_lock` and `of_transaction` for this snapshot before.
-
-        Returns:
-            The holds that ended since the previous snapshot, possibly by expiry.
         """
         opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
         held = {lock.lock_id for lock in snapshot.locks}
@@ -97,7 +106,25 @@ class Endings:
             for lock in snapshot.locks
             if lock.transaction_id is not None
         }
-        return expired
+        self._expired += expired
+        self._count += len(expired)
+
+    def asked(self) -> None:
+        """Note that a poll of the queue begins."""
+        self._asked = self._count
+
+    def answered(self, compactions: Collection[int]) -> None:
+        """Record the ids of the queue's answer; in the first answer they may be of any age."""
+        for compaction in compactions:
+            self._since.setdefault(compaction, self._asked_before)
+        for gone in self._since.keys() - set(compactions):
+            del self._since[gone]
+        self._asked_before = self._asked
+
+    def expired_since(self, compaction: int) -> Iterator[Expired]:
+        """The remembered holds that may have expired since a compaction began."""
+        first = self._since.get(compaction, 0)
+        return islice(self._expired, max(0, first - (self._count - len(self._expired))), None)
 
     def has_seen(self, lock_id: int | None, transaction_id: int | None) -> bool:
         """Whether the previous snapshot had the lock or the transaction."""
@@ -149,46 +176,6 @@ class Endings:
         watched = 0.0 if self._watching_since is None else self._last_poll - self._watching_since
         gap = now - self._last_poll > self._timeout / 2
         return watched < limit or gap or transaction <= self._watching_from
-
-
-class Expirations:
-    """The holds that expired since the compactions in the queue may have begun.
-
-    A reader whose hold expired before the vacuum is published may still be reading, and the
-    Metastore does not list it. Call `asked` before a poll of the queue, `answered` with its answer,
-    and `add` at each poll of the locks.
-    """
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._latest: deque[Expired] = deque(maxlen=_MOST_EXPIRED)
-        self._count = 0
-        self._since: dict[int, int] = {}
-        """By compaction: the count of expirations before the last poll that did not list it."""
-        self._asked = self._asked_before = 0
-
-    def asked(self) -> None:
-        """Note that a poll of the queue begins."""
-        self._asked = self._count
-
-    def answered(self, compactions: Collection[int]) -> None:
-        """Record the ids of the queue's answer; in the first answer they may be of any age."""
-        for compaction in compactions:
-            self._since.setdefault(compaction, self._asked_before)
-        for gone in self._since.keys() - set(compactions):
-            del self._since[gone]
-        self._asked_before = self._asked
-
-    def add(self, expired: Iterable[Expired]) -> None:
-        """Remember expired holds."""
-        for hold in expired:
-            self._latest.append(hold)
-            self._count += 1
-
-    def since_begin_of(self, compaction: int) -> Iterator[Expired]:
-        """The remembered holds that may have expired since a compaction began."""
-        first = self._since.get(compaction, 0)
-        return islice(self._latest, max(0, first - (self._count - len(self._latest))), None)
 
 
 def _beats(

@@ -59,7 +59,7 @@ class CleaningMode(StrEnum):
     QUARANTINE = "quarantine"
 
 
-class OfVacuum(Event, frozen=True):
+class _OfVacuum(Event, frozen=True):
     """The fields of a vacuum's cleaning, which its deferral repeats."""
 
     kind: VacuumKind
@@ -74,7 +74,7 @@ class OfVacuum(Event, frozen=True):
     last_transaction_id: Id | None = None
 
 
-class CleaningReleased(OfVacuum, Caused, Command, frozen=True):
+class CleaningReleased(_OfVacuum, Caused, Command, frozen=True):
     """No reader needs a vacuum's inputs any more: remove what that vacuum made obsolete.
 
     The command carries the vacuum's snapshot, never a list of paths to remove: the cleaner derives
@@ -167,7 +167,7 @@ class CleaningRefused(Refusal, frozen=True):
     partition: Text | None = None
 
 
-class CleaningDeferred(OfVacuum, Answer, frozen=True):
+class CleaningDeferred(_OfVacuum, Answer, frozen=True):
     """A released cleaning can't be done now: it is released again later.
 
     The second source contradicts the event (`reason` is `not-confirmed`, `message` has both

@@ -16,7 +16,6 @@ from tidegate.events.cleanings import (
     CleaningUndoRefused,
     CleaningUndoRequested,
     HoldRequest,
-    OfVacuum,
     QuarantineRemovalRequested,
 )
 from tidegate.events.reasons import Reason
@@ -38,7 +37,9 @@ from tidegate.events.savepoints import (
 
 AGAIN: Final = timedelta(minutes=1)
 """After so long a cleaning is released again that was not confirmed."""
-_REPEATED: Final = OfVacuum.model_fields.keys() - Event.model_fields.keys()
+_REPEATED: Final = (
+    CleaningReleased.model_fields.keys() & CleaningDeferred.model_fields.keys()
+) - Event.model_fields.keys()
 """Fields of the command that its deferral repeats."""
 
 _OF_DIRECTORIES: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
