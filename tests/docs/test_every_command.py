@@ -14,7 +14,6 @@ from support.commands import ALL, EXAMPLES
 from tidegate.cli import app, output
 from tidegate.cli.exit_codes import MEANINGS
 from tidegate.cli.options import parameters
-from tidegate.cli.progress import SHOWS_PROGRESS, WITHOUT_PROGRESS
 
 NARROW: Final = "40"
 WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
@@ -76,11 +75,6 @@ def test_every_command_has_json_or_a_reason_to_have_none(name: str) -> None:
     has_json = any("--json" in option.opts for option in ALL[name].params)
 
     assert has_json != (name in WITHOUT_JSON)
-
-
-@every_command
-def test_every_command_says_that_it_is_under_way_or_has_a_reason_not_to(name: str) -> None:
-    assert getattr(ALL[name].callback, SHOWS_PROGRESS, False) != (name in WITHOUT_PROGRESS)
 
 
 @every_command

@@ -93,8 +93,6 @@ class _LazyCommands(UserDict[str, Any]):
 
 
 def _imported(name: str, entry: _Entry) -> Any:  # noqa: ANN401 - typer's own click
-    from tidegate.cli.progress import add_progress  # noqa: PLC0415
-
     module = import_module(f"tidegate.cli.{entry.module}")
     command = getattr(module, name.replace("-", "_"))
     root = typer.Typer(rich_markup_mode=None)
@@ -103,7 +101,6 @@ def _imported(name: str, entry: _Entry) -> Any:  # noqa: ANN401 - typer's own cl
     else:
         root.command(name)(command)
     _describe(root)
-    add_progress(root)
     return typer.main.get_group(root).commands[name]
 
 
