@@ -34,7 +34,7 @@ from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.removal import NotRemoved, changed_product, not_removed, was_planned
 from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import CleaningReleased, Value
-from tidegate.storage import FileInfo, NotFound, ParallelMap, join
+from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, MayGo, Moves, OpenFolder, Warehouse
 
@@ -220,14 +220,10 @@ def _moved(
     products: Iterable[ListedDirectory],
 ) -> NotRemoved | None:
     """Move one directory while the vacuum's products are as planned; None if it is gone."""
-
-    def is_planned(found: Sequence[FileInfo]) -> bool:
-        return was_planned(directory, found)
-
     try:
         if changed := changed_product(folder, products):
             return changed
-        if moves.move_if(directory.name, is_planned) is False:
+        if moves.move_if(directory.name, partial(was_planned, directory)) is False:
             return NotRemoved(f"{directory.name} changed since the plan")
     except (OSError, TidegateError) as error:
         return not_removed(directory, error)

@@ -106,7 +106,7 @@ def plan_undo(
         _check_hidden(quarantined, entries, listing)
     elif not sizes or not _was_undone(own, sizes, there, request):
         raise Refused(Reason.NOT_QUARANTINED, "everything was put back already, or was removed")
-    ordered = sorted(places, key=lambda item: (not _deletes(item[0]), item[0]))
+    ordered = sorted(places, key=lambda item: (not item[0].startswith("delete_delta_"), item[0]))
     return _UndoPlan(tuple(ordered), sizes, tuple(entry.path for entry in own))
 
 
@@ -180,10 +180,6 @@ def _check_hidden(
                 " rows twice, or rows that were deleted since."
                 " If a later cleaning is in quarantine, undo that one first",
             )
-
-
-def _deletes(name: str) -> bool:
-    return name.startswith("delete_delta_")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -53,21 +53,9 @@ class InDoubt(TidegateError):  # noqa: N818 - states a finding
     """A derived savepoint may differ from a listed one. The catcher lists everything instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Changes since a savepoint was planned that matter to a savepoint of a later commit."""
-
-    writes: tuple[Instant, ...]
-    """Completed writes whose partitions have to be listed."""
-    cleans: tuple[Instant, ...]
-    """Completed cleans whose partitions have to be listed."""
-    compactions: frozenset[str]
-    """Timestamps of compactions that were pending then; their plans' partitions are listed."""
-
-
 def changes_since(
     view: View, savepointed: str, properties: TableProperties, timeline: Timeline, most_derived: int
-) -> Changes:
+) -> tuple[list[Instant], list[Instant], set[str]]:
     """The changes from which a savepoint of a later commit on the current timeline is derived.
 
     Args:
@@ -76,6 +64,10 @@ def changes_since(
         properties: The table's current properties.
         timeline: The table's current timeline.
         most_derived: Maximum of savepoints derived in a row; 0: none.
+
+    Returns:
+        The writes and the cleans that have completed since, and the timestamps of the compactions
+        that were pending then. The partitions that these name have to be listed.
 
     Raises:
         InDoubt: the changes can't be determined for certain.
@@ -94,21 +86,14 @@ def changes_since(
     _check_writes(view, then, now, timeline)
     if properties.layout is Layout.ONE and properties.is_merge_on_read:
         _check_logs(chain(then.values(), now.values()))
-    return Changes(
-        tuple(
-            write
-            for write in timeline.completed_writes
-            if write.timestamp > savepointed or not _was_completed(write, then)
-        ),
-        tuple(
-            clean
-            for clean in timeline.of_action(Action.CLEAN, InstantState.COMPLETED)
-            if not _was_completed(clean, then)
-        ),
-        frozenset(
-            instant.timestamp for instant in then.values() if instant.action is Action.COMPACTION
-        ),
-    )
+    writes = [
+        write
+        for write in timeline.completed_writes
+        if write.timestamp > savepointed or not _was_completed(write, then)
+    ]
+    cleans = timeline.of_action(Action.CLEAN, InstantState.COMPLETED)
+    compactions = {i.timestamp for i in then.values() if i.action is Action.COMPACTION}
+    return writes, [clean for clean in cleans if not _was_completed(clean, then)], compactions
 
 
 def _check_overlaps(

@@ -18,7 +18,7 @@ from tidegate.hudi.table_services import cleaned_partitions, compacted_groups
 from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions, read_partitions
 from tidegate.hudi_reader.slices import slice_rules, with_merged
 from tidegate.hudi_reader.table import HudiTable
-from tidegate.savepoints.derivation import Changes, InDoubt, View, changes_since
+from tidegate.savepoints.derivation import InDoubt, View, changes_since
 from tidegate.savepoints.lookup import read_commits, undone_to
 from tidegate.savepoints.plan import SavepointPlan, commits_to_read, plan_savepoint
 from tidegate.storage import NotFound, ParallelMap
@@ -51,12 +51,15 @@ def derive_savepoint(
     """
     try:
         base = _last_savepoint(table, commit)
-        changes = changes_since(
+        writes, cleans, pending = changes_since(
             base.view, base.instant, table.properties, table.timeline, most_derived
         )
         rules = slice_rules(table)
-        commits = _held(read_commits(table, changes.writes, parallel_map))
-        touched = _touched(table, changes, rules, commits)
+        commits = _held(read_commits(table, writes, parallel_map))
+        touched = {path for path, _ in rules.compactions}
+        touched |= {path for _, metadata in commits for path in metadata.partitions}
+        touched.update(*(cleaned_partitions(table.read(clean)) for clean in cleans))
+        touched |= _compacted(table, pending, writes)
         old = {path: base.files[path] for path in touched if path in base.files}
         _check_paths(touched - old.keys(), base, touched)
         found = read_partitions(table.storage, table.location, sorted(touched), parallel_map)
@@ -125,24 +128,12 @@ def _held(commits: Iterable[tuple[str, CommitMetadata]]) -> list[tuple[str, Comm
     return held
 
 
-def _touched(
-    table: HudiTable,
-    changes: Changes,
-    rules: SliceRules,
-    commits: Iterable[tuple[str, CommitMetadata]],
-) -> set[str]:
-    """The partitions that changed."""
-    written = {path for _, metadata in commits for path in metadata.partitions}
-    cleaned = {path for clean in changes.cleans for path in cleaned_partitions(table.read(clean))}
-    compacted = {path for path, _ in rules.compactions}
-    plans = {
-        Instant(compaction, Action.COMPACTION, InstantState.REQUESTED)
-        for compaction in changes.compactions
-    }
-    since = {write.timestamp for write in changes.writes}
+def _compacted(table: HudiTable, pending: Iterable[str], writes: Iterable[Instant]) -> set[str]:
+    """The partitions of the compactions that were pending, and of those that completed since."""
+    plans = {Instant(at, Action.COMPACTION, InstantState.REQUESTED) for at in pending}
+    since = {write.timestamp for write in writes}
     plans |= {file for file in table.files if _is_plan(file) and file.timestamp in since}
-    compacted |= {path for plan in plans for path, _ in compacted_groups(table.read(plan))}
-    return written | cleaned | compacted
+    return {path for plan in plans for path, _ in compacted_groups(table.read(plan))}
 
 
 def _is_plan(file: Instant) -> bool:

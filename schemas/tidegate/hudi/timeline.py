@@ -13,10 +13,6 @@ from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, InstantState
 _PENDING_IS_LAST: Final = "~"
 
 
-def _by_time(instant: Instant) -> str:
-    return instant.timestamp
-
-
 def _completion(instant: Instant) -> str:
     return instant.completion or _PENDING_IS_LAST
 
@@ -91,7 +87,7 @@ class Timeline:
 
     @cached_property
     def _times_of_writes(self) -> frozenset[str]:
-        return frozenset(map(_by_time, self.writes))
+        return frozenset(write.timestamp for write in self.writes)
 
     @cached_property
     def start(self) -> str | None:

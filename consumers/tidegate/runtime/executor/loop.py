@@ -265,7 +265,7 @@ class ExecutorLoop:
     def _stop_starting(self, partitions: Sequence[Partition]) -> None:
         for partition in self._offsets.keys() & set(partitions):
             self._offsets[partition].is_lost = True
-        self._tasks.discard(_is_lost)
+        self._tasks.discard(lambda task: task.offsets.is_lost)
         self._paused -= set(partitions)
 
     def _await_running(self) -> None:
@@ -419,7 +419,3 @@ def _task(event: Event) -> TaskIssued:
     if not isinstance(event, TaskIssued):
         raise FormatError(f"a {type(event).__name__} counts only within a TaskIssued")
     return event
-
-
-def _is_lost(task: _Task) -> bool:
-    return task.offsets.is_lost
