@@ -1,7 +1,8 @@
 """Random histories of tasks, holds and withdrawals, with crashes, stalls, copies and redrives.
 
 The coordinator, its changelog, the claims on the table and what workers publish are the real ones.
-What a worker does to the table is two steps, so that a task may be half way.
+What a worker does to the table is two steps, so that a task may be half way. The changelog may be
+lost: then people do what the runbook says.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from support.memory_bus import MemoryBus
 from support.samples import NOON, events_on, message, release
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.requests import ENDS
 from tidegate.events import (
     CleaningHeld,
     CleaningHoldRemovalRequested,
     CleaningHoldRequested,
+    CleaningRefused,
     CleaningReleased,
+    CleaningUndone,
+    CleaningUndoRequested,
     Command,
     LockHold,
     Outcome,
@@ -38,6 +43,7 @@ from tidegate.events import (
     WithdrawalRefused,
     WithdrawalRequested,
 )
+from tidegate.events.base import answered_by
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import ALL_TOPICS
@@ -59,12 +65,12 @@ CHOICES = (
     ("coordinate",) * 4
     + ("work",) * 4
     + ("vacuum", "restore") * 2
-    + (*("copy", "restart", "approve", "withdraw", "hold", "remove", "redrive"),)
+    + (*("copy", "restart", "approve", "withdraw", "hold", "remove", "redrive", "undo", "lose"),)
 )
 MEANWHILE = (
     *((), (), ("hold", "coordinate"), ("withdraw", "coordinate", "newest", "coordinate")),
     *(("hold", "coordinate", "newest", "coordinate"), ("other", "hold", "coordinate")),
-    *(("redrive", "coordinate", "withdraw", "coordinate"), ("",) * 4),
+    *(("redrive", "coordinate", "withdraw", "coordinate"), ("",) * 4, ("lose", "coordinate")),
 )
 """What others do while a worker stalls."""
 LEFT_OPEN = ("task", "queued", "failed", "stopping", "unconfirmed")
@@ -100,8 +106,12 @@ class Worker:
     location: str
     pause: Callable[[], object]
     change: Callable[[Command], None]
+    undone: set[str] = field(default_factory=set[str])
+    """The cleanings that are marked as undone on the table."""
     name: ClassVar[str] = "cleaner"
-    consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased, RestoreRequested)
+    consumes: ClassVar[tuple[type[Command], ...]] = (
+        *(CleaningReleased, CleaningUndoRequested, RestoreRequested),
+    )
 
     def claim(self, command: Command, task: Task) -> Claim:  # noqa: ARG002 - the protocol's
         return Claim.take(self.warehouse, self.location, HIVE, task)
@@ -116,11 +126,18 @@ class Worker:
             about = {"occurred_at": NOON, "source": self.name}
             yield RestoreAwaitingApproval.about(command, **plan, **until, **about)
             return
-        for _ in range(2):
+        for _ in range(0 if command.event_id in self.undone else 2):
             self.pause()
             claim.check()
             self.change(command)
-        yield refusal(command, Reason.NO_SUCH_TABLE, "it is done", self.name, NOON)
+            if isinstance(command, CleaningUndoRequested):
+                self.undone.add(command.cleaning)
+        if isinstance(command, CleaningUndoRequested):
+            counts = {"directories": (), "files": 0, "bytes": 0, "duration_ms": 1}
+            about = {"cleaning": command.cleaning, "occurred_at": NOON, "source": self.name}
+            yield CleaningUndone.about(command, **counts, **about)
+        else:
+            yield refusal(command, Reason.NO_SUCH_TABLE, "it is done", self.name, NOON)
 
 
 @dataclass
@@ -132,8 +149,10 @@ class History:
     bus: Bus = field(default_factory=Bus)
     changes: list[str] = field(default_factory=list[str])
     """The commands that changed the table."""
-    processed: set[str] = field(default_factory=set[str])
-    """The tasks that a worker has committed."""
+    processed: set[int] = field(default_factory=set[int])
+    """The offsets of the tasks that a worker has committed."""
+    issued_since: int = 0
+    """Where the tasks begin that were issued since the changelog was lost."""
     given_up: list[tuple[TaskIssued, Record]] = field(default_factory=list)
     requests: list[Command] = field(default_factory=list[Command])
     depth: int = 0
@@ -155,6 +174,15 @@ class History:
             self.act()
         self.faults = False
         self.ask(CleaningHoldRemovalRequested, "removal")
+        if self.random.random() < 0.5:
+            self.settle()
+            self.undo()
+            self.settle()
+            self.lose()
+        self.settle()
+        self.check_end()
+
+    def settle(self) -> None:
         known = -1
         while known < (known := len(self.bus.records("tidegate.tasks"))):
             self.coordinate()
@@ -165,24 +193,19 @@ class History:
                 if (issued.number,) in failed:
                     self.runner().publish_redriven(issued, record)
             self.coordinate()
-        self.check_end()
 
     def act(self, choice: str = "") -> None:  # noqa: C901 - a table of choices
         """One step of one party, which may die within."""
         choice = choice or self.random.choice(CHOICES)
         tasks = self.bus.records("tidegate.tasks")
         match choice:
-            case "coordinate":
-                self.coordinate()
+            case "coordinate" | "restart" | "vacuum" | "undo" | "lose":
+                getattr(self, choice)()
             case "work" | "copy" if tasks:
-                new = [it for it in tasks if self.id_of(it) not in self.processed]
+                new = self.unprocessed()
                 self.work(self.random.choice(tasks if choice == "copy" or not new else new))
             case "newest" | "other" if tasks:  # a stop, or another worker of the task
                 self.work(tasks[-1])
-            case "restart":
-                self.restart()
-            case "vacuum":
-                self.vacuum()
             case "restore":
                 kind = self.random.choice(["plain", "approved"])
                 self.requests.append(self.restore(kind))
@@ -208,6 +231,19 @@ class History:
         """The process is killed; another one begins."""
         self.bus._members["tidegate.coordinator"][0].expel()
         self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+
+    def lose(self) -> None:
+        """The changelog is lost, and the rows are made again, as the runbook says.
+
+        The time of the quarantines is over, so no undone cleaning is marked on the table any more.
+        """
+        while new := self.unprocessed():
+            self.work(new[0])
+        self.worker.undone.clear()
+        self.issued_since = len(self.bus.records("tidegate.tasks"))
+        self.bus.recreate("tidegate.coordinator.changelog")
+        self.bus.committed["tidegate.coordinator"].clear()
+        self.restart()
 
     def survive(self, action: Callable[[], object], died: Callable[[], object], most: int) -> None:
         outer, before = self.bus.records_left, self.bus.before_outcomes
@@ -254,12 +290,12 @@ class History:
                 self.bus.before_outcomes = self.nothing
                 self.given_up.append((issued, record))  # the dead letter is written first
                 self.runner().publish_end(issued, record, error, command)
-            self.processed.add(issued.event_id)
+            self.processed.add(record.offset)
 
         self.survive(attempt, self.nothing, 3)
 
     def changed(self, command: Command) -> None:
-        """The two promises."""
+        """The promises."""
         self.changes.append(command.event_id)
         outcomes = events_on(self.bus, "tidegate.outcomes")
         if isinstance(command, CleaningReleased):
@@ -272,6 +308,10 @@ class History:
             holds = {it.event_id for it in asked[last + 1 :]}
             confirmed = {it.caused_by for it in outcomes if isinstance(it, CleaningHeld)}
             assert not holds & confirmed, "a directory of a held table went"
+            undone = {it.cleaning for it in outcomes if isinstance(it, CleaningUndone)}
+            assert command.event_id not in undone, "what was undone is repeated"
+        else:
+            assert command.event_id not in self.answered(), "what has its outcome is repeated"
         withdrawn = {it.request for it in outcomes if isinstance(it, RequestWithdrawn)}
         assert command.event_id not in withdrawn, "a withdrawn request changed the table"
 
@@ -312,6 +352,18 @@ class History:
             event = RestoreApproved.model_validate(about)
         self.bus.send([message(event)])
 
+    def undo(self) -> None:
+        outcomes = events_on(self.bus, "tidegate.outcomes")
+        if done := [it.caused_by for it in outcomes if isinstance(it, CleaningRefused)]:
+            about = {"location": str(self.root / "t"), "cleaning": self.random.choice(done)}
+            request = CleaningUndoRequested.model_validate(self.fields("undo") | about)
+            self.bus.send([message(request)])
+
+    def answered(self) -> set[str]:
+        """The requests that have their last outcome."""
+        outcomes = events_on(self.bus, "tidegate.outcomes")
+        return {id_ for it in outcomes if isinstance(it, ENDS) for id_ in answered_by(it)}
+
     def ask(self, kind: type[Command], name: str) -> None:
         self.bus.send([message(kind.model_validate(self.fields(name)))])
 
@@ -320,8 +372,9 @@ class History:
         why = {"requested_by": "ana", "reason": "an audit", "source": "ana"}
         return {"table": TABLE, "occurred_at": NOON, "event_id": f"{name}-{self.count}"} | why
 
-    def id_of(self, record: Record) -> str:
-        return Wire().deserialize(record.key, record.value, record.headers).event_id
+    def unprocessed(self) -> list[Record]:
+        tasks = self.bus.records("tidegate.tasks")
+        return [record for record in tasks if record.offset not in self.processed]
 
     # The end
 
@@ -332,7 +385,7 @@ class History:
         outcomes = events_on(self.bus, "tidegate.outcomes")
         ended = {it.caused_by for it in outcomes if isinstance(it, TaskEnded)}
         tasks = [it for it in events_on(self.bus, "tidegate.tasks") if isinstance(it, TaskIssued)]
-        for task in tasks:
+        for task in tasks[self.issued_since :]:
             assert task.kind == StopRequested.__name__ or task.event_id in ended
         withdrawn = {it.request for it in outcomes if isinstance(it, RequestWithdrawn)}
         assert not withdrawn & set(self.changes), "a request was withdrawn that had begun"
@@ -340,7 +393,7 @@ class History:
             assert self.changes.count(cleaning.caused_by or "") > 1, "it was not resumed"
         for request in self.requests:
             is_plain = request.event_id.startswith("plain")
-            assert not is_plain or request.event_id in withdrawn | set(self.changes)
+            assert not is_plain or request.event_id in self.answered() | set(self.changes)
         answered = {
             it.caused_by
             for it in outcomes
@@ -351,11 +404,34 @@ class History:
                 assert asked.event_id in answered
 
 
+def run_histories(seeds: range, root: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
+    for seed in seeds:
+        (root / str(seed)).mkdir()
+        History(root / str(seed), Random(seed)).run()  # noqa: S311 - a history, no secret
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_confirmed_answers_stay_true_and_no_table_stands_still(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
-    for seed in range(part * HISTORIES // 4, (part + 1) * HISTORIES // 4):
-        (tmp_path / str(seed)).mkdir()
-        History(tmp_path / str(seed), Random(seed)).run()  # noqa: S311 - a history, no secret
+    seeds = range(part * HISTORIES // 4, (part + 1) * HISTORIES // 4)
+    run_histories(seeds, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("rule", "promise"),
+    [
+        pytest.param(
+            "partitions.CatchUp.is_known", "what has its outcome", id="the outcomes are read first"
+        ),
+        pytest.param("requests.Requests.is_over", "what was undone", id="an undone cleaning stays"),
+        pytest.param("tasks._is_unknown", "stands still", id="numbers continue above the table's"),
+    ],
+)
+def test_without_a_rule_a_lost_changelog_breaks_a_promise(
+    rule: str, promise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"tidegate.coordinator.{rule}", lambda *_: False)
+    with pytest.raises(AssertionError, match=promise):
+        run_histories(range(HISTORIES), tmp_path, monkeypatch)
