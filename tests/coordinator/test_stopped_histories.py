@@ -194,7 +194,7 @@ class History:
                     self.runner().publish_redriven(issued, record)
             self.coordinate()
 
-    def act(self, choice: str = "") -> None:  # noqa: C901 - a table of choices
+    def act(self, choice: str = "") -> None:
         """One step of one party, which may die within."""
         choice = choice or self.random.choice(CHOICES)
         tasks = self.bus.records("tidegate.tasks")
