@@ -274,6 +274,16 @@ def test_a_dead_letter_lets_the_next_task_go_and_is_issued_again_once_redriven(
     assert len(place.tasks()) == 3
 
 
+def test_a_dead_letter_of_which_a_copy_was_processed_is_not_issued_again(place: Place) -> None:
+    released(place, 1)
+    [task] = place.tasks()
+    place.send(ended(task, end=TaskEnd.DEAD_LETTERED), ended(task))
+
+    place.send(ended(task, end=TaskEnd.REDRIVEN))
+
+    assert place.tasks() == [task]
+
+
 def test_a_redriven_task_that_is_still_under_way_is_published_again(place: Place) -> None:
     released(place, 1, 2)
     place.send(ended(place.tasks()[0], end=TaskEnd.REDRIVEN))  # its worker could not decode it

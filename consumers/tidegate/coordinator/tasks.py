@@ -252,6 +252,9 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     redriven = event.end is TaskEnd.REDRIVEN
     kind = "failed" if redriven else "task"
     found = rows.one(_ENDED[kind], table, number)
+    if found is None and event.end is TaskEnd.ANSWERED:  # of its dead letter: a copy was processed
+        kind = "failed"
+        found = rows.one(_ENDED[kind], table, number)
     if found is None or loads(found[1])[0] != event.caused_by:
         return None
     lane, (_, _, carried) = found[0], loads(found[1])
