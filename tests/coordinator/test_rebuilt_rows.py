@@ -32,6 +32,7 @@ from tidegate.events import (
     WithdrawalRefused,
     WithdrawalRequested,
 )
+from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -181,6 +182,19 @@ def test_a_restore_without_an_outcome_is_issued_again(place: Place) -> None:
     place.lose_the_changelog()
 
     assert [it.caused_by for it in events_on(place.bus, "tidegate.tasks")] == ["r-1", "r-1"]
+
+
+def test_what_was_requested_before_may_have_begun_and_can_not_be_withdrawn(place: Place) -> None:
+    savepoint = {"savepoint": "20261121120000001"}
+    place.send(RestoreRequested.model_validate(_request("r-1") | savepoint))
+    place.send(ended(tasks_on(place.bus)[-1], end=TaskEnd.DEAD_LETTERED))  # perhaps half way
+    place.lose_the_changelog()
+
+    place.send(WithdrawalRequested.model_validate(_request("w-1") | {"request": "r-1"}))
+
+    [refused] = [it for it in place.outcomes() if isinstance(it, WithdrawalRefused)]
+    assert refused.reason == Reason.TOO_LATE
+    assert tasks_on(place.bus)[-1].caused_by == "r-1"
 
 
 def test_a_quarantine_is_known_by_the_cleanings_end_or_by_a_redriven_start(

@@ -31,7 +31,7 @@ from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition,
 from tidegate.coordinator.requests import ABOUT_REQUESTS, ENDS, Requests
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects
-from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Tasks
+from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Queued, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -340,8 +340,9 @@ class CoordinatorLoop:
             # a task may carry two: a restore and its approval
             more = _TASK_BYTES + _size(message)
             self._require_accepted(message._replace(topic=self._task_topic), more)
-            original = original_of(message, at)
-            effects = self._people.requested(event, original, owned.store, at, signer)
+            begun = self._catch_up.is_known(record)  # lost rows may have had a task of it
+            queued = Queued.of(event, original_of(message, at), signer, has_begun=begun)
+            effects = self._people.requested(event, queued, owned.store, at)
         else:
             effects = self._subject.handle(event, owned.store, at)
         effects.name_asker(event, signer)
@@ -423,7 +424,7 @@ class CoordinatorLoop:
         made = max(at, datetime.now(UTC))  # as the signature says
         for command, message in zip(effects.commands, messages, strict=False):
             if not Requests.is_over(command, store):
-                tasks.queue(command, original_of(message, made), store)
+                tasks.queue(command, Queued.of(command, original_of(message, made)), store)
         return effects.repeated + messages[count:]
 
     def _require_accepted(self, message: Message, more: int = 0) -> None:

@@ -196,7 +196,7 @@ class CatchUp:
         self._subscription = subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
-        self._known_ends: dict[Partition, int] = {}
+        self._remade_ends: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
 
     def first(self, partitions: Iterable[Partition]) -> list[Partition]:
@@ -215,14 +215,17 @@ class CatchUp:
             for part, mark in marks.items()
             if starts[part] < mark.end and (part.topic != self._known or part.number in remade)
         }
-        self._known_ends = {p: end for p, end in self._ends.items() if p.topic == self._known}
+        before = {
+            part.number for part, mark in marks.items() if part.topic == self._known and mark.end
+        }
+        self._remade_ends = {p: end for p, end in self._ends.items() if p.number in remade & before}
         self._paused = {part for part in starts if self._waits(part)}
         if self._paused:
             self._subscription.pause(self._paused)
 
     def is_known(self, record: Record) -> bool:
-        """Whether a record has what was done before the rows that are made again."""
-        return record.offset < self._known_ends.get(record.partition, 0)
+        """Whether a record was there before the rows that are made again from it."""
+        return record.offset < self._remade_ends.get(record.partition, 0)
 
     def is_reading(self, number: int) -> bool:
         """Whether such a backlog is still being read on a partition number."""

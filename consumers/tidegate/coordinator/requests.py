@@ -16,7 +16,7 @@ from tidegate.coordinator import tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.coordinator.tasks import ANY, Queued, as_json, of_json
+from tidegate.coordinator.tasks import ANY, Queued, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -28,7 +28,6 @@ from tidegate.events import (
     CleaningUndoRequested,
     Command,
     Event,
-    OriginalMessage,
     RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
@@ -142,26 +141,17 @@ class Requests:
             rows.drop("used", *old)
         return False
 
-    def requested(
-        self,
-        request: Command,
-        original: OriginalMessage,
-        rows: Store,
-        at: datetime,
-        signed_by: str | None = None,
-    ) -> Effects:
+    def requested(self, request: Command, queued: Queued, rows: Store, at: datetime) -> Effects:
         """Queue a request, what it approves; or end the request that it withdraws."""
         if isinstance(request, RestoreApproved):
-            return self._approved(request, original, rows, at)
+            return self._approved(request, queued, rows, at)
         if isinstance(request, Withdrawal):
-            return self._withdrawn(request, signed_by, rows, at)
-        tasks.queue(request, original, rows, signed_by)
+            return self._withdrawn(request, queued.signed_by, rows, at)
+        tasks.queue(request, queued, rows)
         return Effects()
 
     @staticmethod
-    def _approved(
-        request: RestoreApproved, original: OriginalMessage, rows: Store, at: datetime
-    ) -> Effects:
+    def _approved(request: RestoreApproved, approval: Queued, rows: Store, at: datetime) -> Effects:
         table, number = request.table, hashed(request.request)
         until, body = rows.one(_AWAITING, table, number) or (None, "[null, 0]")
         waits, _ = loads(body)
@@ -181,7 +171,7 @@ class Requests:
             message = f"the restore {request.request} can't be approved: {text}"
             return Effects(outcomes=[refusal(request, reason, message, SOURCE, at)])
         rows.put("awaiting", table, number, (None,), body)
-        grounds = [as_json(original)]
+        grounds = [approval.original]
         approved = Queued(**waits)._replace(approval=request.event_id, grounds=grounds)
         tasks.put(table, ANY, approved, rows)
         return Effects()

@@ -129,17 +129,23 @@ class Queued(NamedTuple):
 
     @classmethod
     def of(
-        cls, command: Command, original: OriginalMessage, signed_by: str | None = None
+        cls,
+        command: Command,
+        original: OriginalMessage,
+        signed_by: str | None = None,
+        *,
+        has_begun: bool = False,
     ) -> Queued:
         """A command with its message."""
-        about = command.event_id, command.location, type(command).__name__
-        partition: str | None = getattr(command, "partition", None)
-        return cls(*about, as_json(original), partition=partition, signed_by=signed_by)
-
-
-def as_json(message: OriginalMessage) -> dict[str, Any]:
-    """A message for a row."""
-    return message.model_dump(mode="json")
+        return cls(
+            command.event_id,
+            command.location,
+            type(command).__name__,
+            original.model_dump(mode="json"),
+            partition=getattr(command, "partition", None),
+            signed_by=signed_by,
+            has_begun=has_begun,
+        )
 
 
 class Tasks:
@@ -219,14 +225,12 @@ class Tasks:
         return message
 
 
-def queue(
-    command: Command, original: OriginalMessage, rows: Store, signed_by: str | None = None
-) -> None:
+def queue(command: Command, queued: Queued, rows: Store) -> None:
     """Queue a command, which `issue` issues once its turn has come."""
     table, lane, number = command.table, _lane(command), None
     if lane == CHECKS:  # the newest replaces one that waits
         [number, *_] = rows.one(_NEXT, table, lane) or (None,)
-    put(table, lane, Queued.of(command, original, signed_by), rows, number)
+    put(table, lane, queued, rows, number)
 
 
 def put(table: str, lane: int, queued: Queued, rows: Store, number: int | None = None) -> None:
@@ -249,17 +253,10 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
         None if it is issued again, is not under way, or is a stop that changes nothing.
     """
     table, number = event.table, event.number
-    redriven = event.end is TaskEnd.REDRIVEN
-    kind = "failed" if redriven else "task"
-    found = rows.one(_ENDED[kind], table, number)
-    if found is None and event.end is TaskEnd.ANSWERED:  # of its dead letter: a copy was processed
-        kind = "failed"
-        found = rows.one(_ENDED[kind], table, number)
-    if found is None or loads(found[1])[0] != event.caused_by:
+    found = _row_of(event, rows)
+    if found is None or (event.end is TaskEnd.NUMBER_TAKEN and not _is_unknown(event, rows)):
         return None
-    lane, (_, _, carried) = found[0], loads(found[1])
-    if event.end is TaskEnd.NUMBER_TAKEN and not _is_unknown(event, rows):
-        return None
+    kind, lane, carried = found
     if lane == STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
         return _stopped(event, carried, rows)
     rows.drop(kind, table, number)
@@ -272,13 +269,25 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     queued = Queued(**carried)
     if event.end is TaskEnd.NUMBER_TAKEN and event.highest != number:  # perhaps half way
         queued = queued._replace(has_begun=True)
-    if redriven or event.end is TaskEnd.NUMBER_TAKEN:
+    if event.end in {TaskEnd.REDRIVEN, TaskEnd.NUMBER_TAKEN}:
         put(table, lane, queued, rows)
         return queued, False, []
     if event.end is TaskEnd.DEAD_LETTERED:  # perhaps half way
         body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
         rows.put("failed", table, number, (lane,), body)
     return queued, event.end is not TaskEnd.DEAD_LETTERED, []
+
+
+def _row_of(event: TaskEnded, rows: Store) -> tuple[str, int, Any] | None:
+    """The kind of the row of a task that has ended, its lane, and what it carries."""
+    # of a task that is among the dead letters a copy may have been carried out
+    kinds = {TaskEnd.REDRIVEN: ("failed",), TaskEnd.ANSWERED: ("task", "failed")}
+    for kind in kinds.get(event.end, ("task",)):
+        lane, body = rows.one(_ENDED[kind], event.table, event.number) or (0, "[null, 0, 0]")
+        task, _, carried = loads(body)
+        if task is not None and task == event.caused_by:
+            return kind, lane, carried
+    return None
 
 
 def _last(table: str, rows: Store) -> int:
