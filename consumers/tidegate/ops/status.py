@@ -266,7 +266,8 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     """Read a deployment's status from Kafka, as `--json` prints it; no service is contacted.
 
     Lists are oldest first. `lag` is Kafka's: the records from the group's committed offsets to the
-    topics' ends; a group that has not committed yet starts at the first record.
+    topics' ends; a group that has not committed yet starts at the first record. `waiting` is None
+    if not all rows can be read.
 
     Args:
         settings: The deployment.
@@ -322,7 +323,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         "at": now,
         "since": since,
         "services": services,
-        "waiting": oldest.count,
+        "waiting": None if unknown_rows else oldest.count,
         "oldest_waiting": next(iter(oldest.vacuums), None),
         "running": by_time(recent.running),
         "savepoints_made": recent.savepoints_made,

@@ -297,17 +297,33 @@ def service(name: str, *members: str, lag: int = 0, dead_letters: int = 0) -> di
     return fields | {"dead_letters": dead_letters, "last_outcome": None}
 
 
+def found_with(**fields: object) -> dict[str, Any]:
+    """What `read_status` returns, with these fields."""
+    counts = ("waiting", "savepoints_made", "savepoints_removed", "refused", "failed")
+    found: dict[str, Any] = dict.fromkeys(counts, 0)
+    found |= dict.fromkeys(("held", "quarantined", "running", "services", "needs"), ())
+    return found | {"at": NOON, "since": NOON, "oldest_waiting": None} | fields
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [(0, "no vacuum waits"), (None, "waiting vacuums: unknown, see above")],
+)
+def test_no_vacuum_waits_only_if_all_rows_could_be_read(
+    count: int | None, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(found_with(waiting=count))
+
+    assert line in capsys.readouterr().out.splitlines()
+
+
 def test_status_begins_with_what_needs_a_person_and_its_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     request = restore_request("one")
     recent = after(awaiting(request, NOON), overdue(vacuum(7)), rejected(restore_request("two")))
     services = (service("restorer", lag=3), service("cleaner", "cleaner-1", dead_letters=2))
-    counts = ("waiting", "savepoints_made", "savepoints_removed", "refused", "failed")
-    found: dict[str, Any] = dict.fromkeys(counts, 0)
-    found |= dict.fromkeys(("held", "quarantined", "running"), ())
-    found |= {"at": NOON, "since": NOON, "services": services, "oldest_waiting": None}
-    show(found | {"needs": needs(recent, services, 0, NOON)})
+    show(found_with(services=services, needs=needs(recent, services, 0, NOON)))
 
     first, down, approval, late, dead, refused, table, *_ = capsys.readouterr().out.splitlines()
     assert first == "needs a person:"

@@ -200,11 +200,14 @@ def _show(found: Mapping[str, Any]) -> None:
         ]
     )
     count = found["waiting"]
-    if oldest:
-        write("1 vacuum waits:" if count == 1 else f"{count} vacuums wait; the oldest:")
-        show_vacuums([oldest], now, indent="  ")
-    else:
+    if count is None:
+        write("waiting vacuums: unknown, see above")
+    elif count == 0:
         write("no vacuum waits")
+    else:
+        write("1 vacuum waits:" if count == 1 else f"{count} vacuums wait; the oldest:")
+    if oldest:
+        show_vacuums([oldest], now, indent="  ")
     for hold in found["held"]:
         write(held_line(hold))
     if moved:
