@@ -211,6 +211,11 @@ def test_settings_are_compared_with_those_of_a_running_process(
         command = ("config", "diff", "--at", f"127.0.0.1:{port}", "-c", str(file))
         assert tidegate(*command, monkeypatch=monkeypatch) == 0
         assert "runs with these settings" in capsys.readouterr().out
+        own = '[security]\nsign_with = "/keys/ana.pem"\n[monitoring]\nport = 9\n'
+        own += '[services]\ninstance_id = "host-1"\n[kafka]\n"client.id" = "ana"\n'
+        file.write_text(f'[topics]\npartitions = 3\n{own}"sasl.password" = "hush"\n')
+        assert tidegate(*command, monkeypatch=monkeypatch) == 0  # of these each has its own
+        assert "runs with these settings" in capsys.readouterr().out
         with urlopen(f"http://127.0.0.1:{port}/settings") as answer:
             assert b"hush" not in answer.read()
 

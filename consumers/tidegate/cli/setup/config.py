@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -34,6 +35,11 @@ _HEADER = """\
 """
 _WIDTH = 96
 _SECONDS: Final = 5.0
+_OF_PROCESS: Final = re.compile(
+    r"kafka\.(client\..+|sasl\.username|ssl\.(key|certificate)\.location)"
+    r"|.+\.(port|callback_port|instance_id|sign_with)"
+)
+"""Settings of which each process has its own."""
 _ANY: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - it is compared, not listened on
 
 
@@ -117,7 +123,8 @@ def show(config: Path | None = None, as_json: bool = False) -> None:
 def diff(at: str | None = None, as_json: bool = False, config: Path | None = None) -> None:
     """Compare the settings with those of a running process. Exit code 1 if they differ.
 
-    The process serves its settings where it serves its metrics. Hidden values are not compared.
+    The process serves its settings where it serves its metrics. Hidden values are not compared, nor
+    what each process has for itself: ports, its key, its instance, its principal.
 
     Options:
         at: Host and port of the process; default: [monitoring].
@@ -136,7 +143,11 @@ def diff(at: str | None = None, as_json: bool = False, config: Path | None = Non
     except (OSError, ValueError) as error:
         raise TransientError(f"{url} did not return settings: {error}") from error
     here = _flat(settings.shown())
-    names = [name for name in here | running if here.get(name) != running.get(name)]
+    names = [
+        name
+        for name in here | running
+        if here.get(name) != running.get(name) and not _OF_PROCESS.fullmatch(name)
+    ]
     for name in names:
         if as_json:
             write_json({"setting": name, "running": running.get(name), "here": here.get(name)})
