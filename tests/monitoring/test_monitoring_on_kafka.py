@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,12 @@ def test_a_hangup_lets_a_gate_go_on_with_the_settings_as_they_are_then(
     file.write_text(f"{valid}\n[[alarms]]\noverdue_after = 'soon'")
     os.kill(gate.pid, signal.SIGHUP)
     wait_for("the fault", lambda: "nothing is changed: " in gate.log.read_text())
+    assert get(f"{first}/readyz") == ready
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        file.write_text(valid.replace("port = 0", f"port = {taken.getsockname()[1]}"))
+        os.kill(gate.pid, signal.SIGHUP)
+        wait_for("the refusal", lambda: "can't be listened on" in gate.log.read_text())
     assert get(f"{first}/readyz") == ready
 
     file.write_text(f"{valid}\n[[alarms]]\noverdue_after = '6h'")

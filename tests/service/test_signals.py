@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -158,8 +159,35 @@ def test_a_hangup_tries_all_that_a_start_needs_and_joins_no_group(
 
     if fault:
         with pytest.raises(ConfigError, match=fault):
-            check_startable(list(SERVICES), settings, bus)
+            check_startable(list(SERVICES), settings, bus, settings)
     else:
-        check_startable(list(SERVICES), settings, bus)
+        check_startable(list(SERVICES), settings, bus, settings)
 
     assert joined == []
+
+
+def test_a_hangup_with_a_taken_port_is_refused_and_its_own_port_is_not() -> None:
+    names = ["hudi-bridge"]
+
+    def with_ports(metrics: int | None, callbacks: int | None) -> Settings:
+        hudi = {"tables": ["/lake/*"], "catalog": "lake", "callback_port": callbacks}
+        return Settings.model_validate(
+            {
+                "kafka": {"bootstrap.servers": "127.0.0.1:9"},
+                "bridge": {"hudi": hudi},
+                "monitoring": {"port": metrics},
+            }
+        )
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("", 0)) as free:
+        port, other = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        for metrics, callbacks in ((port, None), (None, port), (other, other)):
+            with pytest.raises(
+                ConfigError, match=r"^127\.0\.0\.1:\d+ can't be listened on: Address"
+            ):
+                check_startable(
+                    names, with_ports(metrics, callbacks), memory_bus(), with_ports(0, 0)
+                )
+        check_startable(names, with_ports(port, 0), memory_bus(), with_ports(port, 0))
+        check_startable(names, with_ports(0, other), memory_bus(), with_ports(port, 0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -19,8 +21,9 @@ from typing import Any, Final, NoReturn, cast
 import structlog
 from confluent_kafka import KafkaException
 
+from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
-from tidegate.errors import StopService, TransientError
+from tidegate.errors import ConfigError, StopService, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events.topics import Role
 from tidegate.monitoring.catalog import BRIDGE_METRICS
@@ -132,7 +135,7 @@ def run_services(
     def check() -> None:
         if read_settings is not None:
             now = read_settings()
-            check_startable(names, now, _connected(names, now))
+            check_startable(names, now, _connected(names, now), settings)
 
     with stop_on_signals(stop, check if read_settings else None):
         watched = (stop, ended, settings.services.stop_seconds)
@@ -199,8 +202,20 @@ class _TrialBus:
         raise _Startable
 
 
-def check_startable(names: Sequence[str], settings: Settings, bus: Bus) -> None:
-    """Build services and bridges up to where they join their groups; raises as `run_services`."""
+def check_startable(names: Sequence[str], settings: Settings, bus: Bus, running: Settings) -> None:
+    """Build services and bridges up to where they join their groups; raises as `run_services`.
+
+    Their ports must be free, or those of the running process, which has these `running` settings.
+    """
+    own = {port for _, port in _addresses(names, running)}
+    with ExitStack() as stack:
+        for host, port in _addresses(names, settings):
+            try:
+                stack.enter_context(socket.create_server((host, port)))
+            except OSError as error:
+                if port not in own or error.errno != errno.EADDRINUSE:
+                    what = f"{host}:{port} can't be listened on: {error.strerror}"
+                    raise ConfigError(what) from error
     if (hudi := settings.bridge.hudi) is not None:  # the port is that of the running process
         bridge = settings.bridge.model_copy(
             update={"hudi": hudi.model_copy(update={"callback_port": None})}
@@ -209,6 +224,14 @@ def check_startable(names: Sequence[str], settings: Settings, bus: Bus) -> None:
     for name in names:
         with suppress(_Startable):
             _assemble_all([name], settings, cast("Bus", _TrialBus(bus)), None)
+
+
+def _addresses(names: Sequence[str], settings: Settings) -> list[tuple[str, int]]:
+    """Where a process listens, but for ports that the system chooses."""
+    found = [(settings.monitoring.host, settings.monitoring.port)]
+    if HUDI_BRIDGE in names and (hudi := settings.bridge.hudi):
+        found.append((hudi.callback_host, hudi.callback_port))
+    return [(host, port) for host, port in found if port]
 
 
 def _connected(names: Sequence[str], settings: Settings) -> KafkaBus:
