@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -250,17 +251,56 @@ def test_a_missing_right_fails_and_is_named() -> None:
     assert compare_rights(needed, {}).state == "skipped"
 
 
-@pytest.mark.parametrize("seconds", [-5, 0, 5])
-def test_clocks_a_little_apart_are_well(seconds: int) -> None:
-    assert compare_clocks(NOON, NOON + timedelta(seconds=seconds)).state == "ok"
+def outcomes(source: str, *seconds: float, time: str | None = None) -> list[Record]:
+    """Outcomes that were appended so many seconds after their writer's clock."""
+    written = (time or NOON.isoformat()).encode()
+    headers = (("ce_time", written), ("ce_source", source.encode()))
+    at = NOON.timestamp()
+    return [
+        Record(Partition("t", 0), 0, b"", b"", headers, round(1000 * (at + late)))
+        for late in seconds
+    ]
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(-6, "-6.0 s"), (3600, "+3600.0 s")])
-def test_clocks_far_apart_are_a_warning_only(seconds: int, shown: str) -> None:
-    found = compare_clocks(NOON, NOON + timedelta(seconds=seconds))
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param((-5,), id="a little ahead"),
+        pytest.param((0,), id="right"),
+        pytest.param((5,), id="a little behind"),
+        pytest.param((2, 33.9), id="the newest waited for the broker"),
+        pytest.param((3600, 3600, 0), id="a clock that was wrong before"),
+    ],
+)
+def test_clocks_a_little_apart_are_well(seconds: Sequence[float]) -> None:
+    assert compare_clocks(outcomes("restorer", *seconds)).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [((-6, -600), "-6.0 s"), ((7200, 3600, 4000), "+3600.0 s")]
+)
+def test_clocks_far_apart_are_a_warning_only(seconds: Sequence[float], shown: str) -> None:
+    right = outcomes("cleaner", 0)
+    found = compare_clocks([*right, *outcomes("restorer", *seconds)])
 
     assert found.state == "warn"
-    assert shown in found.seen
+    assert (
+        found.seen == f"the newest outcomes were appended {shown} after the clock of the restorer"
+    )
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        pytest.param(outcomes("restorer", 34), id="it may have waited"),
+        pytest.param(outcomes("somebody", 600, 600, 600), id="not a service's"),
+        pytest.param(outcomes("restorer", 0, time="yesterday"), id="not a time"),
+        pytest.param([Record(Partition("t", 0), 0, b"", b"", (("ce_time", None),), 0)], id="none"),
+    ],
+)
+def test_without_enough_outcomes_the_clocks_are_unknown(strange: list[Record]) -> None:
+    assert compare_clocks(strange).state == "skipped"
+    assert compare_clocks([*strange, *outcomes("cleaner", 0)]).state == "ok"
 
 
 def test_a_root_that_is_there_is_well_and_stays_as_it_is(tmp_path: Path) -> None:

@@ -292,12 +292,13 @@ def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
         pytest.param(timedelta(hours=-1), "warn", id="a clock that is an hour ahead"),
     ],
 )
-def test_the_newest_outcome_tells_of_the_clocks_and_no_more_than_a_warning(
+def test_the_newest_outcomes_tell_of_the_clocks_and_no_more_than_a_warning(
     tidegate: Tidegate, producer: ConfirmedProducer, topic_prefix: str, late: timedelta, state: str
 ) -> None:
     tidegate("topics", "create")
-    for before in (timedelta(hours=7), late):
-        outcome = commit(1).model_copy(update={"occurred_at": datetime.now(UTC) - before})
+    for before in (timedelta(hours=7), late, late):
+        fields = {"occurred_at": datetime.now(UTC) - before, "source": "restorer"}
+        outcome = commit(1).model_copy(update=fields)
         say(producer, f"{topic_prefix}.outcomes", outcome)
 
     answer = tidegate("doctor", "coordinator", "--json")

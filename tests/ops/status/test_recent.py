@@ -306,8 +306,7 @@ def found_with(**fields: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("count", "line"),
-    [(0, "no vacuum waits"), (None, "waiting vacuums: unknown, see above")],
+    ("count", "line"), [(0, "no vacuum waits"), (None, "waiting vacuums: unknown, see above")]
 )
 def test_no_vacuum_waits_only_if_all_rows_could_be_read(
     count: int | None, line: str, capsys: pytest.CaptureFixture[str]
