@@ -21,8 +21,8 @@ from support.samples import (
     task_of,
 )
 from tidegate.errors import TransientError
-from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
-from tidegate.events.wire import Wire
+from tidegate.events import AttemptFailed, Command, Outcome, RestoreFailed, SavepointRequested
+from tidegate.events.wire import Message, Wire
 from tidegate.ops.summary import sentence
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
@@ -139,36 +139,27 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
     ]
 
 
-@dataclass
-class Starts(Tableless):
-    """Begins a restore, and meets a fault the first two times."""
-
-    started: Outcome
-    faults: list[Exception]
-    name: ClassVar[str] = "restorer"
-    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-
-    def execute(
-        self,
-        command: Command,  # noqa: ARG002 - the protocol's
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
-        grounds: object = (),  # noqa: ARG002 - the protocol's
-    ) -> Iterator[Outcome]:
-        yield self.started
-        if self.faults:
-            raise self.faults.pop(0)
-
-
-def test_a_restore_that_is_tried_again_says_why_the_attempt_before_failed() -> None:
-    faults: list[Exception] = [TransientError("the disk is full"), TransientError("still full")]
+def test_failed_attempts_are_published_ever_more_rarely_and_never_in_the_way_of_the_next() -> None:
+    """Also where the broker takes none of them: the fault of an attempt stays its fault."""
     bus, made = memory_bus(), attempts()
-    runner = runner_of(Starts(started(restore_request()), faults), bus)
+    runner = runner_of(Recorder([OSError(28, "No space left") for _ in range(7)]), bus)
+    send = bus.send
+
+    def refuse(messages: Sequence[Message]) -> None:
+        if made.failed == 2:
+            raise TransientError("the broker is away")
+        send(messages)
+
+    bus.send = refuse  # type: ignore[method-assign]
     while runner.attempt(made) is not None:
         pass
 
     published = events_on(bus, "tidegate.outcomes")
-    lines = [sentence(event).partition(";")[0] for event in published[:3]]
-    again = f"to {getattr(published[0], 'savepoint', '')} again: attempt"
-    assert lines[0].startswith("to ")
-    assert "again" not in lines[0]
-    assert lines[1:] == [f"{again} 1 failed: the disk is full", f"{again} 2 failed: still full"]
+    failed = [event for event in published if isinstance(event, AttemptFailed)]
+    assert [event.attempt for event in failed] == [1, 4]
+    assert {event.caused_by for event in published[:-1]} == {savepoint_request(1).event_id}
+    assert sentence(failed[-1]) == (
+        "task 1 (SavepointRequested) is tried again: attempt 4 failed: [Errno 28] No space left"
+        f" (since {made.since:%Y-%m-%dT%H:%M:%SZ})"
+    )
+    assert [type(event).__name__ for event in published[2:]] == ["SavepointCreated", "TaskEnded"]

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from support.samples import NOON, savepoint_request
 from tidegate.events import (
+    AttemptFailed,
     CleaningRefused,
     CleaningReleased,
     Command,
@@ -60,6 +61,19 @@ def restore_request(
         requested_by="ana",
         reason="a bad load",
         plan_only=plan_only,
+    )
+
+
+def failed_attempt(command: Command, attempt: int, number: int = 7) -> AttemptFailed:
+    return AttemptFailed.about(
+        command,
+        number=number,
+        kind=type(command).__name__,
+        attempt=attempt,
+        since=NOON,
+        message="the disk is full",
+        source="savepoint-writer",
+        occurred_at=NOON,
     )
 
 

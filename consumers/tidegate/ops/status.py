@@ -15,6 +15,7 @@ from tidegate.coordinator.rows.records import hashed
 from tidegate.errors import FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import (
+    AttemptFailed,
     CleaningDeferred,
     CleaningProgressed,
     CleaningRefused,
@@ -44,7 +45,7 @@ from tidegate.events.topics import Role
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
-from tidegate.ops.summary import approval_command, asked_by, counted, flag_key, flagged
+from tidegate.ops.summary import approval_command, asked_by, content_of, counted, flag_key, flagged
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import ELECTION_RETRIES
@@ -59,6 +60,8 @@ class Recent:
     last_by_service: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """The newest outcome of started requests without a final outcome, by the request's id."""
+    failing: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """By table, the newest failed attempt at its task under way."""
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
@@ -101,6 +104,7 @@ class Recent:
             self.running.pop(event.caused_by, None)
         elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
             self.running[event.caused_by] = logged
+        self._take_failing(event, logged)
         self._take_unfinished(event, logged)
         if isinstance(event, SavepointsChecked):
             self.unowned.pop(event.table, None)
@@ -125,6 +129,17 @@ class Recent:
             of_policy and cause in self.unsuccessful.get(key, ())
         ):
             self.unsuccessful.pop(key, None)  # a check that refused one savepoint ends, too
+
+    def _take_failing(self, event: Outcome, logged: LoggedEvent) -> None:
+        match event, getattr(self.failing.get(event.table), "event", None):
+            case AttemptFailed(), _:
+                self.failing[event.table] = logged
+            case ((RestoreProgressed() | CleaningProgressed()), _):
+                self.failing.pop(event.table, None)
+            case TaskEnded(), AttemptFailed(number=number) if number <= event.number:
+                del self.failing[event.table]
+            case _:
+                pass
 
     def _take_unfinished(self, event: Outcome, logged: LoggedEvent) -> None:
         match event:
@@ -175,6 +190,8 @@ class Recent:
 
 
 _ALARMS: Final = 10
+_LONG: Final = timedelta(minutes=5)
+"""A task that has failed for so long needs a person: most faults of a store are over by then."""
 _Open = (
     VacuumOverdue
     | TaskOverdue
@@ -202,6 +219,11 @@ def needs(
         for logged in by_time(recent.unfinished)
         if isinstance(event := logged.event, RestoreStarted | RestoreFailed)
         and event.table in recent.failed_half_way
+    ]
+    found += [
+        f"{event.table}: {content_of(event)}: {command_line('explain', event.table)}"
+        for logged in by_time(recent.failing)
+        if isinstance(event := logged.event, AttemptFailed) and now - event.since >= _LONG
     ]
     found += [
         _approval(event)
@@ -325,7 +347,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         "services": services,
         "waiting": None if unknown_rows else oldest.count,
         "oldest_waiting": next(iter(oldest.vacuums), None),
-        "running": by_time(recent.running),
+        "running": by_time(recent.running | recent.failing),
         "savepoints_made": recent.savepoints_made,
         "savepoints_removed": recent.savepoints_removed,
         "alarms": by_time(recent.alarms),

@@ -13,7 +13,9 @@ from typing import Any, Final
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     AbortedCleaningReleased,
+    AttemptFailed,
     CleaningDeferred,
+    CleaningProgressed,
     CleaningReleased,
     Command,
     CommitCompleted,
@@ -25,6 +27,7 @@ from tidegate.events import (
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreFailed,
+    RestoreProgressed,
     SavepointsCheckRequested,
     StopRequested,
     TaskEnd,
@@ -240,6 +243,8 @@ class _Answers:
     """The last outcome, if a person has to act."""
     dead: str | None = None
     """Why its task became a dead letter."""
+    failing: str | None = None
+    """Why its task is tried again."""
 
     @property
     def has_ended(self) -> bool:
@@ -259,6 +264,10 @@ class _Answers:
             self.waits = outcome
         if isinstance(outcome, RestoreFailed):
             self.failed = outcome
+        if isinstance(outcome, AttemptFailed):
+            self.failing = f"attempt {outcome.attempt} failed: {outcome.message}"
+        elif isinstance(outcome, RestoreProgressed | CleaningProgressed):
+            self.failing = None
 
 
 def _step(
@@ -288,6 +297,8 @@ def _step(
         case None:
             if answers.dead is not None:
                 state = f"is a dead letter: {answers.dead}"
+            elif answers.failing is not None:
+                state = f"is tried again by {service}: {answers.failing}"
             elif answers.last is not None:
                 state = f"is under way: {service} has published {answers.last}"
             else:

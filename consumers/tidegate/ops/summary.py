@@ -136,7 +136,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "RestorePlanned": _PLANNED,
     "RestoreAwaitingApproval": f"to {{savepoint}}: {_AMOUNT}; a second person has to approve"
     "[ by {expires_at:time}]: plan {plan_id}, request {caused_by}",
-    "RestoreStarted": f"[?message:to {{savepoint}} again: {{message}}][!message:{_PLANNED}]",
+    "RestoreStarted": _PLANNED,
     "RestoreProgressed": "to {savepoint}: {instants_done} of {instants_total:instant} rolled back,"
     " {files_done} of {files_total:file} deleted ({files_done:% files_total} %)",
     "RestoreCompleted": "to {savepoint}: {instants:instant} rolled back, {files_deleted:file}"
@@ -163,6 +163,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "DeadLetterRedriven": _DEAD_LETTER,
     "DeadLetterDiscarded": f"{_DEAD_LETTER}: {{reason}}",
     "TaskIssued": "task {number}: {kind}",
+    "AttemptFailed": "task {number} ({kind}) is tried again: attempt {attempt} failed: {message}"
+    " (since {since:time})",
     "TaskEnded": "task {number} has ended: {end}[: {message}]",
 }
 """By kind of event, a template of its fields.

@@ -75,6 +75,7 @@ from tidegate.events.savepoints import SavepointRemoved as SavepointRemoved
 from tidegate.events.savepoints import SavepointRequested as SavepointRequested
 from tidegate.events.savepoints import SavepointsChecked as SavepointsChecked
 from tidegate.events.savepoints import SavepointsCheckRequested as SavepointsCheckRequested
+from tidegate.events.tasks import AttemptFailed as AttemptFailed
 from tidegate.events.tasks import DeadLetterDiscarded as DeadLetterDiscarded
 from tidegate.events.tasks import DeadLetterRedriven as DeadLetterRedriven
 from tidegate.events.tasks import OriginalHeader as OriginalHeader

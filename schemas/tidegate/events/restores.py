@@ -85,14 +85,10 @@ class OfApproval(Answer, frozen=True):
 
 
 class RestoreStarted(_RestorePlan, OfApproval, frozen=True):
-    """The restore starts to change the table; `resumed` if an earlier attempt had started.
-
-    `message` says why the attempt before failed, if this process made it.
-    """
+    """The restore starts to change the table; `resumed` if an earlier attempt had started."""
 
     restore_instant: Text
     resumed: bool = False
-    message: Message | None = None
 
 
 class RestoreProgressed(OfApproval, frozen=True):

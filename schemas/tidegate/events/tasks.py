@@ -120,6 +120,23 @@ class TaskEnded(Outcome, frozen=True):
     stopped: Stopped | None = None
 
 
+class AttemptFailed(Outcome, frozen=True):
+    """An attempt at a task failed, and there will be another one.
+
+    `caused_by` is the id of the command that the task carries, `kind` its kind. `attempt` counts
+    the attempts of one process, of which only 1, 2, 4, 8 and so on are published; `since` is when
+    the first one failed.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "number", "attempt")
+
+    number: int = Field(ge=1, lt=2**63)
+    kind: Text
+    attempt: Count
+    since: AwareDatetime
+    message: Message
+
+
 UNKNOWN_TABLE: Final = "unknown.unknown.unknown"
 """The table of a dead letter whose key is not a table's identity; its location is `unknown`."""
 

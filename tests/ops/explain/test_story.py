@@ -12,6 +12,7 @@ from support.deployment_events import (
     awaiting,
     cleaned,
     completed,
+    failed_attempt,
     rejected,
     released,
     restore_request,
@@ -103,6 +104,18 @@ def test_a_request_that_was_refused_says_why_and_what_to_do() -> None:
     )
     [step] = story(restore_request(), rejected(restore_request())).next_steps()
     assert "was refused (writer-alive: a writer is at work)" in step
+
+
+def test_a_task_that_is_tried_again_says_why() -> None:
+    request = savepoint_request(1)
+    task, failed = task_of(request), failed_attempt(request, 4)
+
+    [step] = story(request, task, failed).next_steps()
+    assert step == (
+        f"SavepointRequested {request.event_id} is tried again by the savepoint writer: attempt 4"
+        " failed: the disk is full"
+    )
+    assert story(request, task, failed, savepoint_created(1), ended(task)).next_steps() == NOTHING
 
 
 def test_what_was_refused_about_a_request_that_has_ended_is_not_a_next_step() -> None:

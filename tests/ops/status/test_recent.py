@@ -12,6 +12,7 @@ from support.deployment_events import (
     cleaned,
     cleaning_refused,
     completed,
+    failed_attempt,
     rejected,
     released,
     restore_request,
@@ -31,6 +32,7 @@ from tidegate.events import (
     CommitFlagged,
     Event,
     RestoreFailed,
+    RestoreProgressed,
     SavepointCreated,
     SavepointRejected,
     SavepointRemoved,
@@ -49,6 +51,7 @@ from tidegate.events.reasons import Reason
 from tidegate.events.topics import OUTCOMES
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status import Recent, needs
+from tidegate.ops.summary import line_of
 from tidegate.runtime.bus import Partition, Record
 
 GATE: dict[str, Any] = {"source": "coordinator", "occurred_at": NOON}
@@ -115,6 +118,36 @@ def test_a_restore_that_failed_half_way_needs_a_person_until_it_is_completed() -
         assert half_way not in needed(end, started(request))
         assert half_way not in needed(started(request), end, completed(request))
     assert half_way not in needed(dead_lettered)
+
+
+def test_a_task_that_is_tried_again_is_under_way_and_soon_needs_a_person() -> None:
+    request = savepoint_request(1)
+    first, fourth = failed_attempt(request, 1), failed_attempt(request, 4)
+    task, older = task_of(request, 7), task_of(request, 6)
+    recent = after(first, fourth, ended(older))
+    fault = "task 7 (SavepointRequested) is tried again: attempt 4 failed: the disk is full (since"
+
+    [line] = map(line_of, recent.failing.values())
+    assert fault in line
+    assert needs(recent, (), 0, NOON) == []
+    [needed] = needs(recent, (), 0, NOON + timedelta(minutes=6))
+    assert needed.startswith(f"{request.table}: {fault}")
+    assert needed.endswith(f": tidegate explain {request.table}")
+    assert after(first, savepoint_created(1), ended(task)).failing == {}
+    restore = restore_request()
+    progressed = RestoreProgressed.about(
+        restore,
+        source="restorer",
+        occurred_at=NOON,
+        savepoint="1",
+        restore_instant="2",
+        instants_done=1,
+        instants_total=2,
+        files_done=1,
+        files_total=2,
+    )
+    assert after(failed_attempt(restore, 1), progressed).failing == {}
+    assert set(after(failed_attempt(restore, 1), started(restore)).failing) == {restore.table}
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:

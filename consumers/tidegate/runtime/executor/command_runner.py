@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
 
-from tidegate.errors import FormatError, TidegateError
+from tidegate.errors import DeliveryError, FormatError, TidegateError, TransientError
 from tidegate.events import (
     Answer,
+    AttemptFailed,
     CleaningProgressed,
     CleaningStarted,
     Command,
@@ -55,8 +57,8 @@ class Attempts:
     command: Command
     """The one that the task carries."""
     failed: int = 0
-    fault: str = ""
-    """Which attempt failed last, and why."""
+    since: datetime | None = None
+    """When the first one did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,6 @@ class CommandRunner:
             self._carry_out(attempts)
         except Exception as error:
             attempts.failed += 1
-            attempts.fault = f"attempt {attempts.failed} failed: {error}"
             wait = self.retries.wait_after(attempts.failed, error)
             if wait is None:
                 raise
@@ -108,10 +109,29 @@ class CommandRunner:
                 "%s: attempt %d failed, the next one is in %.1f s: %s",
                 *(kind, attempts.failed, wait, error),
             )
+            self._publish_failed(attempts, error)
             return wait
         if attempts.failed:
             log.info("%s succeeded after %d failed attempts", kind, attempts.failed)
         return None
+
+    def _publish_failed(self, attempts: Attempts, error: Exception) -> None:
+        """Publish a failed attempt: not each one, or an outage would fill the topic."""
+        attempts.since = attempts.since or datetime.now(UTC)
+        if attempts.failed.bit_count() > 1 or isinstance(error, DeliveryError):
+            return
+        event = AttemptFailed.about(
+            attempts.command,
+            number=attempts.issued.number,
+            kind=type(attempts.command).__name__,
+            attempt=attempts.failed,
+            since=attempts.since,
+            message=str(error) or type(error).__name__,
+            source=self.executor.name,
+            occurred_at=datetime.now(UTC),
+        )
+        with suppress(TransientError, DeliveryError):  # the next attempt is what counts
+            self._send(event)
 
     def _carry_out(self, attempts: Attempts) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
@@ -139,8 +159,7 @@ class CommandRunner:
             if isinstance(command, StopRequested):
                 last, stopped = _stopped(command, claim)
             else:
-                executed = self._executed(command, claim, grounds, attempts.fault)
-                last, stopped = [*executed], None
+                last, stopped = [*self._executed(command, claim, grounds)], None
             outcomes = claim.finish([*last, self.ended(issued, stopped=stopped)])
         except Overtaken as later:
             log.info("nothing is done: %s", later)
@@ -161,14 +180,11 @@ class CommandRunner:
         self._publish(*outcomes)
 
     def _executed(
-        self, command: Command, claim: Claim, grounds: Sequence[Published], fault: str
+        self, command: Command, claim: Claim, grounds: Sequence[Published]
     ) -> Iterator[Outcome]:
         """Execute; publish the outcomes about progress, and yield the last ones."""
         for outcome in self.executor.execute(command, claim, grounds):
             answer = _with_asker(outcome, command, grounds[0].signer)
-            if isinstance(answer, RestoreStarted):
-                retried = answer.model_dump() | {"message": fault or None}
-                answer = RestoreStarted.model_validate(retried)
             if isinstance(answer, PROGRESS):
                 self._publish(answer)
             else:
@@ -268,11 +284,14 @@ class CommandRunner:
         return self.authorization.check(command, original)
 
     def _publish(self, *outcomes: Outcome) -> None:
-        topic = OUTCOME_TOPIC.name(self.prefix)
         for outcome in outcomes:
             hint = _hint(outcome)
             log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
-            self.bus.send([self.sign(outcome, self.wire.serialize(outcome, topic))])
+            self._send(outcome)
+
+    def _send(self, outcome: Outcome) -> None:
+        message = self.wire.serialize(outcome, OUTCOME_TOPIC.name(self.prefix))
+        self.bus.send([self.sign(outcome, message)])
 
 
 def _stopped(stop: StopRequested, claim: Claim) -> tuple[Sequence[Outcome], Stopped]:
