@@ -14,6 +14,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import (
+    AttemptFailed,
     Command,
     CommitCompleted,
     CommitFlagged,
@@ -146,8 +147,9 @@ def events_on(bus: MemoryBus, topic: str) -> list[Event]:
 
 
 def outcomes_on(bus: MemoryBus, topic: str = "tidegate.outcomes") -> list[Event]:
-    """The outcomes, without the ends of tasks."""
-    return [event for event in events_on(bus, topic) if not isinstance(event, TaskEnded)]
+    """The outcomes, without the ends of tasks and failed attempts."""
+    found = events_on(bus, topic)
+    return [event for event in found if not isinstance(event, TaskEnded | AttemptFailed)]
 
 
 def memory_bus(partitions: int = 3) -> MemoryBus:
