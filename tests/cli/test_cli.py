@@ -136,7 +136,7 @@ def test_an_unknown_kind_of_event_is_wrong_and_the_known_ones_are_named(
 ) -> None:
     answer = tidegate("publish", "event", "VacuumBegan", str(tmp_path / "none.json"))
 
-    answer.refuses(2, "unknown event VacuumBegan; known: AbortedCleaningReleased, CleaningDeferred")
+    answer.refuses(2, "unknown event VacuumBegan; known: AbortedCleaningReleased, AttemptFailed")
 
 
 @pytest.mark.usefixtures("closed")

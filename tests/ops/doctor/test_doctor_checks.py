@@ -20,9 +20,7 @@ from tidegate.events.topics import partition_of
 from tidegate.ops.acls import Acl
 from tidegate.ops.doctor import Finding, broker, examine
 from tidegate.ops.doctor.broker import (
-    compare_clocks,
     compare_offsets,
-    compare_owners,
     compare_placement,
     compare_retention,
     compare_rights,
@@ -38,6 +36,7 @@ from tidegate.ops.doctor.local import (
     check_spark,
     compare_schemas,
 )
+from tidegate.ops.doctor.outcomes import compare_clocks, compare_owners
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.service.assembly import SERVICES
@@ -293,7 +292,7 @@ def test_clocks_far_apart_are_a_warning_only(seconds: Sequence[float], shown: st
     "strange",
     [
         pytest.param(outcomes("restorer", 34), id="it may have waited"),
-        pytest.param(outcomes("somebody", 600, 600, 600), id="not a service's"),
+        pytest.param(outcomes("stranger", 600, 600, 600), id="not a service's"),
         pytest.param(outcomes("restorer", 0, time="yesterday"), id="not a time"),
         pytest.param([Record(Partition("t", 0), 0, b"", b"", (("ce_time", None),), 0)], id="none"),
     ],

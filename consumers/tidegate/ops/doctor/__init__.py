@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS
 from tidegate.ops.doctor import broker as on_broker
-from tidegate.ops.doctor import local
+from tidegate.ops.doctor import local, outcomes
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.finding import Finding, checked
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
@@ -83,8 +83,8 @@ def _on_broker(services: Sequence[str]) -> Iterator[_Check]:
     for service in services:
         yield f"access {service}", on_broker.check_access, service
     if set(services).intersection(OUTCOME_TOPIC.read_by):
-        yield "clock", on_broker.check_clock, None
-        yield "savepoints", on_broker.check_owners, None
+        yield "clock", outcomes.check_clock, None
+        yield "savepoints", outcomes.check_owners, None
 
 
 __all__ = ["Finding", "examine"]
