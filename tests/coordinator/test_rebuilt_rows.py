@@ -13,10 +13,13 @@ from support.acid import release as release_of_acid
 from support.memory_bus import MemoryBus
 from support.quarantined import quarantining, removal_of, undo_of, visible
 from support.samples import NOON, ended, events_on, memory_bus, message, release, tasks_on, work_off
+from tidegate.coordinator.holds import holds
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.quarantines import quarantines
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
     CleaningReleased,
     CleaningStarted,
     CleaningUndone,
@@ -35,6 +38,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import RetryPolicy
 
@@ -128,6 +132,29 @@ def test_a_cleaning_that_was_undone_is_not_repeated(place: Place, tmp_path: Path
     assert set(INSERTS) <= set(visible(tmp_path / "t"))
     assert [type(it) for it in place.outcomes()].count(CleaningUndone) == 1
     assert [type(it) for it in place.outcomes()].count(DirectoriesCleaned) == 1
+
+
+def test_a_hold_that_its_topic_has_forgotten_is_known_from_its_outcome(place: Place) -> None:
+    """Requests are kept for thirty days, a hold until it is removed."""
+    one, other = (release_of_acid("/wh/t", caused_by=name) for name in ("one", "other"))
+    about = {"requested_by": "ana", "reason": "an audit", "source": "ana", "occurred_at": NOON}
+    hold, back = (
+        kind.model_validate(about | {"table": TABLE, "event_id": kind.__name__})
+        for kind in (CleaningHoldRequested, CleaningHoldRemovalRequested)
+    )
+    place.send(vacuum(one, 1), hold)
+    place.bus.log(Partition("tidegate.requests", 0)).clear()
+    place.lose_the_changelog()
+
+    place.send(release(1, TABLE), vacuum(other, 2), release(2, TABLE))
+    assert tasks_on(place.bus) == []
+    [held] = holds(place.loop._owned[0].store)
+    assert (held[0], held[1].requested_by, held[1].reason) == (TABLE, "ana", "an audit")
+
+    place.send(back)
+    assert tasks_on(place.bus) != []
+    place.lose_the_changelog()
+    assert [*holds(place.loop._owned[0].store)] == []
 
 
 def _request(name: str) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -11,7 +11,11 @@ from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
-from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemovalRequested
+from tidegate.events.cleanings import (
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+)
 from tidegate.events.fields import to_ms
 from tidegate.events.refusals import released_again
 
@@ -59,9 +63,20 @@ def is_held(rows: Store, table: str) -> bool:
 
 def hold(event: CleaningHoldRequested, rows: Store, at: datetime, effects: Effects) -> None:
     """Hold the table; a second hold replaces the first."""
-    body = dumps([event.event_id, event.requested_by, event.reason])
-    rows.put("hold", event.table, columns=(to_ms(at),), body=body)
+    _put(event.table, [event.event_id, event.requested_by, event.reason], rows, at)
     effects.outcomes.append(CleaningHeld.about(event, occurred_at=at, source=SOURCE))
+
+
+def known(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
+    """Rows are made again, and the topic has forgotten the request of a hold."""
+    if isinstance(event, CleaningHeld):
+        _put(event.table, [event.caused_by, event.requested_by, event.why], rows, at)
+    else:
+        rows.drop("hold", event.table)
+
+
+def _put(table: str, body: Sequence[str | None], rows: Store, at: datetime) -> None:
+    rows.put("hold", table, columns=(to_ms(at),), body=dumps(body))
 
 
 def remove_hold(

@@ -59,7 +59,7 @@ from tidegate.events import (
     VacuumFinished,
     WritesAborted,
 )
-from tidegate.events.cleanings import CleaningHoldRemoved
+from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.codec import encode
 from tidegate.events.fields import to_ms
 
@@ -109,6 +109,8 @@ _CONSUMES: Final[tuple[type[Event], ...]] = (
     WritesAborted,
     CleaningHoldRequested,
     CleaningHoldRemovalRequested,
+    CleaningHeld,
+    CleaningHoldRemoved,
     CleaningDeferred,
     CleaningStarted,
     CleaningUndone,
@@ -173,6 +175,8 @@ class ReaderGate:
                 _free(rows, waiting(rows, _READY, event.table), at, effects)
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
+            case CleaningHeld() | CleaningHoldRemoved():
+                holds.known(event, rows, at)
             case CleaningDeferred():
                 holds.defer(event, rows, at)
             case CleaningStarted() | DirectoriesCleaned():

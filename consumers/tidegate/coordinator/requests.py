@@ -51,6 +51,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.events.base import Answer, answered_by
+from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.fields import from_ms, to_ms
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
@@ -81,6 +82,7 @@ _OF_SAVEPOINTS: Final = (
     SavepointRemovalRejected,
 )
 ENDS: Final = (
+    *(CleaningHeld, CleaningHoldRemoved),
     *(CleaningUndone, CleaningUndoPlanned, CleaningUndoRefused),
     *(RestoreApprovalRejected, RestoreCompleted, RestoreFailed, RestorePlanned, RestoreRejected),
     *_OF_SAVEPOINTS,
