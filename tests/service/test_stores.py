@@ -19,7 +19,7 @@ from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.errors import ConfigError, TransientError
-from tidegate.service.assembly import assemble, second_source, table_work
+from tidegate.service.assembly import assemble, cleaning_settings, second_source, table_work
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import remote
@@ -194,6 +194,16 @@ def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
     bus, stores = memory_bus(partitions=1), s3.settings("lake")
     with pytest.raises(ConfigError, match=r"not on S3 with versions .*: s3://lake/x\."):
         assemble("cleaner", settings("s3://lake/x", HERE, stores=stores, **cleaning), bus)
+
+
+@pytest.mark.parametrize("root", ["gs://lake/x", "abfss://lake@x.dfs.core.windows.net/x"])
+def test_where_nothing_is_ever_quarantined_the_start_names_the_store_s_own_remedy(
+    root: str,
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{root}\. .*on the bucket's own soft delete or"):
+        cleaning_settings(settings(root), Warehouse(WarehouseRoots.of(root)))
+    believed = settings(root, after_expiry="delete", confirm_with="nothing")
+    assert not cleaning_settings(believed, Warehouse(WarehouseRoots.of(root))).may_quarantine
 
 
 def denying(query: str, request: Request) -> str | None:

@@ -43,7 +43,7 @@ class _CleaningRule(Section, frozen=True):
 
 
 class CleaningSettings(Section, frozen=True):
-    """Whether a cleaning deletes at once. On S3 it must in a bucket without versions."""
+    """Whether a cleaning deletes at once: it must on GCS, Azure, and S3 without versions."""
 
     mode: CleaningMode = CleaningMode.DELETE
     """For tables that no rule matches."""
@@ -51,8 +51,8 @@ class CleaningSettings(Section, frozen=True):
     """The mode if a rule would delete but a lock or transaction of a reader has expired. The reader
     may be alive but stalled, by a long pause or by a network outage longer than the Metastore's
     time-out. It would then read files that are gone. From quarantine they can be put back, so that
-    the reader can run again; a grace time would only delay the same race. On S3 set it to
-    `delete` if the bucket has no versions."""
+    the reader can run again; a grace time would only delay the same race. Set it to
+    `delete` on GCS, on Azure, and on S3 if the bucket has no versions."""
     keep: Seconds = Field(default=72 * 3600, ge=0)
     """How long a quarantine is kept, in seconds or as text with a unit: `72h`. The default
     of three days covers a weekend: a cleaning of Friday can still be undone on Monday."""
@@ -60,8 +60,8 @@ class CleaningSettings(Section, frozen=True):
     """What confirms a removal, in addition to the events, right before it. metastore: the Metastore
     of `bridge.metastore` is asked; if it contradicts, nothing is removed. quarantine: nothing is
     asked, and directories are never deleted at once. nothing: the events are believed. The default
-    is the configured Metastore, else quarantine; S3 without versions and without a Metastore needs
-    an explicit setting."""
+    is the configured Metastore, else quarantine; where nothing can be quarantined (GCS, Azure, S3
+    without versions), a deployment without a Metastore needs an explicit setting."""
     rules: tuple[_CleaningRule, ...] = ()
     """For some tables; the first that matches applies."""
 

@@ -120,7 +120,9 @@ def require_quarantine(warehouse: Warehouse, *, keep: timedelta) -> None:
             "cleaning would quarantine, but these are not on S3 with versions (or the right"
             f" s3:GetBucketVersioning is missing): {', '.join(found)}. Object stores have no"
             ' rename. Set mode = "delete" in [cleaning] and its rules, and after_expiry = "delete":'
-            " what is cleaned after a lock that expired is then gone at once"
+            " what is cleaned after a lock that expired is then gone at once. On GCS and Azure turn"
+            " on the bucket's own soft delete or versioning first: Tidegate can't put anything back"
+            " there"
         )
     require_kept(warehouse, keep=keep)
 
