@@ -279,9 +279,16 @@ RULES: Final = (
     Rule(
         "after a call of HDFS that was not answered, no other of its batch is made",
         "producers/tidegate/storage/hdfs.py",
-        "                    if self.is_left.is_set():\n                        return\n",
-        "",
+        "            if waiting.is_left:",
+        "            if False:",
         "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made",
+    ),
+    Rule(
+        "nor is one of the removal around it",
+        "producers/tidegate/storage/hdfs.py",
+        "waiting = waiting.above",
+        "waiting = None",
+        "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_the_call_around_it_is_made",
     ),
     Rule(
         "a file on HDFS that took a listed name stays",

@@ -130,10 +130,10 @@ class HdfsStore(Store):
     def call_all(
         self, act: Callable[[T], R], items: Sequence[T], *, in_order: bool = True
     ) -> list[R]:
-        """The results of `act`, which makes a call or two, for each item.
+        """The results of `act`, for each item.
 
         Args:
-            act: Makes the calls.
+            act: Makes calls of the client, or of this store.
             items: What it is called with.
             in_order: Whether to make one call after the other, instead of some at once.
 
@@ -224,36 +224,59 @@ def client_of(authority: str) -> Client:
         raise PermanentError(f"hdfs://{authority}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Thread:
-    """Makes calls, until it gets None instead of them."""
+    """Makes calls, until it gets None instead of them. Calls may consist of calls themselves."""
 
-    calls: SimpleQueue[tuple[Iterator[Any], list[Any]] | None] = field(default_factory=SimpleQueue)
-    ended: SimpleQueue[BaseException | None] = field(default_factory=SimpleQueue)
-    is_left: threading.Event = field(default_factory=threading.Event)
+    calls: SimpleQueue[Iterator[Any] | None] = field(default_factory=SimpleQueue)
+    ended: SimpleQueue[tuple[list[Any], BaseException | None]] = field(default_factory=SimpleQueue)
+    above: _Thread | None = None
+    """The thread that waits for this one, if it is another one of these."""
+    made: int = 0
+    """Counts the calls, so that a wait for all of them is longer than that for one."""
+    is_left: bool = False
 
     def run(self) -> None:
-        """Put the results of calls into their list; stop between two if nothing waits for them."""
-        while (found := self.calls.get()) is not None:
-            error: BaseException | None = None
+        """Make calls, and hand over their results."""
+        _here.thread = self
+        while (calls := self.calls.get()) is not None:
+            results, error = list[Any](), None
             try:
-                for result in found[0]:
-                    found[1].append(result)
-                    if self.is_left.is_set():
-                        return
+                results = self.make(calls)
             except BaseException as raised:  # noqa: BLE001 - the caller raises it
                 error = raised
-            self.ended.put(error)
+            self.ended.put((results, error))
 
-    def end_of(self, results: Sequence[object], seconds: float) -> BaseException | None:
-        """Wait for the last call; the error of a call, if there is one.
+    def make(self, calls: Iterator[R]) -> list[R]:
+        """Make calls on this thread.
+
+        Raises:
+            TransientError: nothing waits for them any more.
+        """
+        self._count()
+        results: list[R] = []
+        for result in calls:
+            results.append(result)
+            self._count()
+        return results
+
+    def _count(self) -> None:
+        waiting: _Thread | None = self
+        while waiting is not None:
+            waiting.made += 1
+            if waiting.is_left:
+                raise TransientError("the NameNode answered too late")
+            waiting = waiting.above
+
+    def end_of(self, seconds: float) -> tuple[list[Any], BaseException | None]:
+        """Wait for the last call; the results, and the error of a call, if there is one.
 
         Raises:
             TransientError: a call did not end in time.
         """
         seen = -1
-        while len(results) > seen:
-            seen = len(results)
+        while self.made != seen:
+            seen = self.made
             try:
                 return self.ended.get(timeout=seconds)
             except Empty:
@@ -263,6 +286,8 @@ class _Thread:
 
 _idle: Final[list[_Thread]] = []
 """Threads without a call."""
+_here: Final = threading.local()
+"""`thread` is the running one of these, if it is one."""
 
 
 def _idle_thread() -> _Thread:
@@ -274,30 +299,34 @@ def _idle_thread() -> _Thread:
         return thread
 
 
-def _within(seconds: float, calls: Iterable[Iterator[R]]) -> list[R]:
+def _within(seconds: float, calls: Sequence[Iterator[R]]) -> list[R]:
     """Let a thread make each series of calls. After an error, the other threads are left.
 
-    A thread that is left ends with the call that it makes. A thread that waits for many calls is
-    not woken for each, so a call may take twice as long before it is given up.
+    One of these threads makes a single series itself. A thread that is left ends with the call that
+    it makes. A thread that waits for many calls is not woken for each, so a call may take twice as
+    long before it is given up.
 
     Raises:
         Exception: of a call.
         TransientError: a call did not end in time; it may still be carried out.
     """
-    running = [(_idle_thread(), list[R](), series) for series in calls]
-    ended, error = 0, None
+    here: _Thread | None = getattr(_here, "thread", None)
+    if here is not None and len(calls) == 1:
+        return here.make(calls[0])
+    running = [_idle_thread() for _ in calls]
+    found, error = list[R](), None
     try:
-        for thread, results, series in running:
-            thread.calls.put((series, results))
-        while ended < len(running) and error is None:
-            thread, results, _ = running[ended]
-            error = thread.end_of(results, seconds)
-            _idle.append(thread)
-            ended += 1
+        for thread, series in zip(running, calls, strict=True):
+            thread.above = here
+            thread.calls.put(series)
+        while running and error is None:
+            results, error = running[0].end_of(seconds)
+            found += results
+            _idle.append(running.pop(0))
     finally:
-        for thread, *_ in running[ended:]:
-            thread.is_left.set()
+        for thread in running:
+            thread.is_left = True
             thread.calls.put(None)
     if error is not None:
         raise error
-    return [result for _, results, _ in running for result in results]
+    return found

@@ -7,9 +7,9 @@ together are another, named "". Two spellings of a place are one: see `tidegate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo, ListedFile
@@ -19,6 +19,9 @@ MAX_DEPTH: Final = 100
 """Directories nested deeper than this below a root are refused: no table format needs them."""
 MAX_READ: Final = 256 * 1024 * 1024
 """Maximum size, in bytes, of a file that is read without an explicit limit."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Capabilities(NamedTuple):
@@ -85,6 +88,10 @@ class Store(ABC):
     def names(self, location: str) -> Sequence[str]:
         """The names of the direct children, in no order."""
         return [child.name for child in self.children(location)]
+
+    def call_all(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """The results of `act`, which makes calls of this store, for each item."""
+        return list(map(act, items))
 
     def trees(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap

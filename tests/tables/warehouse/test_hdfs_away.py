@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from socket import create_server
 from threading import Event, Thread, current_thread
 
@@ -142,9 +143,46 @@ def test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made() -> Non
     assert made == [0, 1, 2]
 
 
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "at once"])
+def test_after_a_call_that_did_not_answer_no_other_of_the_call_around_it_is_made(
+    in_order: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Such as the removal of a directory, which is a listing and some removals."""
+    store, answers, made = HdfsStore("nn", timeout=0.1), Event(), list[str]()
+    threads: list[Thread] = []
+
+    def call(name: str) -> None:
+        made.append(name)
+        threads.append(current_thread())
+        if name == "listing":
+            answers.wait()
+            raise FileNotFoundError(name)
+
+    def directory(number: int) -> None:
+        threads.append(current_thread())
+        with suppress(FileNotFoundError):
+            store.call_all(call, ["listing"] * (1 if in_order else 20), in_order=in_order)
+        store.call_all(call, [f"removal {number}"])
+
+    with pytest.raises(TransientError, match=r"did not answer within 0\.1 s"):
+        store.call_all(directory, range(2))
+    answers.set()
+    threads[0].join(60)
+    assert not threads[0].is_alive()
+    assert set(made) == {"listing"}
+
+
 def test_a_batch_may_take_longer_than_one_call() -> None:
-    store = HdfsStore("nn", timeout=2.0)
-    assert store.call_all(lambda _: time.sleep(0.4), range(6)) == [None] * 6
+    store = HdfsStore("nn", timeout=1.0)
+
+    def call(_: int) -> None:
+        time.sleep(0.25)
+
+    def at_once(count: int) -> list[None]:
+        return store.call_all(call, range(count), in_order=False)
+
+    assert store.call_all(call, range(6)) == [None] * 6
+    assert store.call_all(at_once, [6, 24]) == [[None] * 6, [None] * 24]
 
 
 def test_a_host_without_an_address_is_a_fault_and_no_cluster_at_all_is_not(

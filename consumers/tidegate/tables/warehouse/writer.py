@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pkgutil import resolve_name
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from tidegate.errors import ConfigError, ConfinementError, TidegateError
 from tidegate.storage import FileInfo, ParallelMap, Storage
@@ -26,6 +26,9 @@ _STORES: Final = {
     "s3": "s3_versions:VersionedS3",
 }
 """By scheme the module and the class; their clients are extras."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class AlreadyExists(TidegateError):  # noqa: N818 - an expected result, not a failure
@@ -205,6 +208,10 @@ class Warehouse(Storage):
         """
         store, where = self._below(location)
         return store.opened(where)
+
+    def each(self, location: str, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """The results of `act`, which uses a location, for each item: HDFS saves time by it."""
+        return self._below(location)[0].call_all(act, items)
 
     def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
         """Open two directories of one place, to move directories from the first to the second.
