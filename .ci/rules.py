@@ -284,10 +284,10 @@ RULES: Final = (
         "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made",
     ),
     Rule(
-        "nor is one of the removal around it",
+        "after a call of HDFS that was not answered, nothing that follows is removed",
         "producers/tidegate/storage/hdfs.py",
-        "waiting = waiting.above",
-        "waiting = None",
+        "        self._count()\n        results: list[R] = []\n",
+        "        results: list[R] = []\n",
         "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_the_call_around_it_is_made",
     ),
     Rule(
