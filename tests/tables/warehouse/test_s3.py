@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 
@@ -15,6 +16,7 @@ from tidegate.local.embedded.process import free_ports
 from tidegate.runtime.retry import is_retriable
 from tidegate.storage import NotFound
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse.s3_versions import VersionedS3
 
 TABLE = f"s3://{BUCKET}/wh/t"
 
@@ -105,6 +107,24 @@ def test_an_endpoint_that_refuses_connections_is_soon_a_fault_that_may_pass(
         warehouse.list(TABLE)
     with pytest.raises(TransientError, match="error sending request"):
         warehouse.create(f"{TABLE}/a", b"")
+
+
+def test_threads_that_ask_a_store_that_is_away_do_not_wait_for_each_other(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = Barrier(2)
+
+    def is_away(_: VersionedS3) -> bool:
+        both.wait(10)
+        raise TransientError("away")
+
+    def ask(_: int) -> None:
+        with pytest.raises(TransientError, match="away"):
+            warehouse.can(TABLE)
+
+    monkeypatch.setattr(VersionedS3, "_has_versions", is_away)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(ask, range(2)))
 
 
 @pytest.mark.parametrize("act", ["create", "replace"])

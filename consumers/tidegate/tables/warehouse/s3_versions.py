@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -69,9 +69,17 @@ class _Key:
 class VersionedS3(S3Changes):
     """One bucket, whose directories can be moved if it has versions."""
 
+    _can: Capabilities | None = None
+
     @property
     def can(self) -> Capabilities:
-        """See `Store`."""
+        """See `Store`. Whether there are versions is asked until there is an answer.
+
+        Without the lock of a cached property: while S3 is away, threads would wait for each other.
+        """
+        if self._can is None:
+            has_versions = self._has_versions()
+            self._can = Capabilities(versions=has_versions, conditional_writes=True)
         return self._can
 
     def remove_if_empty(self, location: str) -> bool:
@@ -256,11 +264,6 @@ class VersionedS3(S3Changes):
         """Write the marker of a directory."""
         with store_errors(location):
             self.clients.boto.put_object(Bucket=self.bucket, Key=self.key(location), Body=b"")
-
-    @cached_property
-    def _can(self) -> Capabilities:
-        """Whether there are versions is asked once."""
-        return Capabilities(versions=self._has_versions(), conditional_writes=True)
 
     def _moved(self, location: str, origin: str, name: str) -> Moved | None:
         listed = self.listed(f"{location}/{name}")
