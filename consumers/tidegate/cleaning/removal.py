@@ -83,7 +83,9 @@ class _RemoveUnchanged:
         try:
             self.claim.check()
             with self.warehouse.opened(self.location) as folder:
-                failed = self.warehouse.each(self.location, partial(self._remove, folder), batch)
+                failed = self.warehouse.call_all(
+                    self.location, partial(self._remove, folder), batch
+                )
         except (OSError, TidegateError) as error:
             return [not_removed(batch[0], error)]
         return [fault for fault in failed if fault is not None]

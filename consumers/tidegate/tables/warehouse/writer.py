@@ -209,8 +209,8 @@ class Warehouse(Storage):
         store, where = self._below(location)
         return store.opened(where)
 
-    def each(self, location: str, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """The results of `act`, which uses a location, for each item: HDFS saves time by it."""
+    def call_all(self, location: str, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """The results of `act`, which uses a location, for each item. It saves time on HDFS."""
         return self._below(location)[0].call_all(act, items)
 
     def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
