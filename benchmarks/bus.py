@@ -40,7 +40,7 @@ from tidegate.coordinator.rows.store import Store
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.codec import encode, schema_of
 from tidegate.events.topics import CHANGELOG
-from tidegate.events.wire import event_of, headers_of
+from tidegate.events.wire import Wire, headers_of
 from tidegate.local.embedded import bootstrap
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
@@ -154,7 +154,7 @@ class Bench:
                 if not seen:  # joining the group is not what is measured
                     continue
                 spent = Spent(seen - before, time.perf_counter() - began, time.process_time() - cpu)
-                decoded = peer.consume(BATCH_SECONDS, most, event_of)
+                decoded = peer.consume(BATCH_SECONDS, most, Wire().deserialize)
                 turns.append(Turn(spent, decoded, peer.consume(BATCH_SECONDS, most)))
             peer.close()
             loop.close()

@@ -49,7 +49,7 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.wire import event_of
+from tidegate.events.wire import Wire
 from tidegate.local.embedded import EmbeddedBroker, bootstrap
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
@@ -306,7 +306,7 @@ def _next(consumer: Consumer, seen: set[str]) -> TaskIssued:
         message = consumer.poll(0.5)
         if message is None or message.error():
             continue
-        task = event_of(message.key(), message.value())
+        task = Wire().deserialize(message.key(), message.value())
         if isinstance(task, TaskIssued) and task.event_id not in seen:
             seen.add(task.event_id)
             return task

@@ -38,7 +38,7 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
 )
-from tidegate.events.cleanings import whole_outcomes
+from tidegate.events.cleanings import PartsJoiner
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
 from tidegate.tables import task_numbers
@@ -248,7 +248,7 @@ def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_joi
     ]
     assert [(outcome.part, outcome.parts) for outcome in listed] == [(1, 2), (2, 2)] * 2
     assert [len(outcome.directories) for outcome in listed] == [2, 1, 2, 1]
-    started, cleaned = whole_outcomes(listed)
+    started, cleaned = filter(None, map(PartsJoiner().add, listed))
     assert isinstance(started, CleaningStarted)
     assert isinstance(cleaned, DirectoriesCleaned)
     assert started.directories == cleaned.directories == INSERTS

@@ -23,7 +23,7 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
-from tidegate.events.wire import Wire, command_of, event_of
+from tidegate.events.wire import Wire, command_of
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -143,7 +143,7 @@ def test_a_hold_of_yesterday_comes_before_a_release_of_today() -> None:
 
 
 def bus_event(record: Record) -> TaskIssued:
-    event = event_of(record.key, record.value)
+    event = Wire().deserialize(record.key, record.value)
     assert isinstance(event, TaskIssued)
     return event
 

@@ -12,7 +12,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.coordinator.rows.records import row_key
 from tidegate.events.topics import CHANGELOG
-from tidegate.events.wire import event_of
+from tidegate.events.wire import Wire
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
@@ -45,7 +45,7 @@ def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
 
 def causes(bus: KafkaBus, prefix: str) -> list[str | None]:
     records = bus.log(Partition(f"{prefix}.outcomes", 0))
-    return [event_of(record.key, record.value).caused_by for record in records]
+    return [Wire().deserialize(record.key, record.value).caused_by for record in records]
 
 
 def test_what_was_remembered_and_not_published_is_published_by_the_successor(

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from support.samples import NOON, commit
-from tidegate.events import CleaningStarted, DirectoriesCleaned, Outcome
-from tidegate.events.cleanings import PartsJoiner, split_by_names, whole_outcomes
+from tidegate.events import CleaningStarted, DirectoriesCleaned
+from tidegate.events.cleanings import DirectoriesOutcome, PartsJoiner, split_by_names
 from tidegate.events.codec import encode
 
 NAMES = [f"delta_{number:07d}_{number:07d}_0000" for number in range(100_000)]
@@ -23,6 +23,11 @@ def cleaned(**fields: Any) -> DirectoriesCleaned:  # noqa: ANN401 - an event's f
     return DirectoriesCleaned.about(CAUSE, **(known | fields))
 
 
+def joined(outcomes: list[DirectoriesCleaned]) -> list[DirectoriesOutcome]:
+    joiner = PartsJoiner()
+    return [whole for whole in map(joiner.add, outcomes) if whole is not None]
+
+
 def test_a_hundred_thousand_names_go_out_in_messages_that_every_broker_takes() -> None:
     groups = split_by_names((name, name) for name in NAMES)
 
@@ -32,8 +37,7 @@ def test_a_hundred_thousand_names_go_out_in_messages_that_every_broker_takes() -
     ]
     assert max(len(encode(event)) for event in events) < BROKERS_DEFAULT / 2
     assert len(events) <= 10
-    [whole] = whole_outcomes(events)
-    assert isinstance(whole, DirectoriesCleaned)
+    [whole] = joined(events)
     assert list(whole.directories) == NAMES
     assert whole.event_id == cleaned().event_id
 
@@ -42,13 +46,8 @@ def test_no_directory_is_an_outcome_too() -> None:
     assert split_by_names([]) == [[]]
 
 
-def parts(of: int, *numbers: int) -> list[Outcome]:
+def parts(of: int, *numbers: int) -> list[DirectoriesCleaned]:
     return [cleaned(directories=(f"d{n}",), part=n, parts=of) for n in numbers]
-
-
-def counts(outcomes: list[Outcome]) -> list[int]:
-    whole = whole_outcomes(outcomes)
-    return [len(event.directories) for event in whole if isinstance(event, DirectoriesCleaned)]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +62,8 @@ def counts(outcomes: list[Outcome]) -> list[int]:
         pytest.param([*parts(2, 1, 2), *parts(2, 1, 2)], [2, 2], id="twice"),
     ],
 )
-def test_what_readers_join(outcomes: list[Outcome], expected: list[int]) -> None:
-    assert counts(outcomes) == expected
+def test_what_readers_join(outcomes: list[DirectoriesCleaned], expected: list[int]) -> None:
+    assert [len(whole.directories) for whole in joined(outcomes)] == expected
 
 
 @pytest.mark.parametrize(("part", "of"), [(0, 2), (3, 2), (None, 2), (1, None)])
@@ -84,9 +83,7 @@ def test_the_parts_of_one_outcome_have_different_ids_and_the_first_has_that_of_t
 
 def test_a_part_that_does_not_follow_says_so_and_changes_nothing() -> None:
     joiner = PartsJoiner()
-    first, second, third = (
-        part for part in parts(3, 1, 2, 3) if isinstance(part, DirectoriesCleaned)
-    )
+    first, second, third = parts(3, 1, 2, 3)
 
     assert joiner.add(second) is None
     assert (joiner.follows(first), joiner.follows(second)) == (True, False)

@@ -20,7 +20,7 @@ from tidegate.events import (
     SavepointRequested,
     VacuumFinished,
 )
-from tidegate.events.wire import event_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer, Publisher, Receipt
 from tidegate.publisher import Message as Outgoing
 
@@ -83,7 +83,7 @@ def test_a_call_says_where_the_broker_put_its_event(
     with Publisher(bootstrap_servers, source="ingest", prefix=topic_prefix) as publisher:
         receipt = call(publisher)
     message = read_back(bootstrap_servers, receipt)
-    event = event_of(as_bytes(message.key()), as_bytes(message.value()))
+    event = Wire().deserialize(as_bytes(message.key()), as_bytes(message.value()))
 
     assert (receipt.topic, receipt.offset) == (f"{topic_prefix}.{suffix}", 0)
     assert (message.topic(), message.key()) == (receipt.topic, b"lake.sales.orders")

@@ -29,7 +29,7 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import Command, Outcome, SavepointCreated, TaskEnd, TaskEnded
-from tidegate.events.wire import event_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -167,7 +167,11 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
 def test_a_command_whose_outcome_is_too_large_is_dead_lettered_and_does_not_loop() -> None:
     class SmallTopic(MemoryBus):
         def send(self, messages: Sequence[Message]) -> None:
-            kinds = [event_of(sent.key, sent.value) for sent in messages if sent.topic == OUTCOMES]
+            kinds = [
+                Wire().deserialize(sent.key, sent.value)
+                for sent in messages
+                if sent.topic == OUTCOMES
+            ]
             if any(isinstance(event, SavepointCreated) for event in kinds):
                 raise MessageTooLargeError("tidegate.outcomes takes no message of 2 MB")
             super().send(messages)

@@ -34,7 +34,7 @@ from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
 from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded, TaskIssued
 from tidegate.events.topics import ALL_TOPICS, CHANGELOG
-from tidegate.events.wire import Wire, command_of, event_of
+from tidegate.events.wire import Wire, command_of
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
@@ -111,7 +111,7 @@ def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_n
     work_off(bus)
 
     [dead_letter] = bus.records(DEAD)
-    assert event_of(dead_letter.key, dead_letter.value) == events[2]
+    assert Wire().deserialize(dead_letter.key, dead_letter.value) == events[2]
     assert b"size too large" in (dict(dead_letter.headers)["x-exception-message"] or b"")
     # the one after it is the third that counts, so it has the command
     causes = [event.caused_by for event in commands_on(bus)]
@@ -203,7 +203,7 @@ def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None
         pass
 
     [dead_letter] = bus.records(DEAD)
-    assert event_of(dead_letter.key, dead_letter.value) == asking(1, 2 * MAX_RECORD_BYTES)
+    assert Wire().deserialize(dead_letter.key, dead_letter.value) == asking(1, 2 * MAX_RECORD_BYTES)
     assert counted_of(loop._owned[0].store) == 2
     sizes = [len(record.value or b"") for record in bus.records(CHANGELOG.name())]
     assert max(sizes) <= MAX_RECORD_BYTES
@@ -245,10 +245,12 @@ def test_on_a_real_broker_too(bootstrap_servers: str, prefix: str) -> None:
     commands = [command_of(task, Wire()) for task in tasks_of(bus, prefix)]
     bus.close()
 
-    assert event_of(dead_letter.key, dead_letter.value) == events[2]
+    assert Wire().deserialize(dead_letter.key, dead_letter.value) == events[2]
     assert [command.caused_by for command in commands] == [events[3].event_id, events[6].event_id]
 
 
 def tasks_of(bus: KafkaBus, prefix: str) -> list[TaskIssued]:
-    found = [event_of(it.key, it.value) for it in bus.log(Partition(f"{prefix}.tasks", 0))]
+    found = [
+        Wire().deserialize(it.key, it.value) for it in bus.log(Partition(f"{prefix}.tasks", 0))
+    ]
     return [task for task in found if isinstance(task, TaskIssued)]

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from support.waiting import wait_for
 from tidegate.events import Event
-from tidegate.events.wire import event_of
+from tidegate.events.wire import Wire
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
@@ -138,7 +138,7 @@ class Deployment:
         return taken
 
     def events(self, suffix: str) -> list[Event]:
-        return [event_of(record.key, record.value) for record in self.records(suffix)]
+        return [Wire().deserialize(record.key, record.value) for record in self.records(suffix)]
 
 
 def end(child: Child) -> None:

@@ -27,7 +27,7 @@ from tidegate.events import (
     TaskIssued,
 )
 from tidegate.events.topics import ALL_TOPICS, CARRIED, TASK_TOPIC, topic_of
-from tidegate.events.wire import Wire, command_of, event_of, original_of
+from tidegate.events.wire import Wire, command_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.tables.claim import Claim, Task
@@ -143,7 +143,7 @@ def deserialized(wire: Wire, serialized: Message) -> Event:
 
 
 def events_on(bus: MemoryBus, topic: str) -> list[Event]:
-    return [event_of(record.key, record.value) for record in bus.records(topic)]
+    return [Wire().deserialize(record.key, record.value) for record in bus.records(topic)]
 
 
 def outcomes_on(bus: MemoryBus, topic: str = "tidegate.outcomes") -> list[Event]:

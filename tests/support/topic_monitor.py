@@ -7,7 +7,7 @@ from functools import partial
 
 from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TASK_TOPIC
-from tidegate.events.wire import event_of
+from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.retry import BROKER_RETRIES
@@ -36,7 +36,7 @@ class TopicMonitor:
 
     def events(self, suffix: str) -> list[Event]:
         """All events of a topic."""
-        return [event_of(record.key, record.value) for record in self.records(suffix)]
+        return [Wire().deserialize(record.key, record.value) for record in self.records(suffix)]
 
     def records(self, suffix: str) -> list[Record]:
         """All records of a topic, in the order of the broker's timestamps."""

@@ -13,22 +13,13 @@ them. They can be put back until they are removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import ClassVar, Final, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from tidegate.events.base import (
-    Answer,
-    Caused,
-    Command,
-    Event,
-    Outcome,
-    ReasonedRequest,
-    Refusal,
-    Verdict,
-)
+from tidegate.events.base import Answer, Caused, Command, Event, ReasonedRequest, Refusal, Verdict
 from tidegate.events.facts import VacuumKind
 from tidegate.events.fields import (
     MAX_DIRECTORIES,
@@ -97,7 +88,7 @@ class DirectoriesOutcome(Answer, frozen=True):
     """An outcome that names directories, with the number and the size of the files in them.
 
     Where the names do not fit into one message there are several, with numbers from 1. Each has the
-    counts of its own directories; `whole_outcomes` puts them together.
+    counts of its own directories; `PartsJoiner` puts them together.
     """
 
     partition: Text | None = None
@@ -323,21 +314,6 @@ class PartsJoiner:
         before = self._pending.get(_key(outcome), [])
         same = all(part.parts == outcome.parts for part in before)
         return outcome.part in (None, 1) or (same and outcome.part == len(before) + 1)
-
-
-def whole_outcomes(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """Put the parts of outcomes together; the others as they are.
-
-    Args:
-        outcomes: Those of a partition of the topic, oldest first. Parts that stay without their
-            last one are left out.
-    """
-    parts = PartsJoiner()
-    for outcome in outcomes:
-        if not isinstance(outcome, DirectoriesOutcome):
-            yield outcome
-        elif (whole := parts.add(outcome)) is not None:
-            yield whole
 
 
 def _key(outcome: DirectoriesOutcome) -> tuple[str, str | None]:

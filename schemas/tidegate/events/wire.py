@@ -17,7 +17,6 @@ from tidegate.events.codec import (
     RegistryKey,
     Schema,
     current_writers,
-    decode,
     decode_body,
     encode,
     encode_body,
@@ -84,15 +83,6 @@ def _rfc3339(at: datetime) -> bytes:
 @cache
 def _type(kind: type[Event]) -> tuple[str, bytes]:
     return "ce_type", (TYPE_PREFIX + kind.__name__).encode()
-
-
-def event_of(key: bytes | None, value: bytes | None) -> Event:
-    """Decode an Avro single object and check its key.
-
-    Raises:
-        FormatError: it can't be decoded, or the key is not the event's table.
-    """
-    return check_key(key, decode(value))
 
 
 def check_key(key: bytes | None, event: Event) -> Event:
