@@ -23,18 +23,9 @@ from tidegate.errors import (
 from tidegate.events import CommitCompleted, Event, Request, VacuumFinished, VacuumKind
 from tidegate.hive.compaction import Compaction, InconsistentCompaction
 from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
-from tidegate.hudi.instant import Action
+from tidegate.hudi.instant import WRITES
 
 _STRAY: Final = frozenset({"", ".", ".."})
-_WRITES: Final = (
-    Action.COMMIT,
-    Action.DELTA_COMMIT,
-    Action.REPLACE_COMMIT,
-    Action.COMPACTION,
-    Action.LOG_COMPACTION,
-    Action.CLUSTERING,
-)
-"""The actions of writes, under their names on a timeline and in a table service's plan."""
 _SIGNS: Final = re.compile(r"[\\\x00-\x1f]")
 
 
@@ -48,10 +39,10 @@ def check_publishable(event: Event) -> None:
         event.occurred_at.astimezone(UTC)
     except OverflowError as error:
         raise InvalidEventError("occurred_at: in UTC the year is before 1 or after 9999") from error
-    if isinstance(event, CommitCompleted) and event.action not in _WRITES:
+    if isinstance(event, CommitCompleted) and event.action not in WRITES:
         raise InvalidEventError(
-            f"invalid CommitCompleted: action: {event.action!r} is not one of {', '.join(_WRITES)};"
-            " upsert, insert and the like are an operation"
+            f"invalid CommitCompleted: action: {event.action!r} is not one of"
+            f" {', '.join(sorted(WRITES))}; upsert, insert and the like are an operation"
         )
     if isinstance(event, VacuumFinished):
         try:

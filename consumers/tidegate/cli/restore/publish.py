@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -315,22 +314,17 @@ def _completed(
     }
 
 
-class _CommitAction(StrEnum):
-    """The actions of completed writes on a Hudi timeline."""
-
-    COMMIT = "commit"
-    DELTA_COMMIT = "deltacommit"
-    REPLACE_COMMIT = "replacecommit"
-    COMPACTION = "compaction"
-    LOG_COMPACTION = "logcompaction"
-    CLUSTERING = "clustering"
+_Action = Literal[
+    "commit", "deltacommit", "replacecommit", "compaction", "logcompaction", "clustering"
+]
+"""The actions of completed writes on a Hudi timeline."""
 
 
 @publish.command()
 def commit(
     table: str,
     instant: str,
-    action: _CommitAction | None = None,
+    action: _Action | None = None,
     operation: str | None = None,
     completion_time: str | None = None,
     table_type: TableType | None = None,
@@ -371,7 +365,7 @@ def commit(
             table=table,
             location=location,
             instant=instant,
-            action=action or _CommitAction.COMMIT,
+            action=action or "commit",
             operation=operation,
             completion_time=completion_time,
             table_type=table_type or TableType.COPY_ON_WRITE,
