@@ -46,15 +46,15 @@ RULES: Final = (
     Rule(
         "a release that came before its vacuum is remembered",
         "consumers/tidegate/coordinator/vacuums.py",
-        'rows.put("ended", event.table, token, (now, expired, state))',
+        'rows.put("ended", event.table, token, (now, expired, epochs))',
         "pass",
         "tests/coordinator/test_readers.py::test_a_vacuum_waits_until_the_last_lock_it_saw_is_released",
     ),
     Rule(
         "an id of a restored Metastore is of another reader",
         "consumers/tidegate/coordinator/vacuums.py",
-        "or state in self.metastores.split()",
-        "or bool(self.metastores)",
+        "or epoch in self.epochs.split()",
+        "or bool(self.epochs)",
         "tests/coordinator/test_readers.py::test_the_end_of_an_id_that_a_restored_metastore_gives_out_again_ends_no_new_reader",
     ),
     Rule(
@@ -67,7 +67,7 @@ RULES: Final = (
     Rule(
         "a vacuum that becomes free while its table is held waits",
         "consumers/tidegate/coordinator/readers.py",
-        "        if is_held(rows, table):\n            return\n",
+        "            if is_held(rows, table):\n                return\n",
         "",
         "tests/coordinator/test_holds.py::test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal",
     ),
@@ -578,7 +578,7 @@ RULES: Final = (
     ),
     Rule(
         "what is watched is found by its index",
-        "consumers/tidegate/coordinator/readers.py",
+        "consumers/tidegate/coordinator/vacuums.py",
         "indexed by vacuum_lock where",
         "not indexed where",
         "tests/coordinator/test_store.py::test_no_statement_scans_a_hot_table",

@@ -12,7 +12,6 @@ from support.memory_bus import MemoryBus
 from support.samples import NOON, commands_on, end_tasks, events_on, memory_bus, message, release
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CHUNK, CoordinatorLoop
-from tidegate.coordinator.memory import Memory
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     CleaningHeld,
@@ -38,7 +37,7 @@ HOLD = CleaningHoldRequested(
     requested_by="ana",
     reason="an audit",
 )
-FORGETFUL = ReaderGate(Memory(remember_most=CHUNK))
+FORGETFUL = ReaderGate(remember_most=CHUNK)
 BACKLOG = 10 * CHUNK
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows, restored
-from tidegate.coordinator.memory import CHECK_EVERY, Memory
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
@@ -198,7 +197,7 @@ def test_one_tables_reader_never_holds_back_another_table() -> None:
 
 
 def test_a_release_is_remembered_for_all_of_its_time() -> None:
-    tables = Tables(ReaderGate(Memory(remember_for=timedelta(days=1))))
+    tables = Tables(ReaderGate(remember_for=timedelta(days=1)))
     tables.decide(released(1), released(txn=5))
     hold = vacuum(1, open_transactions=(5,))
     assert len(tables.decide(hold, at=NOON + timedelta(days=1))) == 1
@@ -276,7 +275,7 @@ def test_holds_that_come_after_the_release_are_flagged() -> None:
     assert tables.flagged() == [VacuumFlag.HOLDS_AFTER_RELEASE]
 
 
-FORGETFUL = ReaderGate(Memory(remember_for=timedelta(days=1)))
+FORGETFUL = ReaderGate(remember_for=timedelta(days=1))
 LATER = NOON + timedelta(days=1, seconds=1)
 
 
@@ -340,9 +339,7 @@ def test_a_vacuum_with_younger_holds_than_any_forgotten_one_is_not_flagged() -> 
 
 
 def test_a_release_that_a_waiting_vacuum_lists_is_never_forgotten() -> None:
-    tables = Tables(
-        ReaderGate(Memory(remember_for=timedelta(days=1), remember_most=10)), restarts=False
-    )
+    tables = Tables(ReaderGate(remember_for=timedelta(days=1), remember_most=10), restarts=False)
     tables.decide(vacuum(1, 2, 3), released(3), released(1))
     for day in range(1, 9):
         tables.decide(
@@ -355,9 +352,9 @@ def test_a_release_that_a_waiting_vacuum_lists_is_never_forgotten() -> None:
 
 def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_for() -> None:
     """Half a batch does not count: records without an end mark are put aside."""
-    gate = ReaderGate(Memory(remember_for=timedelta(days=1)))
+    gate = ReaderGate(remember_for=timedelta(days=1))
     tables = Tables(gate, restarts=False)
-    tables.decide(vacuum(1, 2), *(released(n) for n in (2, *range(100, 100 + CHECK_EVERY))))
+    tables.decide(vacuum(1, 2), *(released(n) for n in (2, *range(100, 200))))
     tables.restart()
     before, later = [*tables.log], NOON + timedelta(days=2)
     forgets = released(5000)
@@ -373,7 +370,7 @@ def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_
 
 
 def test_a_waiting_vacuum_is_never_forgotten() -> None:
-    tables = Tables(ReaderGate(Memory(remember_for=timedelta(days=1), remember_most=2)))
+    tables = Tables(ReaderGate(remember_for=timedelta(days=1), remember_most=2))
     tables.decide(vacuum(1))
     tables.decide(*(released(n) for n in range(10, 20)), at=NOON + timedelta(days=400))
     assert len(tables.decide(released(1), at=NOON + timedelta(days=500))) == 1
@@ -388,7 +385,7 @@ def test_a_release_far_back_in_a_backlog_is_found() -> None:
 
 def test_a_release_published_again_is_remembered_from_then() -> None:
     tables = Tables(FORGETFUL, restarts=False)
-    tables.decide(*(released(n) for n in range(CHECK_EVERY)))
+    tables.decide(*(released(n) for n in range(100)))
     tables.decide(released(1), at=NOON + timedelta(hours=20))
     tables.decide(released(9999), at=LATER)
     tables.restart()
@@ -397,10 +394,10 @@ def test_a_release_published_again_is_remembered_from_then() -> None:
 
 
 def test_memory_is_bounded_by_number_and_what_is_forgotten_leaves_a_mark() -> None:
-    tables = Tables(ReaderGate(Memory(remember_most=1000)), restarts=False)
+    tables = Tables(ReaderGate(remember_most=1000), restarts=False)
     tables.decide(*(released(n) for n in range(5000)))
-    assert tables.ended() <= 1000 + CHECK_EVERY
-    assert len(tables.live()) <= 1000 + CHECK_EVERY + 2
+    assert tables.ended() <= 1000 + 1000 // 64
+    assert len(tables.live()) <= 1000 + 1000 // 64 + 2
     tables.restart()
     assert tables.decide(vacuum(3)) == []
     assert tables.flagged() == [VacuumFlag.RELEASE_MAY_BE_FORGOTTEN]
@@ -455,7 +452,7 @@ def test_a_large_vacuum_waits_in_a_small_record_and_is_released_as_it_was() -> N
     assert max(map(len, tables.live().values())) <= MAX_RECORD
     tables.decide(*(released(n) for n in range(5)))
     [waiting] = tables.waiting()
-    assert (waiting.vacuum.directories, len(waiting.locks)) == (LONG_NAMES, 10_000)
+    assert (waiting.fields.directories, len(waiting.locks)) == (LONG_NAMES, 10_000)
 
 
 def test_no_record_is_large_however_many_vacuums_one_release_frees() -> None:

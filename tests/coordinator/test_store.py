@@ -43,13 +43,10 @@ KINDS = (*readers.KINDS, *requests.Requests.kinds)
 def statements() -> list[str]:
     """Every SQL text of the package; a name in it stands for a part that is chosen by a kind."""
     found = set[str]()
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        constants = {
-            target.id: node.value
-            for node in tree.body
-            if isinstance(node, ast.AnnAssign) and isinstance(target := node.target, ast.Name)
-        }
+    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    shared = {"SELECT_VACUUMS": constants_of(trees)["SELECT_VACUUMS"]}
+    for tree in trees:
+        constants = shared | constants_of([tree])
         for node in ast.walk(tree):
             text = (
                 rendered(node, constants) if isinstance(node, ast.Constant | ast.JoinedStr) else ""
@@ -57,6 +54,15 @@ def statements() -> list[str]:
             if re.match(r"(select|update|delete) .*[^ ]$", text):
                 found.add(text)
     return sorted(found)
+
+
+def constants_of(trees: list[ast.Module]) -> dict[str, ast.expr | None]:
+    return {
+        target.id: node.value
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(target := node.target, ast.Name)
+    }
 
 
 def rendered(node: ast.expr, constants: dict[str, ast.expr | None]) -> str:

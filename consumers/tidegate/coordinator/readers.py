@@ -16,20 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds, quarantines
 from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
-from tidegate.coordinator.memory import DONE, FORGOTTEN, Memory, is_below, marks_of
+from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of, may_be_forgotten
 from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.vacuums import (
     ENDED,
     OVERDUE,
+    SELECT_VACUUMS,
     VACUUM,
     Reader,
     WaitingVacuum,
@@ -42,6 +43,7 @@ from tidegate.coordinator.vacuums import (
     waiting,
     watch,
     watched,
+    watching,
 )
 from tidegate.errors import PermanentError
 from tidegate.events import (
@@ -81,14 +83,8 @@ MAX_COMMAND_BYTES: Final = 900_000
 """A broker's default limit is 1 MiB, for a command with its headers."""
 _MOST_BYTES_OF_A_CHARACTER: Final = 4
 _AT_ONCE: Final = 1000
-_WAITING: Final = "select tbl, id, since, content, body from vacuum"
-_WATCHING: Final = {
-    0: f"{_WAITING} indexed by vacuum_lock where tbl = ? and watch_lock = ?",
-    1: f"{_WAITING} indexed by vacuum_transaction where tbl = ? and watch_transaction = ?",
-}
-"""By the lowest bit of a token."""
 _READY: Final = (
-    f"{_WAITING} indexed by vacuum_ready"
+    f"{SELECT_VACUUMS} indexed by vacuum_ready"
     " where tbl = ? and watch_lock is null and watch_transaction is null"
 )
 _DUE: Final = (
@@ -123,56 +119,60 @@ _CONSUMES: Final[tuple[type[Event], ...]] = (
 class ReaderGate:
     """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning."""
 
-    memory: Memory = field(default_factory=Memory)
-    """How long ended readers are remembered."""
     alarms: tuple[AlarmSettings, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
+    remember_for: timedelta = timedelta(days=7)
+    """How long ended readers are remembered (see `tidegate.coordinator.memory`)."""
+    remember_most: int = 2**18
+    """How many of them are remembered for a table."""
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     kinds: Sequence[Kind] = field(default=KINDS, init=False)
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a reader, and derive when rows are due."""
-        for vacuum in waiting(rows, _WAITING):
+        for vacuum in waiting(rows, SELECT_VACUUMS):
+            derived = _derived(rows, vacuum, next_reader(rows, vacuum), self.alarms)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
-                (*self._derived(rows, vacuum, next_reader(rows, vacuum)), vacuum.table, vacuum.id),
+                (*derived, vacuum.table, vacuum.id),
             )
         for table, since in rows.all("select tbl, since from unknown where reported is null"):
             due = alarms_of(self.alarms, table).unknown_at(since)
             rows.execute("update unknown set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
-        """When a vacuum is overdue, or the time of a quarantine is over."""
+        """When the first alarm, deferred cleaning or removal of a quarantine is due."""
         due: int | None = rows.one(_DUE)[0]
         return due
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """Report what has waited too long by now, and end quarantines."""
-        effects = Effects()
-        self._report_overdue(rows, at, effects)
-        self._report_unknown(rows, at, effects)
-        holds.release_due(rows, at, _AT_ONCE, effects)
-        quarantines.request_removals(rows, at, _AT_ONCE, effects)
-        return effects
+        """Report what has waited too long, release deferred cleanings, and end quarantines."""
+        decision = _Decision(rows, at, self.alarms)
+        decision.report_overdue()
+        decision.report_unknown()
+        holds.release_due(rows, at, _AT_ONCE, decision.effects)
+        quarantines.request_removals(rows, at, _AT_ONCE, decision.effects)
+        return decision.effects
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        """Apply one event; release every vacuum that it sets free."""
-        effects = Effects()
+        """Apply one event; release the cleaning of every vacuum whose last reader has ended."""
+        decision = _Decision(rows, at, self.alarms)
+        effects = decision.effects
         match event:
             case LockReleased():
-                self._release(event, rows, at, effects)
-                self.memory.forget(rows, event.table, to_ms(at))
+                decision.released(event)
+                forget(rows, event.table, to_ms(at), self.remember_for, self.remember_most)
             case VacuumFinished():
-                self._vacuum(event, rows, at, effects)
-                self.memory.forget(rows, event.table, to_ms(at))
-            case WritesAborted():  # it waits for nothing: no reader reads what it left
+                decision.vacuum_finished(event)
+                forget(rows, event.table, to_ms(at), self.remember_for, self.remember_most)
+            case WritesAborted():  # no reader reads aborted rows, so there is nothing to wait for
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
                 holds.hold(event, rows, at, effects)
             case CleaningHoldRemovalRequested():
                 holds.remove_hold(event, rows, at, effects)
-                _free(rows, waiting(rows, _READY, event.table), at, effects)
+                decision.release_cleanings(waiting(rows, _READY, event.table))
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningHeld() | CleaningHoldRemoved():
@@ -187,54 +187,160 @@ class ReaderGate:
                 pass
         return effects
 
-    def _release(self, event: LockReleased, rows: Store, at: datetime, effects: Effects) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """Applies one event to the rows, and collects the messages to publish."""
+
+    rows: Store
+    at: datetime
+    alarms: tuple[AlarmSettings, ...]
+    effects: Effects = field(default_factory=Effects)
+
+    def released(self, event: LockReleased) -> None:
         """A lock, a transaction, or both have ended."""
-        table, now = event.table, to_ms(at)
+        rows, table, now = self.rows, event.table, to_ms(self.at)
         if rows.one(_SEEN, table, table) is None:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))
             rows.put("unknown", table, None, (now, None), first, (due,))
-        freed: dict[int, WaitingVacuum] = {}
         tokens = reader_of(event.lock_id, event.transaction_id)
         for token in tokens:
             put_end(rows, event, token, now)
+        freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
-            for vacuum in waiting(rows, _WATCHING[token & 1], table, token):
+            for vacuum in watching(rows, table, token):
                 reader = next_reader(rows, vacuum)
                 watch(rows, vacuum, reader)
                 if reader is None:
                     freed[vacuum.id] = vacuum
         if freed:
-            _free(rows, freed.values(), at, effects)
+            self.release_cleanings(freed.values())
 
-    def _vacuum(self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects) -> None:
+    def vacuum_finished(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
         require_publishable(event)
-        vacuum = WaitingVacuum.of_event(event, to_ms(at))
-        table = vacuum.table
-        self._table_known(event, rows, at, effects)
-        query = f"{_WAITING} where tbl = ? and id = ?"
-        if before := next(waiting(rows, query, table, vacuum.id), None):
-            self._published_again(event, rows, before, vacuum, at, effects)
-            return
-        if _is_done(rows, table, vacuum.content):
-            marks = marks_of(rows, vacuum)
-            if any(
-                not is_below(marks, it) and end_of(rows, vacuum, it) is None
-                for it in vacuum.readers
-            ):
-                effects.outcomes.append(alarms.holds_after_release(event, at))
-            return
-        if _is_done(rows, table, vacuum.id):
-            effects.outcomes.append(alarms.content_changed(event, at))
-        self._wait_or_free(rows, vacuum, at, effects)
-        _flag_forgotten(event, rows, vacuum, vacuum.readers, at, effects)
+        vacuum = WaitingVacuum.of_event(event, to_ms(self.at))
+        self._resolve_unknown(event)
+        query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
+        if before := next(waiting(self.rows, query, vacuum.table, vacuum.id), None):
+            self._published_again(event, before, vacuum)
+        elif self._is_done(vacuum.table, vacuum.content):
+            marks = marks_of(self.rows, vacuum)
+            outstanding = (it for it in vacuum.readers if end_of(self.rows, vacuum, it) is None)
+            if not all(may_be_forgotten(marks, reader) for reader in outstanding):
+                self.effects.outcomes.append(alarms.holds_after_release(event, self.at))
+        else:
+            if self._is_done(vacuum.table, vacuum.id):
+                self.effects.outcomes.append(alarms.content_changed(event, self.at))
+            self._wait_or_release(vacuum)
+            self._flag_forgotten(event, vacuum, vacuum.readers)
 
-    def _table_known(
-        self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects
+    def _wait_or_release(self, vacuum: WaitingVacuum) -> None:
+        """Release the cleaning of a vacuum, or store it: it waits for a reader or a hold's end."""
+        rows, table, reader = self.rows, vacuum.table, next_reader(self.rows, vacuum)
+        if reader is None and not is_held(rows, table):
+            self.release_cleanings([vacuum])
+            return
+        derived = _derived(rows, vacuum, reader, self.alarms)
+        columns = (vacuum.since, vacuum.content)
+        rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
+
+    def release_cleanings(self, vacuums: Iterable[WaitingVacuum]) -> None:
+        """Release the cleanings of vacuums whose readers have ended, unless the table is held."""
+        rows = self.rows
+        for vacuum in sorted(vacuums, key=attrgetter("since", "event_id")):
+            table = vacuum.table
+            if is_held(rows, table):
+                return
+            self._end_overdue(vacuum)
+            rows.drop("vacuum", table, vacuum.id)
+            for done in (vacuum.id, vacuum.content):
+                rows.put("done", table, done, (to_ms(self.at),))
+            ends = (end_of(rows, vacuum, reader) for reader in vacuum.readers)
+            expired = any(end.expired for end in ends if end is not None)
+            self.effects.commands.append(_command(vacuum, self.at, after_expiry=expired))
+
+    def _published_again(
+        self, event: VacuumFinished, before: WaitingVacuum, vacuum: WaitingVacuum
     ) -> None:
-        """A vacuum came: if only releases of the table were known, that is over."""
-        table = event.table
+        """A writer and a bridge may have seen different readers: wait for those of both."""
+        locks = {lock.lock_id: lock for lock in before.locks}
+        for lock in vacuum.locks:
+            if lock.lock_id not in locks or locks[lock.lock_id].transaction_id is None:
+                locks[lock.lock_id] = lock
+        vacuum.locks, vacuum.since = tuple(locks.values()), before.since
+        vacuum.transactions = tuple(dict.fromkeys((*before.transactions, *vacuum.transactions)))
+        if before.content != vacuum.content:  # the later publication is the correction
+            self._end_overdue(before, replaced_by=vacuum.event_id)
+            self.effects.outcomes.append(alarms.content_changed(event, self.at))
+        else:
+            vacuum.event_id, vacuum.fields = before.event_id, before.fields
+        if vacuum != before:
+            self._wait_or_release(vacuum)
+            further = set(vacuum.readers) - set(before.readers)  # no other was forgotten
+            self._flag_forgotten(event, vacuum, further)
+
+    def _flag_forgotten(
+        self, event: VacuumFinished, vacuum: WaitingVacuum, readers: Iterable[Reader]
+    ) -> None:
+        """Report readers whose release may have been forgotten: a vacuum may wait in vain."""
+        marks = marks_of(self.rows, vacuum)
+        if max(marks) < 0:  # nothing was ever forgotten
+            return
+        found = [
+            reader
+            for reader in readers
+            if may_be_forgotten(marks, reader) and end_of(self.rows, vacuum, reader) is None
+        ]
+        if found:
+            self.effects.outcomes.append(alarms.may_be_forgotten(event, self.at, *ids_of(found)))
+
+    def _is_done(self, table: str, number: int) -> bool:
+        query = "select 1 from done where tbl = ? and id = ?"
+        return self.rows.one(query, table, number) is not None
+
+    # Alarms
+
+    def report_overdue(self) -> None:
+        """Report the vacuums that have waited too long."""
+        rows, now = self.rows, to_ms(self.at)
+        due = f"{SELECT_VACUUMS} indexed by vacuum_due where due <= ? order by due limit ?"
+        for vacuum in waiting(rows, due, now, _AT_ONCE):
+            table, number = vacuum.table, vacuum.id
+            rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
+            outstanding = list(vacuum.outstanding_readers(rows))
+            limit = alarms_of(self.alarms, table).overdue_after
+            if outstanding and limit:  # without readers it waits for a person's hold
+                rows.put("overdue", table, vacuum.id, (now,))
+                alarm = alarms.overdue(vacuum.about(self.at), outstanding, limit)
+                self.effects.outcomes.append(alarm)
+
+    def _end_overdue(self, vacuum: WaitingVacuum, replaced_by: str | None = None) -> None:
+        """End the alarm about a vacuum, if there was one."""
+        if (since := overdue_since(self.rows, vacuum)) is not None:
+            resolved = alarms.resolved(vacuum.about(self.at), since, replaced_by)
+            self.effects.outcomes.append(resolved)
+            self.rows.drop("overdue", vacuum.table, vacuum.id)
+
+    def report_unknown(self) -> None:
+        """Report the tables of which only releases have come for too long."""
+        rows, now = self.rows, to_ms(self.at)
+        due = rows.all(
+            "select tbl, since, body from unknown indexed by unknown_due where due <= ?"
+            " order by due limit ?",
+            now,
+            _AT_ONCE,
+        )
+        for table, since, body in due:
+            limit = alarms_of(self.alarms, table).unknown_after
+            rows.put("unknown", table, None, (since, now), body, (None,))
+            first = LockReleased.model_validate_json(body)
+            self.effects.outcomes.append(alarms.unknown(first, since, limit, self.at))
+
+    def _resolve_unknown(self, event: VacuumFinished) -> None:
+        """The table has a vacuum; end the alarm that only releases of it came."""
+        rows, table = self.rows, event.table
         if rows.one("select 1 from known where tbl = ?", table) is not None:
             return
         rows.put("known", table)
@@ -242,76 +348,16 @@ class ReaderGate:
         rows.drop("unknown", table)
         if found is not None and found[1] is not None:
             since, reported = found
-            effects.outcomes.append(alarms.known(event, since, reported, at))
+            self.effects.outcomes.append(alarms.known(event, since, reported, self.at))
 
-    def _wait_or_free(
-        self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects
-    ) -> None:
-        """Store a vacuum with what it watches, or release its cleaning if it waits for nothing."""
-        reader = next_reader(rows, vacuum)
-        if reader is None and not is_held(rows, vacuum.table):
-            _free(rows, [vacuum], at, effects)
-            return
-        columns, derived = (vacuum.since, vacuum.content), self._derived(rows, vacuum, reader)
-        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, derived)
 
-    def _derived(
-        self, rows: Store, vacuum: WaitingVacuum, reader: Reader | None
-    ) -> tuple[int | None, ...]:
-        """What the row of a vacuum derives: what it watches, and when it is overdue."""
-        is_reported = overdue_since(rows, vacuum) is not None
-        due = None if is_reported else alarms_of(self.alarms, vacuum.table).overdue_at(vacuum.since)
-        return *watched(reader), due
-
-    def _published_again(  # noqa: PLR0913, PLR0917 - the decision's context
-        self,
-        event: VacuumFinished,
-        rows: Store,
-        before: WaitingVacuum,
-        vacuum: WaitingVacuum,
-        at: datetime,
-        effects: Effects,
-    ) -> None:
-        """A writer and a bridge may have seen different readers: wait for those of both."""
-        known = {lock.lock_id: lock for lock in before.locks}
-        for lock in vacuum.locks:
-            if lock.lock_id not in known or known[lock.lock_id].transaction_id is None:
-                known[lock.lock_id] = lock
-        vacuum.locks, vacuum.since = tuple(known.values()), before.since
-        vacuum.transactions = tuple(dict.fromkeys((*before.transactions, *vacuum.transactions)))
-        if before.content != vacuum.content:  # the later publication is the correction
-            _end_overdue(rows, before, at, effects, replaced_by=vacuum.event_id)
-            effects.outcomes.append(alarms.content_changed(event, at))
-        else:
-            vacuum.event_id, vacuum.vacuum = before.event_id, before.vacuum
-        if vacuum != before:
-            self._wait_or_free(rows, vacuum, at, effects)
-            further = set(vacuum.readers) - set(before.readers)  # no other was forgotten
-            _flag_forgotten(event, rows, vacuum, further, at, effects)
-
-    def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
-        due = f"{_WAITING} indexed by vacuum_due where due <= ? order by due limit ?"
-        for vacuum in waiting(rows, due, to_ms(at), _AT_ONCE):
-            table, number = vacuum.table, vacuum.id
-            rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
-            outstanding = list(vacuum.outstanding_readers(rows))
-            limit = alarms_of(self.alarms, table).overdue_after
-            if outstanding and limit:  # without readers it waits for a person's hold
-                rows.put("overdue", table, vacuum.id, (to_ms(at),))
-                effects.outcomes.append(alarms.overdue(vacuum.about(at), outstanding, limit))
-
-    def _report_unknown(self, rows: Store, at: datetime, effects: Effects) -> None:
-        due = rows.all(
-            "select tbl, since, body from unknown indexed by unknown_due where due <= ?"
-            " order by due limit ?",
-            to_ms(at),
-            _AT_ONCE,
-        )
-        for table, since, body in due:
-            limit = alarms_of(self.alarms, table).unknown_after
-            rows.put("unknown", table, None, (since, to_ms(at)), body, (None,))
-            first = LockReleased.model_validate_json(body)
-            effects.outcomes.append(alarms.unknown(first, since, limit, at))
+def _derived(
+    rows: Store, vacuum: WaitingVacuum, reader: Reader | None, rules: tuple[AlarmSettings, ...]
+) -> tuple[int | None, ...]:
+    """The derived columns of a vacuum's row: what it watches, and when it is overdue."""
+    is_reported = overdue_since(rows, vacuum) is not None
+    due = None if is_reported else alarms_of(rules, vacuum.table).overdue_at(vacuum.since)
+    return *watched(reader), due
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
@@ -332,7 +378,7 @@ def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleas
 
 
 def require_publishable(event: VacuumFinished) -> None:
-    """Refuse a vacuum at once whose command no topic would take: it would wait without end.
+    """Refuse a vacuum whose command would be too large for a topic: it would wait for ever.
 
     Raises:
         PermanentError: the command would be too large.
@@ -351,7 +397,7 @@ def require_publishable(event: VacuumFinished) -> None:
 def _command(
     vacuum: WaitingVacuum, at: datetime, *, after_expiry: bool = False
 ) -> CleaningReleased:
-    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
+    """The command of a vacuum. Its id derives from the vacuum alone, not from its last reader."""
     return CleaningReleased(
         table=vacuum.table,
         occurred_at=at,
@@ -360,54 +406,5 @@ def _command(
         after_expiry=after_expiry,
         last_lock_id=max([lock.lock_id for lock in vacuum.locks], default=None),
         last_transaction_id=max(vacuum.transactions, default=None),
-        **vacuum.vacuum._asdict(),
+        **vacuum.fields._asdict(),
     )
-
-
-def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: Effects) -> None:
-    """Release the cleanings of vacuums that wait for nothing more, unless the table is held."""
-    for vacuum in sorted(vacuums, key=attrgetter("since", "event_id")):
-        table = vacuum.table
-        if is_held(rows, table):
-            return
-        _end_overdue(rows, vacuum, at, effects)
-        rows.drop("vacuum", table, vacuum.id)
-        for done in (vacuum.id, vacuum.content):
-            rows.put("done", table, done, (to_ms(at),))
-        ends = (end_of(rows, vacuum, reader) for reader in vacuum.readers)
-        expired = any(end.expired for end in ends if end is not None)
-        effects.commands.append(_command(vacuum, at, after_expiry=expired))
-
-
-def _end_overdue(
-    rows: Store,
-    vacuum: WaitingVacuum,
-    at: datetime,
-    effects: Effects,
-    replaced_by: str | None = None,
-) -> None:
-    """End the alarm about a vacuum, if there was one."""
-    if (since := overdue_since(rows, vacuum)) is not None:
-        effects.outcomes.append(alarms.resolved(vacuum.about(at), since, replaced_by))
-        rows.drop("overdue", vacuum.table, vacuum.id)
-
-
-def _is_done(rows: Store, table: str, number: int) -> bool:
-    return rows.one("select 1 from done where tbl = ? and id = ?", table, number) is not None
-
-
-def _flag_forgotten(  # noqa: PLR0913, PLR0917 - the decision's context
-    event: VacuumFinished,
-    rows: Store,
-    vacuum: WaitingVacuum,
-    among: Iterable[Reader],
-    at: datetime,
-    effects: Effects,
-) -> None:
-    """Report the readers whose release may have been forgotten: a vacuum may wait in vain."""
-    marks = marks_of(rows, vacuum)
-    if max(marks) < 0:  # nothing was ever forgotten
-        return
-    found = [it for it in among if is_below(marks, it) and end_of(rows, vacuum, it) is None]
-    if found:
-        effects.outcomes.append(alarms.may_be_forgotten(event, at, *ids_of(found)))

@@ -38,14 +38,19 @@ VACUUM: Final = Kind(
 OVERDUE: Final = Kind("overdue", ("reported",), key="id")
 """A waiting vacuum that was reported as overdue, and when."""
 ENDED: Final = Kind(
-    "ended", ("at", "expired", "metastore"), key="token", indexes=("ended_at on ended (tbl, at)",)
+    "ended", ("at", "expired", "epochs"), key="token", indexes=("ended_at on ended (tbl, at)",)
 )
-"""A lock or transaction that has ended; `expired` is 1 if not because its reader ended it.
-`metastore` has hashes of whose id it is; null: of any."""
+"""A lock or transaction that has ended: when by the broker's time, and the fields of `End`."""
+SELECT_VACUUMS: Final = "select tbl, id, since, content, body from vacuum"
+_WATCHING: Final = (
+    f"{SELECT_VACUUMS} indexed by vacuum_lock where tbl = ? and watch_lock = ?",
+    f"{SELECT_VACUUMS} indexed by vacuum_transaction where tbl = ? and watch_transaction = ?",
+)
+"""The vacuums that watch a lock; a transaction."""
 _WIDE: Final = 1_000
-"""Readers from which on they are watched in an order that has nothing to do with their age."""
+"""With more readers than these, the order in which they are watched is pseudo-random."""
 Token = int
-"""Names what can end: an even number a lock, an odd one a transaction."""
+"""Names what can end: a lock by twice its id, a transaction by the next odd number."""
 Reader = tuple[Token, ...]
 """What a vacuum waits for. A lock that belongs to a transaction ends with either of the two."""
 
@@ -56,11 +61,21 @@ def reader_of(lock_id: int | None, transaction_id: int | None) -> Reader:
     return lock if transaction_id is None else (*lock, 2 * transaction_id + 1)
 
 
+def is_transaction(token: Token) -> bool:
+    """Whether a token names a transaction; else a lock."""
+    return bool(token & 1)
+
+
+def id_of(token: Token) -> int:
+    """The id of the lock or transaction that a token names."""
+    return token >> 1
+
+
 def ids_of(readers: Iterable[Reader]) -> tuple[list[int], list[int]]:
     """The ids of the locks and of the transactions of readers."""
     tokens = sorted({token for reader in readers for token in reader})
-    locks, transactions = ([t >> 1 for t in tokens if t & 1 == bit] for bit in (0, 1))
-    return locks, transactions
+    locks = [id_of(token) for token in tokens if not is_transaction(token)]
+    return locks, [id_of(token) for token in tokens if is_transaction(token)]
 
 
 class Lock(NamedTuple):
@@ -106,16 +121,16 @@ class WaitingVacuum:
 
     table: str
     id: int
-    """A hash of what makes it this vacuum, whatever else a publication has."""
+    """A hash of what identifies it: partition, products, own lock and Metastore."""
     since: int
     """Milliseconds of the broker's time."""
     content: int
     event_id: str
     locks: tuple[Lock, ...]
     transactions: tuple[int, ...]
-    vacuum: _Vacuum
+    fields: _Vacuum
     metastore: str | None = None
-    """Whose ids those of its readers are."""
+    """The Metastore that assigned the ids of its readers."""
 
     @classmethod
     def of_event(cls, event: VacuumFinished, since: int) -> WaitingVacuum:
@@ -146,20 +161,19 @@ class WaitingVacuum:
     @property
     def body(self) -> str:
         """Its fields as the row's body."""
-        vacuum = self.vacuum._replace(kind=str(self.vacuum.kind))  # type: ignore[arg-type]
+        fields = self.fields._replace(kind=str(self.fields.kind))  # type: ignore[arg-type]
         locks = [
             (lock, txn, partition, kind and str(kind), owner)
             for lock, txn, partition, kind, owner in self.locks
         ]
-        return dumps([self.event_id, locks, self.transactions, vacuum, self.metastore])
+        return dumps([self.event_id, locks, self.transactions, fields, self.metastore])
 
     @property
     def readers(self) -> list[Reader]:
-        """Its readers, in the order in which they are watched: the youngest first.
+        """Its readers, in the order in which they are watched.
 
-        Of those like it, the youngest will probably end last. Where there are very many, the order
-        is mixed: in the order of age, readers that end youngest first would have it compare all of
-        its readers for each of them; in this order it is once for each doubling of their number.
+        The youngest come first: they tend to end last. Of more than 1,000, the order is
+        pseudo-random: if the youngest ended first, each end would scan the complete list.
         """
         found = [lock.reader for lock in self.locks]
         found += [reader_of(None, txn) for txn in self.transactions]
@@ -170,8 +184,8 @@ class WaitingVacuum:
         return found
 
     @property
-    def count(self) -> int:
-        """How many readers it began with: a lock and its transaction are one."""
+    def reader_count(self) -> int:
+        """The number of its readers, ended ones too: a lock and its transaction are one."""
         in_locks = {lock.transaction_id for lock in self.locks}
         return len(self.locks) + len(set(self.transactions) - in_locks)
 
@@ -179,11 +193,11 @@ class WaitingVacuum:
         """The fields that alarms about it share."""
         return {
             "table": self.table,
-            "location": self.vacuum.location,
+            "location": self.fields.location,
             "occurred_at": at,
             "source": SOURCE,
             "caused_by": self.event_id,
-            "partition": self.vacuum.partition,
+            "partition": self.fields.partition,
             "since": from_ms(self.since),
         }
 
@@ -199,7 +213,7 @@ class WaitingVacuum:
         return locks, transactions
 
     def outstanding_readers(self, rows: Store) -> Iterator[OutstandingReader]:
-        """The same, for people."""
+        """The readers that have not ended, as events show them."""
         locks, transactions = self.outstanding(rows)
         for lock in locks:
             kind = None if lock.lock_type is None else str(lock.lock_type)
@@ -212,86 +226,91 @@ class WaitingVacuum:
 
 def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
     """All vacuums that wait, in no particular order."""
-    query = "select tbl, id, since, content, body from vacuum"
-    return map(WaitingVacuum.of_row, rows.execute(query))
+    return map(WaitingVacuum.of_row, rows.execute(SELECT_VACUUMS))
 
 
 def waiting(rows: Store, query: str, *parameters: Any) -> Iterator[WaitingVacuum]:  # noqa: ANN401 - of SQL
-    """The vacuums of a query of their rows: all of them are read before the first is made."""
+    """The vacuums of a query. It is read to the end first, so the caller may change the rows."""
     return map(WaitingVacuum.of_row, rows.all(query, *parameters))
 
 
+def watching(rows: Store, table: str, token: Token) -> Iterator[WaitingVacuum]:
+    """The vacuums of a table that watch what a token names."""
+    return waiting(rows, _WATCHING[is_transaction(token)], table, token)
+
+
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
-    """When it was reported as overdue, in ms; None: it was not."""
+    """When it was reported as overdue, in ms; None if it was not."""
     query = "select reported from overdue where tbl = ? and id = ?"
     found = rows.one(query, vacuum.table, vacuum.id)
     return None if found is None else found[0]
 
 
 class End(NamedTuple):
-    """How a lock or a transaction has ended."""
+    """How a lock or a transaction ended."""
 
     expired: int
-    """1: not because its reader ended it."""
-    metastores: str | None
-    """Hashes of the states of the Metastore whose id it is; None: of any."""
+    """1 if it expired, 0 if its reader ended it."""
+    epochs: str | None
+    """The epochs of the Metastore in which its id was assigned (`epoch_of`); None: any."""
 
-    def is_of(self, state: str | None) -> bool:
-        """Whether it counts in this state of the Metastore.
+    def counts_in(self, epoch: str | None) -> bool:
+        """Whether it counts in an epoch of the Metastore.
 
-        One that was restored from a backup gives ids out again: an end of before is not one.
+        A Metastore that was restored from a backup assigns ids again, so an end from before the
+        restore does not count.
         """
-        return state is None or self.metastores is None or state in self.metastores.split()
+        return epoch is None or self.epochs is None or epoch in self.epochs.split()
 
 
 def ended(rows: Store, table: str, token: Token) -> End | None:
-    """How what a token names has ended, in any state of the Metastore; None: it has not."""
-    row = rows.one("select expired, metastore from ended where tbl = ? and token = ?", table, token)
+    """How a lock or transaction ended, in any epoch of the Metastore; None if it has not."""
+    row = rows.one("select expired, epochs from ended where tbl = ? and token = ?", table, token)
     return None if row is None else End._make(row)
 
 
 def end_of(rows: Store, vacuum: WaitingVacuum, reader: Reader) -> End | None:
-    """How a vacuum's reader has ended, expired if any of it was; None: it has not."""
-    found = None
+    """How a vacuum's reader ended, expired if its lock or transaction did; None if it has not."""
+    found, epoch = None, epoch_of(vacuum.metastore)
     for token in reader:
         end = ended(rows, vacuum.table, token)
-        if end is not None and end.is_of(state_of(vacuum.metastore)):
+        if end is not None and end.counts_in(epoch):
             found = end if found is None or end.expired else found
     return found
 
 
 @lru_cache(maxsize=1_000)
-def state_of(metastore: str | None) -> str | None:
-    """The hash of a Metastore's name and state; None: not known."""
+def epoch_of(metastore: str | None) -> str | None:
+    """A hash of a Metastore's name, which changes with a restore from a backup; None: unknown."""
     return None if metastore is None else f"{hashed(metastore):x}"
 
 
 def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
-    """Remember that what a token names has ended, in all states of the Metastore that said so."""
-    before, state = ended(rows, event.table, token), state_of(event.metastore)
+    """Store the end of what a token names; a repeat adds its epoch, and renews the time."""
+    before, epochs = ended(rows, event.table, token), epoch_of(event.metastore)
     expired = int(event.reason is ReleaseReason.EXPIRED)
     if before is not None:
         expired |= before.expired
-        if before.metastores is None or state is None:
-            state = None
+        if before.epochs is None or epochs is None:
+            epochs = None
         else:
-            state = " ".join(sorted({*before.metastores.split(), state}))
-    rows.put("ended", event.table, token, (now, expired, state))
+            epochs = " ".join(sorted({*before.epochs.split(), epochs}))
+    rows.put("ended", event.table, token, (now, expired, epochs))
 
 
 def next_reader(rows: Store, vacuum: WaitingVacuum) -> Reader | None:
-    """The first reader that has not ended; None: all have."""
+    """The first reader that has not ended; None if all have."""
     return next((it for it in vacuum.readers if end_of(rows, vacuum, it) is None), None)
 
 
 def watched(reader: Reader | None) -> tuple[Token | None, Token | None]:
     """The lock and the transaction that a reader ends with."""
-    by_bit = {token & 1: token for token in reader or ()}
-    return by_bit.get(0), by_bit.get(1)
+    found = {is_transaction(token): token for token in reader or ()}
+    return found.get(False), found.get(True)
 
 
 def watch(rows: Store, vacuum: WaitingVacuum, reader: Reader | None) -> None:
-    """Let a vacuum watch this reader; None: it waits for readers no more."""
+    """Let a vacuum watch this reader; None if it waits for no reader any more."""
     rows.execute(
         "update vacuum set watch_lock = ?, watch_transaction = ? where tbl = ? and id = ?",
         (*watched(reader), vacuum.table, vacuum.id),
@@ -312,7 +331,7 @@ def _locks(event: VacuumFinished) -> tuple[Lock, ...]:
 
 
 def _mixed(reader: Reader) -> int:
-    """A number by which readers are in an order that has nothing to do with that of their ends."""
+    """A key for a pseudo-random order, the same at each call."""
     value = reader[0] & (2**64 - 1)
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     return value ^ (value >> 31)

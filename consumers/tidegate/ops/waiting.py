@@ -61,7 +61,7 @@ class PendingVacuum:
     @classmethod
     def of(cls, waiting: WaitingVacuum, rows: Store) -> PendingVacuum:
         """A vacuum that waits, with its outstanding readers looked up."""
-        made, hold = waiting.vacuum, hold_on(rows, waiting.table)
+        made, hold = waiting.fields, hold_on(rows, waiting.table)
         overdue = overdue_since(rows, waiting)
         return cls(
             table=waiting.table,
@@ -71,7 +71,7 @@ class PendingVacuum:
             since=from_ms(waiting.since),
             kind=str(made.kind),
             directories=made.directories,
-            holds=waiting.count,
+            holds=waiting.reader_count,
             outstanding=tuple(waiting.outstanding_readers(rows)),
             overdue_since=None if overdue is None else from_ms(overdue),
             metastore=waiting.metastore,

@@ -89,6 +89,8 @@ class Store:
         self._event: dict[bytes, bytes | None] = {}
         """Those of the event that is being decided."""
         self._sequence = 0
+        self.last_checks: dict[str, tuple[int, int]] = {}
+        """By table when `memory.forget` last checked it, and the events since; not restored."""
 
     # Rows
 
