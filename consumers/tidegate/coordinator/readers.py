@@ -378,7 +378,7 @@ def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleas
 
 
 def require_publishable(event: VacuumFinished) -> None:
-    """Refuse a vacuum whose command would be too large for a topic: it would wait for ever.
+    """Refuse a vacuum whose command would be too large for a topic: it would wait forever.
 
     Raises:
         PermanentError: the command would be too large.
