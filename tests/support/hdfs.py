@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.local.embedded.jars import resolve
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -117,7 +117,7 @@ def running(folder: Path, settings: Mapping[str, str] | None = None) -> Generato
                 f"-Dhadoop.log.dir={folder}",
                 f"-Djava.security.krb5.conf={os.environ.get('KRB5_CONFIG', '')}",
             ],
-            java_path=str(find_jdk(17).java),
+            java_path=str(find_java(17)),
             die_on_exit=True,
             enable_auth=True,
             redirect_stdout=log,

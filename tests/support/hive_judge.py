@@ -11,7 +11,7 @@ from typing import IO
 
 import pyspark
 
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.hive.obsolete import _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.local.embedded.jars import resolve
@@ -88,7 +88,7 @@ def hive_judge(*options: str) -> Generator[HiveJudge]:
     """
     spark = Path(pyspark.__file__).parent / "jars"
     jars = [*resolve(HERE / "hive.lock.json"), *(j for p in FROM_SPARK for j in spark.glob(p))]
-    java = find_jdk().java
+    java = find_java()
     process = subprocess.Popen(
         [java, *options, *_arguments(java, jars)],
         stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ from typing import IO
 
 import pyspark
 
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.local.embedded.jars import resolve
 from tidegate.local.embedded.metastore import OPENED, metastore_home
 
@@ -60,15 +60,15 @@ class HiveSession:
 def hive_session(uri: str, folder: Path) -> Generator[HiveSession]:
     """Compile the driver and start Hive; its files and its log (`hive.log`) go into `folder`."""
     folder.mkdir(parents=True)
-    jdk = find_jdk(17)
+    java = find_java(17)
     spark = Path(pyspark.__file__).parent / "jars"
     jars = [
         *resolve(HERE / "hive_session.lock.json"),  # first: the Metastore has an older ANTLR
-        *metastore_home(jdk).class_path,
+        *metastore_home(java).class_path,
         *(jar for name in FROM_SPARK for jar in sorted(spark.glob(f"{name}.jar"))),
     ]
     class_path = ":".join(map(str, [folder / "classes", *jars]))
-    compiler = jdk.java.with_name("javac")
+    compiler = java.with_name("javac")
     source = str(HERE / "HiveSession.java")
     subprocess.run(
         [compiler, "-nowarn", "-d", folder / "classes", "-cp", class_path, source],
@@ -80,7 +80,7 @@ def hive_session(uri: str, folder: Path) -> Generator[HiveSession]:
     with (
         (folder / "hive.log").open("w") as log,
         subprocess.Popen(
-            [jdk.java, *OPENED, *options, "-cp", class_path, "HiveSession", uri, folder],
+            [java, *OPENED, *options, "-cp", class_path, "HiveSession", uri, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from support.waiting import wait_for
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.local.demo import hive_engine as demo
@@ -90,7 +90,7 @@ def own_metastore(
         more = {_WORKER: str(port), **(more or {})}
         version = replace(HIVE_3, main=str(_WITH_WORKER))
     try:
-        find_jdk(17)
+        find_java(17)
     except ConfigError as error:
         pytest.skip(f"a real Metastore needs Java 17: {error}")
     settings = {"metastore.txn.timeout": timeout, version.interval_setting: "1s"}

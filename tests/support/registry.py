@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.local.embedded.jars import resolve
 from tidegate.local.embedded.process import Child, free_ports
 
@@ -48,7 +48,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegist
     [runner] = folder.glob("*-runner.jar")
     port = free_ports()[0]
     options = [f"-Dquarkus.http.port={port}", "-Dquarkus.http.host=127.0.0.1"]
-    command = [str(find_jdk(17).java), *_QUICK, *options, "-jar", str(runner)]
+    command = [str(find_java(17)), *_QUICK, *options, "-jar", str(runner)]
     child = Child(command, folder / "registry.log")
     try:
         yield RunningRegistry(_until_up(child, port), child.pid)

@@ -19,7 +19,7 @@ from support.hudi_tables import (
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRemovalRequested, derived_id
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.removal import Ended, SavepointRemover
+from tidegate.savepoints.removal import Ended, remove_savepoint
 from tidegate.tables.warehouse import Warehouse
 
 
@@ -64,7 +64,7 @@ def remove(
 ) -> Outcome:
     """A person's removal, or with `ended` one by a check."""
     ours = warehouse or warehouse_over(Path(command.location).parent)
-    return SavepointRemover(ours, clock or ticking(), "savepoint-writer", ended).answer(command)
+    return remove_savepoint(command, ours, clock or ticking(), "savepoint-writer", ended=ended)
 
 
 def savepoints(table: HandMade) -> set[str]:

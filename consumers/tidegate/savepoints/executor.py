@@ -41,7 +41,7 @@ from tidegate.savepoints.lookup import (
     superseded_files,
 )
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit
-from tidegate.savepoints.removal import SavepointRemover, removals_begun
+from tidegate.savepoints.removal import removals_begun, remove_savepoint
 from tidegate.savepoints.retention import Check, Savepoint
 from tidegate.savepoints.rules import MOST_DERIVED, SavepointRule, covering, rule_of
 from tidegate.savepoints.timeline_view import TimelineViews
@@ -113,9 +113,7 @@ class SavepointWriter:
             TransientError: a file was removed while it was being read; try again.
         """
         if isinstance(command, SavepointRemovalRequested):
-            yield SavepointRemover(self.warehouse, self.clock, self.name, None, claim).answer(
-                command
-            )
+            yield remove_savepoint(command, self.warehouse, self.clock, self.name, claim=claim)
         elif isinstance(command, SavepointRequested):
             yield self._answer(command, claim)
         elif isinstance(command, SavepointsCheckRequested):
@@ -214,8 +212,9 @@ class SavepointWriter:
             )
             mark = marks.get(instant)
             ended = (mark.policy, mark.lifetime) if mark else (None, None)
-            remover = SavepointRemover(self.warehouse, self.clock, self.name, ended, claim)
-            outcome = remover.answer(request)
+            outcome = remove_savepoint(
+                request, self.warehouse, self.clock, self.name, ended=ended, claim=claim
+            )
             if isinstance(outcome, SavepointRemoved):
                 removed.add(instant)
             yield _caused(outcome, command)

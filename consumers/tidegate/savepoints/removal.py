@@ -18,7 +18,6 @@ from typing import Final
 
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import (
-    Outcome,
     SavepointMark,
     SavepointRemovalRejected,
     SavepointRemovalRequested,
@@ -45,41 +44,41 @@ Ended = tuple[str | None, timedelta | None]
 """The policy and the lifetime in the mark of a savepoint that a check may remove."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavepointRemover:
-    """Carries out SavepointRemovalRequested; returns SavepointRemoved or SavepointRemovalRejected.
+def remove_savepoint(  # noqa: PLR0913 - the last two by name
+    command: SavepointRemovalRequested,
+    warehouse: Warehouse,
+    clock: Callable[[], datetime],
+    source: str,
+    *,
+    ended: Ended | None = None,
+    claim: Unclaimed = NO_CLAIM,
+) -> SavepointRemoved | SavepointRemovalRejected:
+    """Remove a savepoint, or return a rejection.
 
     A repeated request reports what its first attempt removed: a new savepoint that was made on the
-    same commit meanwhile stays.
-    """
+    same commit meanwhile stays. `ended`: a check ended the savepoint, no person asks for it.
 
+    Raises:
+        TransientError: a file was removed while it was being read, or the savepoint was written
+            again meanwhile.
+    """
+    try:
+        with refusing_unreadable():
+            return _Remover(warehouse, clock, source, ended, claim).remove(command)
+    except Refused as refused:
+        fields = {"source": source, "occurred_at": clock(), "instant": command.instant}
+        return SavepointRemovalRejected.about(command, **fields, **refused.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remover:
     warehouse: Warehouse
     clock: Callable[[], datetime]
     source: str
-    ended: Ended | None = None
-    """For a removal by a check; None: a person requests it."""
-    claim: Unclaimed = NO_CLAIM
+    ended: Ended | None
+    claim: Unclaimed
 
-    def answer(self, command: SavepointRemovalRequested) -> Outcome:
-        """Remove the savepoint, or return a rejection.
-
-        Raises:
-            TransientError: a file was removed while it was being read, or the savepoint was written
-                again meanwhile.
-        """
-        try:
-            with refusing_unreadable():
-                return self._remove(command)
-        except Refused as refused:
-            return SavepointRemovalRejected.about(
-                command,
-                source=self.source,
-                occurred_at=self.clock(),
-                instant=command.instant,
-                **refused.fields,
-            )
-
-    def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
+    def remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         task = command.event_id if self.ended is None else str(command.caused_by)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.jar_locks import make_lock
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError, TransientError
 from tidegate.local.embedded import metastore
 from tidegate.local.embedded.jars import _JarLock, _LockedJar, cache_dir, resolve
@@ -217,7 +217,7 @@ def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path
     lock.write_text(make_lock(("org.example:two:1.0:bin@tar.gz",), transitive=False).dumps())
     monkeypatch.setattr(metastore, "_create_schema", lambda home, *_: home.empty_database.mkdir())
     version = _MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
-    return lambda: metastore.metastore_home(find_jdk(17), version).folder
+    return lambda: metastore.metastore_home(find_java(17), version).folder
 
 
 def replace_jar(program: Path) -> None:

@@ -16,7 +16,7 @@ from support.deployment import Deployment
 from support.hive_session import HiveFailedError, HiveSession, hive_session
 from support.metastore import HiveEngine, own_metastore
 from support.waiting import wait_for
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, TaskIssued, VacuumFinished
 from tidegate.events.wire import Wire, command_of
@@ -88,7 +88,7 @@ class Lake:
 @pytest.fixture
 def lake(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Lake]:
     try:
-        if not find_jdk(17).java.with_name("javac").exists():
+        if not find_java(17).with_name("javac").exists():
             pytest.skip("a full JDK is needed: it compiles the driver of Hive")
     except ConfigError as error:
         pytest.skip(str(error))

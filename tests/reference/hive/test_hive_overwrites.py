@@ -14,7 +14,7 @@ from support.waiting import wait_for
 from support.watched_bridge import Queued
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.second_source import SecondSource
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import ConfigError
@@ -63,7 +63,7 @@ def write(hive: HiveSession, table: str) -> None:
 @pytest.mark.timeout(600)
 def test_one_copy_is_left_of_what_hive_overwrote_and_truncated(tmp_path: Path) -> None:
     try:
-        if not find_jdk(17).java.with_name("javac").exists():
+        if not find_java(17).with_name("javac").exists():
             pytest.skip("a full JDK is needed: it compiles the driver of Hive")
     except ConfigError as error:
         pytest.skip(str(error))

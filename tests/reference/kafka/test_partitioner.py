@@ -10,7 +10,7 @@ import pytest
 
 from support.kafka import create_topic
 from support.murmur2 import MURMUR2
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.local.embedded.jars import resolve
 from tidegate.publisher import ConfirmedProducer, Message, Publisher
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.judge
 
 def java(keys: Sequence[str]) -> list[tuple[int, int]]:
     """The hash and the partition of each key, by Kafka's producer."""
-    program = find_jdk().java
+    program = find_java()
     modules = subprocess.run(
         [program, "--list-modules"], check=True, capture_output=True, text=True
     ).stdout

@@ -14,7 +14,7 @@ from typing import Final, cast
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tidegate.compute.java import Jdk, find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError
 from tidegate.local.embedded.jars import resolve
 from tidegate.local.embedded.process import (
@@ -157,7 +157,7 @@ class EmbeddedBroker(EmbeddedServer):
         return broker_settings(data, self._port or clients, controllers, self._properties)
 
     def _launch(self, ports: tuple[int, int]) -> Child:
-        jdk, jars = find_jdk(_KAFKA_NEEDS_JAVA), resolve("kafka")
+        java, jars = find_java(_KAFKA_NEEDS_JAVA), resolve("kafka")
         settings = self._settings(ports)
         self.folder.mkdir(parents=True, exist_ok=True)
         # records and the passwords in its settings are for this user only
@@ -168,14 +168,14 @@ class EmbeddedBroker(EmbeddedServer):
             path.chmod(0o600)  # before the content, which may hold passwords
             path.write_text(content, encoding="utf-8")
         options = [f"-Dlog4j2.configurationFile={logging}"]
-        self._format(jdk, jars, Path(settings["log.dirs"]), file, options)
+        self._format(java, jars, Path(settings["log.dirs"]), file, options)
         command = java_command(
-            jdk, jars, "kafka.Kafka", [str(file)], heap_mb=self._heap_mb, options=options
+            java, jars, "kafka.Kafka", [str(file)], heap_mb=self._heap_mb, options=options
         )
         return Child(command, self.log)
 
     def _format(
-        self, jdk: Jdk, jars: Sequence[Path], data: Path, file: Path, options: Sequence[str]
+        self, java: Path, jars: Sequence[Path], data: Path, file: Path, options: Sequence[str]
     ) -> None:
         """Give an empty data directory its cluster id, as Kafka's own tool does; or read its id.
 
@@ -190,7 +190,7 @@ class EmbeddedBroker(EmbeddedServer):
         arguments = ["format", "-t", self._cluster_id, "-c", str(file)]
         main = "kafka.tools.StorageTool"
         answer = subprocess.run(
-            java_command(jdk, jars, main, arguments, heap_mb=128, options=options),
+            java_command(java, jars, main, arguments, heap_mb=128, options=options),
             capture_output=True,
             text=True,
             timeout=_FORMAT_SECONDS,

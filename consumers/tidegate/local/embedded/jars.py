@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from tidegate.compute.java import find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.validation import validation_message
 from tidegate.runtime.retry import RetryPolicy
@@ -150,7 +150,7 @@ def fetch(lock: _JarLock, folder: Path) -> Path:
     if settings is None and not lock.transitive:
         settings = str(folder / "ivysettings.xml")
         Path(settings).write_text(_WITHOUT_POMS, encoding="utf-8")
-    command = _command(folder, find_jdk(_JAVA_FOR_IVY).java, settings)
+    command = _command(folder, find_java(_JAVA_FOR_IVY), settings)
     _RETRIES.call(lambda: _run(command, lock))
     return folder / "jars"
 

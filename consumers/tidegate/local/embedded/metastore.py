@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidegate.compute.java import Jdk, find_jdk
+from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError
 from tidegate.local.embedded.jars import (
     cache_dir,
@@ -95,7 +95,7 @@ class _Home(NamedTuple):
 
     def command(
         self,
-        jdk: Jdk,
+        java: Path,
         main: str,
         arguments: Sequence[str],
         settings: Mapping[str, str],
@@ -106,11 +106,11 @@ class _Home(NamedTuple):
         all_options = [*OPENED, *(f"-D{name}={value}" for name, value in properties.items())]
         all_options += options
         return java_command(
-            jdk, self.class_path, main, arguments, heap_mb=_HEAP_MB, options=all_options
+            java, self.class_path, main, arguments, heap_mb=_HEAP_MB, options=all_options
         )
 
 
-def metastore_home(jdk: Jdk, version: _MetastoreVersion = HIVE_4) -> _Home:
+def metastore_home(java: Path, version: _MetastoreVersion = HIVE_4) -> _Home:
     """Fetch, unpack and initialise the Metastore, unless the cache has what the lock specifies.
 
     Any number of processes may call at once: one works, the others wait for it.
@@ -138,7 +138,7 @@ def metastore_home(jdk: Jdk, version: _MetastoreVersion = HIVE_4) -> _Home:
                     log.warning("%s was changed: it is made again from its archive", folder)
                     shutil.rmtree(folder)
                 packed = next(file for file in files if file.name == archive.name)
-                _make(folder, packed, files, jdk, version)
+                _make(folder, packed, files, java, version)
     return _Home(folder, _class_path(folder, files))
 
 
@@ -147,20 +147,20 @@ def _is_unpacked(folder: Path, digest: str) -> bool:
 
 
 def _make(
-    folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk, version: _MetastoreVersion
+    folder: Path, archive: Path, files: Sequence[Path], java: Path, version: _MetastoreVersion
 ) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
         program = unpack(archive, Path(draft) / "unpacked")
         made = Path(draft) / "made"
         made.mkdir()
         program.rename(made / "program")
-        _create_schema(_Home(made, _class_path(made, files)), jdk, version)
+        _create_schema(_Home(made, _class_path(made, files)), java, version)
         made.rename(folder)
 
 
-def _create_schema(home: _Home, jdk: Jdk, version: _MetastoreVersion) -> None:
+def _create_schema(home: _Home, java: Path, version: _MetastoreVersion) -> None:
     command = home.command(
-        jdk,
+        java,
         version.schema_tool,
         ["-dbType", "derby", "-initSchema"],
         _derby_settings(home.empty_database, create=True),
@@ -233,8 +233,8 @@ class EmbeddedMetastore(EmbeddedServer):
         return f"thrift://{HOST}:{self.ports[0]}"
 
     def _launch(self, ports: tuple[int, int]) -> Child:
-        jdk = find_jdk(_NEEDS_JAVA)
-        home = metastore_home(jdk, self.version)
+        java = find_java(_NEEDS_JAVA)
+        home = metastore_home(java, self.version)
         self.warehouse.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         database = self.folder / "database"
@@ -256,7 +256,7 @@ class EmbeddedMetastore(EmbeddedServer):
             f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
         ]
         arguments = ["-p", str(ports[0])]
-        command = home.command(jdk, self.version.main, arguments, settings, options)
+        command = home.command(java, self.version.main, arguments, settings, options)
         return Child(command, self.log)
 
     def _answers(self) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from tidegate.compute.java import Jdk
 from tidegate.errors import ConfigError, TidegateError
 
 HOST: Final = "127.0.0.1"
@@ -130,7 +129,7 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def java_command(  # noqa: PLR0913 - each is one part of the command line
-    jdk: Jdk,
+    java: Path,
     jars: Sequence[Path],
     main: str,
     arguments: Sequence[str],
@@ -141,7 +140,7 @@ def java_command(  # noqa: PLR0913 - each is one part of the command line
     """The command line that starts a main class, quickly and with a small heap."""
     class_path = os.pathsep.join(map(str, jars))
     small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Xmx{heap_mb}m")
-    return [str(jdk.java), *small, *options, "-cp", class_path, main, *arguments]
+    return [str(java), *small, *options, "-cp", class_path, main, *arguments]
 
 
 def free_ports() -> tuple[int, int]:

@@ -13,7 +13,8 @@ from typing import Final
 import confluent_kafka
 from pydantic import SecretStr
 
-from tidegate.bridges.position import group_of, stored_position
+from tidegate.bridges.position import baseline_in, group_of, stored_position
+from tidegate.compute.java import probe
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
 from tidegate.errors import (
@@ -92,11 +93,11 @@ def check_spark(settings: Settings, *, start: bool) -> Finding:
     home = os.environ.get("JAVA_HOME")
     try:
         # Spark always starts with JAVA_HOME where it is set
-        jdk = compatible_java({"TIDEGATE_JAVA_HOME": home} if home else None)
+        java = compatible_java({"TIDEGATE_JAVA_HOME": home} if home else None)
     except ConfigError as error:
         seen = str(error).replace("TIDEGATE_JAVA_HOME", "JAVA_HOME") if home else str(error)
         return Finding("fail", seen, "unset JAVA_HOME" if home else _JAVA)
-    seen = f"pyspark {number} on Java {jdk.major}"
+    seen = f"pyspark {number} on Java {probe(java)}"
     if not start:
         return Finding("ok", f"{seen}; run with --spark to start a session")
     try:
@@ -318,8 +319,7 @@ def _check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
     prefix = broker.topics.prefix
     members = broker.groups.members(group_of(prefix))
     try:
-        stored = stored_position(broker.connection, prefix)
-        known = Baseline.parse(stored.text if stored else "")
+        known = baseline_in(stored_position(broker.connection, prefix))
         with MetastoreClient(settings) as client:
             known.checked(client.snapshot())
     except MetastoreReplacedError as error:
