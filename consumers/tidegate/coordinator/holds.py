@@ -9,8 +9,8 @@ from typing import Final
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.events import CleaningDeferred, CleaningHoldRequested
+from tidegate.coordinator.subject import SOURCE
+from tidegate.events import CleaningDeferred, CleaningHoldRequested, Command
 from tidegate.events.cleanings import (
     CleaningHeld,
     CleaningHoldRemovalRequested,
@@ -61,10 +61,10 @@ def is_held(rows: Store, table: str) -> bool:
     return rows.one("select 1 from hold where tbl = ?", table) is not None
 
 
-def hold(event: CleaningHoldRequested, rows: Store, at: datetime, effects: Effects) -> None:
+def hold(event: CleaningHoldRequested, rows: Store, at: datetime) -> CleaningHeld:
     """Hold the table; a second hold replaces the first."""
     _put(event.table, [event.event_id, event.requested_by, event.reason], rows, at)
-    effects.outcomes.append(CleaningHeld.about(event, occurred_at=at, source=SOURCE))
+    return CleaningHeld.about(event, occurred_at=at, source=SOURCE)
 
 
 def known(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
@@ -79,20 +79,14 @@ def _put(table: str, body: Sequence[str | None], rows: Store, at: datetime) -> N
     rows.put("hold", table, columns=(to_ms(at),), body=dumps(body))
 
 
-def remove_hold(
-    event: CleaningHoldRemovalRequested, rows: Store, at: datetime, effects: Effects
-) -> None:
-    """Hold the table no more, and release again what was deferred.
-
-    `effects` has the cleanings that were waiting for this.
-    """
+def remove_hold(event: CleaningHoldRemovalRequested, rows: Store, at: datetime) -> list[Command]:
+    """Hold the table no more, and release again what was deferred."""
     rows.drop("hold", event.table)
     deferred = rows.all("select id, body from deferred where tbl = ? order by id", event.table)
-    for number, body in deferred:
+    for number, _ in deferred:
         rows.drop("deferred", event.table, number)
-        effects.commands.append(
-            released_again(CleaningDeferred.model_validate_json(body), at, SOURCE)
-        )
+    found = (CleaningDeferred.model_validate_json(body) for _, body in deferred)
+    return [released_again(cleaning, at, SOURCE) for cleaning in found]
 
 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
@@ -102,7 +96,7 @@ def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
     rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
 
 
-def release_due(rows: Store, at: datetime, limit: int, effects: Effects) -> None:
+def release_due(rows: Store, at: datetime, limit: int) -> list[Command]:
     """Release deferred cleanings that are due again, unless their table is held meanwhile."""
     due = rows.all(
         "select tbl, id, body from deferred indexed by deferred_due where due <= ?"
@@ -110,10 +104,12 @@ def release_due(rows: Store, at: datetime, limit: int, effects: Effects) -> None
         to_ms(at),
         limit,
     )
+    released: list[Command] = []
     for table, number, body in due:
         if is_held(rows, table):
             rows.put("deferred", table, number, (None,), body)
         else:
             rows.drop("deferred", table, number)
             event = CleaningDeferred.model_validate_json(body)
-            effects.commands.append(released_again(event, at, SOURCE))
+            released.append(released_again(event, at, SOURCE))
+    return released

@@ -16,11 +16,12 @@ from typing import Final
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
-from tidegate.coordinator.subject import SOURCE, Effects
+from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     CleaningMode,
     CleaningStarted,
     CleaningUndone,
+    Command,
     DirectoriesCleaned,
     QuarantineRemovalRequested,
     QuarantineRemoved,
@@ -111,19 +112,20 @@ def end_quarantine(event: CleaningUndone | QuarantineRemoved, rows: Store) -> No
         rows.drop("quarantine", event.table, found.id)
 
 
-def request_removals(rows: Store, at: datetime, limit: int, effects: Effects) -> None:
+def request_removals(rows: Store, at: datetime, limit: int) -> list[Command]:
     """Request the removal of due quarantines, unless its table is held meanwhile."""
     now = to_ms(at)
     due = rows.all(
         f"{_QUARANTINES} indexed by quarantine_due where due <= ? order by due limit ?", now, limit
     )
+    requested: list[Command] = []
     for found in map(_of_row, due):
         if is_held(rows, found.table):
             _put_quarantine(rows, replace(found, due=now + _AGAIN_MS))
             continue
         wait = _AGAIN_MS << min(found.requested, _MAX_DOUBLINGS)
         _put_quarantine(rows, replace(found, due=now + wait, requested=found.requested + 1))
-        effects.commands.append(
+        requested.append(
             QuarantineRemovalRequested(
                 table=found.table,
                 location=found.location,
@@ -134,6 +136,7 @@ def request_removals(rows: Store, at: datetime, limit: int, effects: Effects) ->
                 cleaning=found.cleaning,
             )
         )
+    return requested
 
 
 def _quarantine_of(rows: Store, table: str, cleaning: str) -> Quarantine | None:

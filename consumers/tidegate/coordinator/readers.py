@@ -151,8 +151,8 @@ class ReaderGate:
         decision = _Decision(rows, at, self.alarms)
         decision.report_overdue()
         decision.report_unknown()
-        holds.release_due(rows, at, _AT_ONCE, decision.effects)
-        quarantines.request_removals(rows, at, _AT_ONCE, decision.effects)
+        decision.effects.commands += holds.release_due(rows, at, _AT_ONCE)
+        decision.effects.commands += quarantines.request_removals(rows, at, _AT_ONCE)
         return decision.effects
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
@@ -169,9 +169,9 @@ class ReaderGate:
             case WritesAborted():  # no reader reads aborted rows, so there is nothing to wait for
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
-                holds.hold(event, rows, at, effects)
+                effects.outcomes.append(holds.hold(event, rows, at))
             case CleaningHoldRemovalRequested():
-                holds.remove_hold(event, rows, at, effects)
+                effects.commands += holds.remove_hold(event, rows, at)
                 decision.release_cleanings(waiting(rows, _READY, event.table))
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
