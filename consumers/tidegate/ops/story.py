@@ -255,7 +255,9 @@ class _Answers:
         """Take the next outcome."""
         self.verdicts.add(outcome.verdict)
         self.last = type(outcome).__name__
-        if outcome.verdict is Verdict.REFUSED and getattr(outcome, "requested_by", None):
+        if Verdict.DONE in self.verdicts:  # a copy of it may be refused later
+            self.refused = None
+        elif outcome.verdict is Verdict.REFUSED and getattr(outcome, "requested_by", None):
             self.refused = ": ".join(
                 filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
             )

@@ -70,6 +70,10 @@ def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
             id="refused, and done at the second attempt",
         ),
         pytest.param(
+            (restore_request(), completed(restore_request()), rejected(restore_request())),
+            id="done, and a copy was refused later",
+        ),
+        pytest.param(
             (
                 savepoint_request(1),
                 task_of(savepoint_request(1)),

@@ -165,7 +165,8 @@ class CommandRunner:
             log.info("nothing is done: %s", later)
             if claim is not None:  # half way, by its stop
                 return
-            # a copy, a late repeat; or the coordinator's rows were lost, and it begins again at 1
+            # a copy, a late repeat; or the coordinator's rows were lost, and it begins again at 1:
+            # the table no longer says which, and without an answer the table would stand still
             outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=later.highest)]
         except AlreadyDone as done:
             log.info("task %d is done: its outcome is published again", task.number)
