@@ -528,7 +528,7 @@ RULES: Final = (
     ),
     Rule(
         "a request's headers count towards what a task can carry",
-        "consumers/tidegate/coordinator/loop.py",
+        "consumers/tidegate/coordinator/outgoing.py",
         'len(message.value or b"") + headers + _OVERHEAD_BYTES',
         'len(message.value or b"")',
         "tests/coordinator/test_requests.py::test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on",
@@ -558,7 +558,7 @@ RULES: Final = (
     Rule(
         "what was remembered and not published is published at an assignment",
         "consumers/tidegate/coordinator/loop.py",
-        "self._publish_unsent(owned, under_way)  # invariant 1",
+        "self._publish_unsent(owned, running)  # invariant 1",
         "pass",
         "tests/coordinator/test_loop.py::test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged",
     ),

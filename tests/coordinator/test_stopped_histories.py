@@ -434,10 +434,14 @@ def test_confirmed_answers_stay_true_and_no_table_stands_still(
     ("rule", "promise"),
     [
         pytest.param(
-            "partitions.CatchUp.is_known", "what has its outcome", id="the outcomes are read first"
+            "partitions.CatchUp.is_rebuilding",
+            "what has its outcome",
+            id="the outcomes are read first",
         ),
         pytest.param("requests.Requests.is_over", "what was undone", id="an undone cleaning stays"),
-        pytest.param("tasks._is_unknown", "stands still", id="numbers continue above the table's"),
+        pytest.param(
+            "task_ends._is_unknown", "stands still", id="numbers continue above the table's"
+        ),
     ],
 )
 def test_without_a_rule_a_lost_changelog_breaks_a_promise(

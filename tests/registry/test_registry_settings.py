@@ -70,7 +70,7 @@ def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, na
     loop = assemble(name, load(tmp_path, SETTINGS), memory_bus())
 
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
-    wire = loop._wire if isinstance(loop, CoordinatorLoop) else loop._runner.wire
+    wire = loop._outgoing._wire if isinstance(loop, CoordinatorLoop) else loop._runner.wire
     assert isinstance(wire._source, RegistrySchemas)
     assert loop._decoder.wire is wire
     loop.close()

@@ -27,7 +27,8 @@ from support.samples import (
     message,
 )
 from support.waiting import wait_for
-from tidegate.coordinator.loop import ALWAYS_ACCEPTED_BYTES, CoordinatorLoop
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES
 from tidegate.coordinator.rows.records import MAX_RECORD_BYTES
 from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import Effects

@@ -1,9 +1,24 @@
 """The coordinator's loop: read, decide, remember, publish, commit.
 
+The way of an event, from a record to a task:
+
+    step
+      _poll                        up to CHUNK records
+      _apply ... _apply_record     decodes; an invalid record becomes a dead letter
+        _decided                   is it to be applied: signature, task, use of the request
+          Subjects.handle          the subject: rows are put and dropped, `Effects` returned
+          _messages                commands are queued (`tasks.enqueue`), outcomes serialized
+          Tasks.issue              the next command becomes a task with a number
+        Store.send                 the messages become rows of the outbox
+      _finish
+        OwnedPartitions.write      changed rows, the position last, in one fenced transaction
+        _publish_unsent            the outbox
+        Subscription.commit        the offsets
+
 Its invariants, each at a comment that repeats it:
 
-1. The rows of a partition are restored up to the last end mark before the first new event is
-   decided, and what they hold as unsent is published before it.
+1. The rows of a partition are restored up to the last position before the first new event is
+   decided, and the messages in its outbox are published before it.
 2. What was decided is remembered before it is published: changed rows, the outgoing messages among
    them, go to the changelog, fenced, their position last; then the messages are published; then the
    offsets of the inputs are committed. A crash in between repeats messages, with the same ids; it
@@ -21,17 +36,17 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import tasks
+from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES, Outgoing
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
 from tidegate.coordinator.requests import ABOUT_REQUESTS, ENDS, Requests
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects
-from tidegate.coordinator.tasks import COUNT_LATE, MAY_FREE, OF_TASKS, Queued, Tasks
 from tidegate.errors import (
     DeadLetterFlood,
     FormatError,
@@ -54,7 +69,7 @@ from tidegate.events.topics import (
     VACUUMS,
     topic_of,
 )
-from tidegate.events.wire import Wire, original_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Authorization, TrustedKey, Unauthorized, is_unproven
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, Watermarks, require_copartitioned
@@ -74,21 +89,13 @@ CHUNK: Final = 1000
 POLL_SECONDS: Final = 0.2
 TICK_SECONDS: Final = 2.0
 """Between two checks of due rows."""
-ALWAYS_ACCEPTED_BYTES: Final = 50_000
-"""Messages up to this size are not compared with their topic's limit: every one accepts them."""
-_OVERHEAD_BYTES: Final = 200
-"""What a message has in its batch besides key, value and headers, generously."""
-_TASK_BYTES: Final = 4_000
-"""What a task has besides the command that it carries, generously."""
 _PARTITION = attrgetter("partition")
 READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
-"""After an assignment, the backlogs of these are read first: a person's hold of yesterday comes
-before a release of today; and a release is not forgotten before the vacuum that waits for it.
-Where rows are made again, the outcomes come before them: what was done is not done again."""
-
-
-_MAY_ISSUE: Final = MAY_FREE.union(ABOUT_REQUESTS)
-_OF_TASKS: Final = OF_TASKS.union(ENDS)
+"""After an assignment, the backlogs of these are read first: so an old hold is applied before a
+newer release, and a vacuum before the release that it waits for can be forgotten. Where rows are
+rebuilt from the inputs, the outcomes come before them: what was done is not done again."""
+_ISSUE_AFTER: Final = tasks.ISSUE_AFTER.union(ABOUT_REQUESTS)
+_NEED_A_TASK: Final = tasks.NEED_A_TASK.union(ENDS)
 
 
 class CoordinatorLoop:
@@ -122,35 +129,34 @@ class CoordinatorLoop:
                 partitions: a table's events and its rows would be on different partitions.
         """
         wire = wire or Wire()
-        self._people = Requests(wire)
-        self._given, subject = subject, Subjects(subject, self._people)
-        self._subject, self._bus, self._prefix = subject, bus, prefix
-        self._retries, self._wire, self._sign = retries, wire, sign
+        self._requests = Requests(wire)
+        self._subject = subject
+        self._subjects = Subjects(subject, self._requests)
+        consumes = self._subjects.consumes
+        self._bus, self._prefix, self._retries = bus, prefix, retries
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(SOURCE, bus, prefix, retries, limit)
-        self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
-        self._outcome_topic, own = OUTCOME_TOPIC.name(prefix), CHANGELOG.name(prefix)
-        self._task_topic = TASK_TOPIC.name(prefix)
-        outputs = (self._task_topic, self._outcome_topic)
-        topics = [*self._inputs, own, *outputs]
-        count = require_copartitioned(bus, topics)
-        # by type: to ask for a subclass of pydantic's takes as long as a decision
+        self._inputs = sorted({topic_of(kind).name(prefix) for kind in consumes})
+        own, outcomes = CHANGELOG.name(prefix), OUTCOME_TOPIC.name(prefix)
+        count = require_copartitioned(bus, [*self._inputs, own, TASK_TOPIC.name(prefix), outcomes])
         self._authorization, self._refusals = authorization or Authorization(), RefusalLimit()
-        self._requests = {kind for kind in subject.consumes if issubclass(kind, Command)}
-        self._outcomes = {kind for kind in subject.consumes if issubclass(kind, Outcome)}
+        # sets: `isinstance` of pydantic's classes takes as long as a decision
+        self._request_kinds = {kind for kind in consumes if issubclass(kind, Command)}
+        self._outcome_kinds = {kind for kind in consumes if issubclass(kind, Outcome)}
         signed = SIGNED if self._authorization.checks_signatures else ()
-        others = set(subject.consumes) - self._requests
+        others = set(consumes) - self._request_kinds
         self._signed_kinds = {kind for kind in others if issubclass(kind, signed)}
-        self._tasks = Tasks(self._wire.serialize, self._sign, prefix)
-        self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
-        self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
+        self._outgoing = Outgoing(bus, prefix, wire, sign, retries)
+        self._tasks = tasks.Tasks(self._outgoing)
+        self._decoder = Decoder(consumes, prefix, count, retries, wire)
+        self._owned = OwnedPartitions(self._subjects, bus, prefix, self._inputs, retries)
         self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
         self._subscription = bus.subscribe(f"{prefix}.{SOURCE}", self._inputs, self, watched=[own])
         first = [topic.name(prefix) for topic in READ_FIRST]
-        self._catch_up = CatchUp(first, self._subscription, known=self._outcome_topic)
+        self._catch_up = CatchUp(first, self._subscription, outcomes)
 
     def run(self, stop: threading.Event) -> None:
         """Process events until `stop` is set.
@@ -166,8 +172,7 @@ class CoordinatorLoop:
     def step(self, timeout: float) -> int:
         """Process what has arrived, waiting up to `timeout` seconds for it; return the count."""
         try:
-            # no collection after each chunk: what a step makes has hardly any cycles, and all of
-            # it would be visited two or three times; between two steps there is one
+            # objects that a step makes rarely form cycles: collect once between two steps
             with gc_paused():
                 records = self._poll(timeout)
                 count = self._apply_backlog(records)
@@ -197,26 +202,26 @@ class CoordinatorLoop:
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         owned = self._owned.values()
-        under_way = [m for it in owned for m in tasks.unended(it.store)]
-        self._publish_unsent(owned, under_way)  # invariant 1
+        running = [message for it in owned for message in tasks.unfinished(it.store)]
+        self._publish_unsent(owned, running)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
-        first = self._catch_up.first(starts)
-        self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
+        early = self._catch_up.read_first(starts)
+        self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(early)))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
-        # what was published is not to be published again by a successor
+        # so that no successor publishes again what was published
         self._owned.write({n: owned for n, owned in self._owned.items() if owned.store.has_changes})
         self._owned.release()
-        self._forget()
+        self._clear_partitions()
 
     def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Drop the partitions and the pending work on them."""
         self._owned.drop()
-        self._forget()
+        self._clear_partitions()
 
-    def _forget(self) -> None:
+    def _clear_partitions(self) -> None:
         self._dead_letters.forget()
         self._catch_up.assigned({}, {})
 
@@ -288,28 +293,35 @@ class CoordinatorLoop:
     ) -> list[Message]:
         """Decide on an event; return the messages to publish."""
         kind, store = type(event), owned.store
-        if kind in self._outcomes and is_unproven(event):
+        if kind in self._outcome_kinds and is_unproven(event):
             return []
-        # its task is not under way: it comes late, is a copy, or is forged
-        is_late = kind in _OF_TASKS and tasks.carried(event, store) is None
-        counts = kind in COUNT_LATE or (kind in ENDS and self._catch_up.is_known(record))
-        # the coordinator itself ended a request that had no task, such as one that was declined
-        is_own = kind is RestoreRejected and kind in self._given.consumes
-        if is_late and not ((counts or is_own) and self._is_genuine(event, record)):
-            return []
+        subject: Subject = self._subjects
+        # its task is not running: it comes late, is a copy, or is forged
+        if kind in _NEED_A_TASK and tasks.carried(event, store) is None:
+            late = self._subject_of_late(kind, record)
+            if late is None or not self._is_genuine(event, record):
+                return []
+            subject = late
         if kind in self._signed_kinds:
             self._authorization.require(event, record)
-        if kind in self._requests and isinstance(event, Command):
+        if kind in self._request_kinds and isinstance(event, Command):
             effects = self._authorized(owned, event, record, at)
         else:
-            subject = self._given if is_late and not counts else self._subject
             effects = subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and tasks.confirm_later(event.table, messages, store):
             messages = []
-        if effects.commands or kind in _MAY_ISSUE:
+        if effects.commands or kind in _ISSUE_AFTER:
             messages += self._tasks.issue(event.table, store, at)
         return messages
+
+    def _subject_of_late(self, kind: type[Event], record: Record) -> Subject | None:
+        """The subject that applies an outcome whose task is not running; None if none does."""
+        if kind in tasks.COUNT_LATE or (kind in ENDS and self._catch_up.is_rebuilding(record)):
+            return self._subjects
+        # the coordinator itself ended a request that had no task, such as one that was declined
+        is_own = kind is RestoreRejected and kind in self._subject.consumes
+        return self._subject if is_own else None
 
     def _is_genuine(self, event: Event, record: Record) -> bool:
         try:
@@ -336,29 +348,26 @@ class CoordinatorLoop:
             return Effects(outcomes=[refused_as.to(event, named)])
         signer = signed_by.name if signed_by else None
         if isinstance(event, ABOUT_REQUESTS):
-            message = Message(record.partition.topic, record.key, record.value, record.headers)
-            # a task may carry two: a restore and its approval
-            more = _TASK_BYTES + _size(message)
-            self._require_accepted(message._replace(topic=self._task_topic), more)
-            begun = self._catch_up.is_known(record)  # lost rows may have had a task of it
-            queued = Queued.of(event, original_of(message, at), signer, has_begun=begun)
-            effects = self._people.requested(event, queued, owned.store, at)
+            begun = self._catch_up.is_rebuilding(record)  # lost rows may have had a task of it
+            original = self._outgoing.request(record, at)
+            queued = tasks.Queued.of(event, original, signer, has_begun=begun)
+            effects = self._requests.requested(event, queued, owned.store, at)
         else:
-            effects = self._subject.handle(event, owned.store, at)
+            effects = self._subjects.handle(event, owned.store, at)
         effects.name_asker(event, signer)
         return effects
 
     def _pass_ends(self) -> None:
-        """Go past what holds no record before the end of an input."""
+        """Advance past offsets without records at the end of an input (transaction markers)."""
         for where, end in self._subscription.ends().items():
             self._owned[where.number].pass_end(where, end, self._committed.get(where, 0))
 
     def _decide_due(self) -> None:
         """Decide on due rows, where every event up to now was applied.
 
-        While a backlog is read, or a replay, the event that settles a matter may be still to come.
-        A process that has lost its partitions without noticing does not decide either: what its
-        successor has applied is on the topics, and unread here.
+        While a backlog or a replay is read, an event that makes due work unnecessary may still
+        come. A process that lost its partitions without noticing decides nothing either: its
+        successor's events are on the topics, and unread here.
         """
         if time.monotonic() < self._next_tick:
             return
@@ -371,7 +380,7 @@ class CoordinatorLoop:
         for number in self._read_to_the_end(due):
             owned = self._owned[number]
             owned.store.begin()
-            effects = self._subject.due(owned.store, at)
+            effects = self._subjects.due(owned.store, at)
             messages = self._messages(effects, owned.store, at)
             for table in {command.table for command in effects.commands}:
                 messages += self._tasks.issue(table, owned.store, at)
@@ -382,11 +391,11 @@ class CoordinatorLoop:
                 self._next_tick = 0.0  # the rest at the next step
 
     def _is_due(self, number: int, at: datetime) -> bool:
-        due = self._subject.next_due(self._owned[number].store)
+        due = self._subjects.next_due(self._owned[number].store)
         return due is not None and due <= at.timestamp() * 1000
 
     def _read_to_the_end(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Those of which every event up to now was applied."""
+        """The partition numbers that are fully caught up."""
         inputs = [Partition(topic, number) for number in numbers for topic in self._inputs]
         marks: Mapping[Partition, Watermarks] = {}
         if inputs:
@@ -403,54 +412,12 @@ class CoordinatorLoop:
                 yield number
 
     def _messages(self, effects: Effects, store: Store, at: datetime) -> list[Message]:
-        """Serialize before anything is remembered: what no topic takes is refused with its event.
-
-        Commands are queued: tasks carry them.
-
-        Raises:
-            MessageTooLargeError: a message exceeds the topic's limit.
-        """
-        if not effects.commands and not effects.outcomes:  # most events have none
-            return effects.repeated
-        try:
-            messages = self._serialized(effects)
-        except TransientError:  # only then are retries prepared: this runs for every decision
-            messages = self._retries.call(lambda: self._serialized(effects))
-        count = len(effects.commands)
-        for message in messages[:count]:
-            self._require_accepted(message, _TASK_BYTES)
-        for message in messages[count:]:
-            self._require_accepted(message)
-        made = max(at, datetime.now(UTC))  # as the signature says
-        for command, message in zip(effects.commands, messages, strict=False):
+        """Queue the commands, for tasks to carry; return the other messages."""
+        for command in effects.commands:
             if not Requests.is_over(command, store):
-                tasks.queue(command, Queued.of(command, original_of(message, made)), store)
-        return effects.repeated + messages[count:]
-
-    def _require_accepted(self, message: Message, more: int = 0) -> None:
-        size = _size(message) + more
-        if size <= ALWAYS_ACCEPTED_BYTES:  # most are
-            return
-        limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
-        if size > limit:
-            raise MessageTooLargeError(
-                f"Message size too large: {size} bytes for {message.topic}, which accepts {limit}"
-            )
-
-    def _serialized(self, effects: Effects) -> list[Message]:
-        """The messages of the commands, signed for tasks, then those of the outcomes."""
-        serialize, topic = self._wire.serialize, self._task_topic
-        messages = [serialize(it, topic) for it in effects.commands]
-        if self._sign is not unsigned:
-            messages = list(map(self._sign, effects.commands, messages))
-        return messages + [serialize(it, self._outcome_topic) for it in effects.outcomes]
-
-    def _signed(self, message: Message) -> Message:
-        """Sign at each publication: a message may have waited for longer than a signature lasts."""
-        if self._sign is unsigned:
-            return message
-        event = self._wire.deserialize(message.key, message.value, message.headers)
-        return self._sign(event, message)
+                queued = tasks.Queued.of(command, self._outgoing.command(command, at))
+                tasks.enqueue(command, queued, store)
+        return [*effects.republish, *map(self._outgoing.outcome, effects.outcomes)]
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""
@@ -472,15 +439,17 @@ class CoordinatorLoop:
             owned.finished()
 
     def _publish_unsent(
-        self, partitions: Iterable[OwnedPartition], repeated: Sequence[Message] = ()
+        self, partitions: Iterable[OwnedPartition], running: Sequence[Message] = ()
     ) -> None:
-        """Publish the messages in the outboxes, and others; return when the broker has them."""
+        """Publish the outboxes, and those of running tasks; return when the broker has them."""
         stores = [owned.store for owned in partitions]
-        messages = [*(message for store in stores for message in store.unsent()), *repeated]
+        # a new task is in the outbox, too
+        unsent = (message for store in stores for message in store.unsent())
+        messages = list(dict.fromkeys((*unsent, *running)))
         if not messages:
             return
         try:
-            self._retries.call(lambda: self._bus.send([*map(self._signed, messages)]))
+            self._retries.call(lambda: self._bus.send([*map(self._outgoing.signed, messages)]))
         except MessageTooLargeError as error:
             raise StopService(
                 f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes, or was"
@@ -488,9 +457,3 @@ class CoordinatorLoop:
             ) from error
         for store in stores:
             store.sent()
-
-
-def _size(message: Message) -> int:
-    """About how many bytes of a batch a message takes, generously."""
-    headers = sum([len(name) + len(value or b"") for name, value in message.headers])
-    return len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES

@@ -73,7 +73,7 @@ class OwnedPartitions(dict[int, OwnedPartition]):
         self._topic = CHANGELOG.name(prefix)
         self._changelog = bus.changelog(self._topic)
         self._released: dict[int, Store] = {}
-        """What the last revocation took, all of it written: it may come back."""
+        """Stores of the partitions just revoked, all rows written; reused if reassigned."""
 
     def appended_ms(self) -> int | None:
         """When the broker appended the last record of the changelog, in ms since the epoch."""
@@ -177,35 +177,35 @@ class OwnedPartitions(dict[int, OwnedPartition]):
 class CatchUp:
     """Which partitions are paused until earlier inputs of the same number have caught up.
 
-    Rows of the later inputs need then not outlast a backlog, and an event of a later input is
-    decided with all that the earlier ones had to say.
+    So rows made by later inputs need not be kept through a backlog, and an event of a later input
+    is decided when all earlier ones were applied.
 
     Order of calls: `assigned`, then `polled` after every poll.
     """
 
     def __init__(
-        self, topics: Sequence[str], subscription: Subscription, known: str | None = None
+        self, topics: Sequence[str], subscription: Subscription, outcomes: str | None = None
     ) -> None:
         """Take the topics whose backlogs come first, in order.
 
-        That of `known` comes before them where one of them is read from its beginning: rows are
-        made again, and it has what was done before.
+        Where one of them is read from its beginning, rows are rebuilt from the inputs. Then the
+        topic with the outcomes comes before all of them: it has what was done already.
         """
         self._order = {topic: place for place, topic in enumerate(topics)}
-        self._known = known
+        self._outcomes = outcomes
         self._subscription = subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
-        self._remade_ends: dict[Partition, int] = {}
+        self._rebuilt_ends: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
 
-    def first(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those whose backlog comes first."""
-        return [p for p in partitions if p.topic in self._order or p.topic == self._known]
+    def read_first(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """The partitions whose backlog comes first."""
+        return [p for p in partitions if p.topic in self._order or p.topic == self._outcomes]
 
     def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
-        """Partitions were assigned, none of them paused; `marks` has those of `first`."""
-        remade = {
+        """Partitions were assigned, none of them paused; `marks` has those of `read_first`."""
+        rebuilt = {
             part.number
             for part, mark in marks.items()
             if part.topic in self._order and starts[part] <= mark.first < mark.end
@@ -213,19 +213,21 @@ class CatchUp:
         self._ends = {
             part: mark.end
             for part, mark in marks.items()
-            if starts[part] < mark.end and (part.topic != self._known or part.number in remade)
+            if starts[part] < mark.end and (part.topic != self._outcomes or part.number in rebuilt)
         }
         before = {
-            part.number for part, mark in marks.items() if part.topic == self._known and mark.end
+            part.number for part, mark in marks.items() if part.topic == self._outcomes and mark.end
         }
-        self._remade_ends = {p: end for p, end in self._ends.items() if p.number in remade & before}
+        self._rebuilt_ends = {
+            p: end for p, end in self._ends.items() if p.number in rebuilt & before
+        }
         self._paused = {part for part in starts if self._waits(part)}
         if self._paused:
             self._subscription.pause(self._paused)
 
-    def is_known(self, record: Record) -> bool:
-        """Whether a record was there before the rows that are made again from it."""
-        return record.offset < self._remade_ends.get(record.partition, 0)
+    def is_rebuilding(self, record: Record) -> bool:
+        """Whether lost rows are rebuilt from a record: what it led to may be done already."""
+        return record.offset < self._rebuilt_ends.get(record.partition, 0)
 
     def is_reading(self, number: int) -> bool:
         """Whether such a backlog is still being read on a partition number."""
@@ -250,7 +252,7 @@ class CatchUp:
         )
 
     def _place(self, part: Partition) -> int:
-        if part.topic == self._known and part in self._ends:
+        if part.topic == self._outcomes and part in self._ends:
             return -1
         return self._order.get(part.topic, len(self._order))
 

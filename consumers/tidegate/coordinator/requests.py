@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.coordinator import tasks
+from tidegate.coordinator import task_ends, tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import Kind, Store
 from tidegate.coordinator.subject import SOURCE, Effects
@@ -149,7 +149,7 @@ class Requests:
             return self._approved(request, queued, rows, at)
         if isinstance(request, Withdrawal):
             return self._withdrawn(request, queued.signed_by, rows, at)
-        tasks.queue(request, queued, rows)
+        tasks.enqueue(request, queued, rows)
         return Effects()
 
     @staticmethod
@@ -175,7 +175,7 @@ class Requests:
         rows.put("awaiting", table, number, (None,), body)
         grounds = [approval.original]
         approved = Queued(**waits)._replace(approval=request.event_id, grounds=grounds)
-        tasks.put(table, ANY, approved, rows)
+        tasks.enqueue_again(table, ANY, approved, rows)
         return Effects()
 
     def _withdrawn(
@@ -192,10 +192,10 @@ class Requests:
         awaiting = None if until is None else Queued(**loads(body)[0])
         found = next(iter(queued.values()), awaiting)
         is_late = _was_used(table, number, rows)
-        under_way = tasks.under_way(table, rows)
-        if under_way is not None and under_way.command == event.request:
-            found = under_way
-        failed = tasks.failed(table, event.request, rows)
+        running = tasks.running(table, rows)
+        if running is not None and running.command == event.request:
+            found = running
+        failed = task_ends.failed(table, event.request, rows)
         if found is None and is_late:
             text = "it failed: discard its dead letter" if failed else "it has ended"
             return self._refused(event, Reason.TOO_LATE, text, at)
@@ -209,7 +209,7 @@ class Requests:
         if found.has_begun:
             text = "it may have begun to change the table, and goes on"
             return self._refused(event, Reason.TOO_LATE, text, at)
-        if found is under_way:
+        if found is running:
             before = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
             asked = [*(loads(before[0]) if before else ())]
             asked.append([type(event).__name__, event.model_dump(mode="json"), signed_by])
@@ -312,9 +312,9 @@ class Requests:
 
     def _ended(self, event: TaskEnded, rows: Store, at: datetime) -> Effects:
         """A task has ended, or was stopped."""
-        found, table = tasks.ended(event, rows), event.table
+        found, table = task_ends.ended(event, rows), event.table
         if found is None:
-            return Effects(repeated=tasks.again(event, rows))
+            return Effects(republish=task_ends.again(event, rows))
         carried, is_over, outcomes = found
         number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
         # an approved restore that does not wait again is over

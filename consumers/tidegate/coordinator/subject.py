@@ -29,14 +29,14 @@ class Effects:
 
     commands: list[Command] = field(default_factory=list[Command])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
-    repeated: list[Message] = field(default_factory=list[Message])
-    """Messages that were published before."""
+    republish: list[Message] = field(default_factory=list[Message])
+    """Messages that were published before, to publish once more."""
 
     def add(self, others: Effects) -> None:
         """Add others, behind these."""
         self.commands += others.commands
         self.outcomes += others.outcomes
-        self.repeated += others.repeated
+        self.republish += others.republish
 
     def name_asker(self, command: Command, signed_by: str | None) -> None:
         """Let the answers to a command name its requester and the verified signer."""
