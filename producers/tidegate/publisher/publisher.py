@@ -158,8 +158,8 @@ class Publisher:
 
         Args:
             table: The table as catalog.database.table.
-            location: Absolute path or URI of its root directory. S3 needs the extra `[s3]`, another
-                remote one fsspec and the package of the file system (gcsfs).
+            location: Absolute path or URI of its root directory. S3, GCS, Azure and HDFS need
+                their extra (`[s3]`).
 
         Raises:
             NoSuchTable: there is no Hudi table.

@@ -1,4 +1,4 @@
-"""Read any file system that fsspec supports. Nothing in this package can change a table."""
+"""Read tables, wherever they lie. Nothing in this package can change a table."""
 
 from __future__ import annotations
 

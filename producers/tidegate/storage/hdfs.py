@@ -88,7 +88,8 @@ class HdfsStore(Store):
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[ListedFile, ...] | None]:
         """See `Store`."""
-        done = parallel_map.map(partial(self._trees, location), batches_of(names, _TASK))
+        rows = partial(self.call_all, partial(self._rows, location))
+        done = parallel_map.map(rows, batches_of(names, _TASK))
         return [files for batch in done for files in batch]
 
     def entry(self, location: str) -> FileInfo:
@@ -159,12 +160,6 @@ class HdfsStore(Store):
             raise NotADirectoryError(location)
         return [_info(location, status) for status in found]
 
-    def _listed_or_none(self, location: str) -> list[FileInfo] | None:
-        try:
-            return self._listed(location)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
     def _below(self, children: Iterable[FileInfo], depth: int) -> Iterator[FileInfo]:
         for batch in batches_of(sorted(children), _DIRECTORIES):
             folders = [child.path for child in batch if child.is_dir]
@@ -175,19 +170,6 @@ class HdfsStore(Store):
                 yield child
                 if child.is_dir:
                     yield from self._below(next(listed), depth - 1)
-
-    def _trees(
-        self, location: str, names: Sequence[str]
-    ) -> Sequence[tuple[ListedFile, ...] | None]:
-        listed = self.call_all(self._listed_or_none, [f"{location}/{name}" for name in names])
-        return [found if found is None else self._rows_of(found) for found in listed]
-
-    def _rows_of(self, children: Iterable[FileInfo]) -> tuple[ListedFile, ...] | None:
-        try:
-            below = self._below(children, MAX_DEPTH)
-            return tuple(ListedFile.of(entry) for entry in below if not entry.is_dir)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
 
     def _opened(self, location: str) -> Any:  # noqa: ANN401 - of the client
         path = self.path(location)

@@ -148,27 +148,27 @@ def test_after_a_call_that_did_not_answer_no_other_of_the_call_around_it_is_made
     in_order: bool,  # noqa: FBT001 - a case
 ) -> None:
     """Such as the removal of a directory, which is a listing and some removals."""
-    store, answers, made = HdfsStore("nn", timeout=0.1), Event(), list[str]()
-    threads: list[Thread] = []
+    store, made = HdfsStore("nn", timeout=0.1), list[str]()
+    answers, ended = Event(), Event()
 
     def call(name: str) -> None:
         made.append(name)
-        threads.append(current_thread())
         if name == "listing":
             answers.wait()
             raise FileNotFoundError(name)
 
     def directory(number: int) -> None:
-        threads.append(current_thread())
-        with suppress(FileNotFoundError):
-            store.call_all(call, ["listing"] * (1 if in_order else 20), in_order=in_order)
-        store.call_all(call, [f"removal {number}"])
+        try:
+            with suppress(FileNotFoundError):
+                store.call_all(call, ["listing"] * (1 if in_order else 20), in_order=in_order)
+            store.call_all(call, [f"removal {number}"])
+        finally:
+            ended.set()
 
     with pytest.raises(TransientError, match=r"did not answer within 0\.1 s"):
         store.call_all(directory, range(2))
     answers.set()
-    threads[0].join(60)
-    assert not threads[0].is_alive()
+    assert ended.wait(60)
     assert set(made) == {"listing"}
 
 
