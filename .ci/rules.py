@@ -53,8 +53,8 @@ RULES: Final = (
     Rule(
         "an id of a restored Metastore is of another reader",
         "consumers/tidegate/coordinator/vacuums.py",
-        "or epoch in self.epochs.split()",
-        "or bool(self.epochs)",
+        "or epoch in end.epochs.split()",
+        "or bool(end.epochs)",
         "tests/coordinator/test_readers.py::test_the_end_of_an_id_that_a_restored_metastore_gives_out_again_ends_no_new_reader",
     ),
     Rule(

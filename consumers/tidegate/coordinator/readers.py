@@ -257,8 +257,8 @@ class _Decision:
             rows.drop("vacuum", table, vacuum.id)
             for done in (vacuum.id, vacuum.content):
                 rows.put("done", table, done, (to_ms(self.at),))
-            ends = (end_of(rows, vacuum, reader) for reader in vacuum.readers)
-            expired = any(end.expired for end in ends if end is not None)
+            ends = [end_of(rows, vacuum, reader) for reader in vacuum.readers]
+            expired = any(end.expired for end in ends if end)
             self.effects.commands.append(_command(vacuum, self.at, after_expiry=expired))
 
     def _published_again(

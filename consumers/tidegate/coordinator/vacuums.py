@@ -87,11 +87,6 @@ class Lock(NamedTuple):
     lock_type: str | None = None
     owner: str | None = None
 
-    @property
-    def reader(self) -> Reader:
-        """What ends it."""
-        return reader_of(self.lock_id, self.transaction_id)
-
 
 class _Vacuum(NamedTuple):
     """The fields of a vacuum that its CleaningReleased repeats."""
@@ -175,7 +170,7 @@ class WaitingVacuum:
         The youngest come first: they tend to end last. Of more than 1,000, the order is
         pseudo-random: if the youngest ended first, each end would scan the complete list.
         """
-        found = [lock.reader for lock in self.locks]
+        found = [reader_of(lock.lock_id, lock.transaction_id) for lock in self.locks]
         found += [reader_of(None, txn) for txn in self.transactions]
         if len(found) > _WIDE:
             found.sort(key=_mixed)
@@ -203,7 +198,7 @@ class WaitingVacuum:
 
     def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:
         """The locks, and the transactions without a known lock, that have not ended."""
-        locks = [lock for lock in self.locks if end_of(rows, self, lock.reader) is None]
+        locks = [lock for lock in self.locks if end_of(rows, self, reader_of(*lock[:2])) is None]
         in_locks = {lock.transaction_id for lock in locks}
         transactions = [
             txn
@@ -254,14 +249,6 @@ class End(NamedTuple):
     epochs: str | None
     """The epochs of the Metastore in which its id was assigned (`epoch_of`); None: any."""
 
-    def counts_in(self, epoch: str | None) -> bool:
-        """Whether it counts in an epoch of the Metastore.
-
-        A Metastore that was restored from a backup assigns ids again, so an end from before the
-        restore does not count.
-        """
-        return epoch is None or self.epochs is None or epoch in self.epochs.split()
-
 
 def ended(rows: Store, table: str, token: Token) -> End | None:
     """How a lock or transaction ended, in any epoch of the Metastore; None if it has not."""
@@ -274,7 +261,8 @@ def end_of(rows: Store, vacuum: WaitingVacuum, reader: Reader) -> End | None:
     found, epoch = None, epoch_of(vacuum.metastore)
     for token in reader:
         end = ended(rows, vacuum.table, token)
-        if end is not None and end.counts_in(epoch):
+        # a Metastore that was restored from a backup assigns ids again: earlier ends don't count
+        if end and (epoch is None or end.epochs is None or epoch in end.epochs.split()):
             found = end if found is None or end.expired else found
     return found
 

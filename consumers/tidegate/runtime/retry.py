@@ -117,13 +117,14 @@ class RetryPolicy:
         Raises:
             Exception: the fault of the last attempt, unchanged.
         """
-        halt, failed = stop or threading.Event(), 0
+        failed = 0
         while True:
             try:
                 return action()
             except Exception as error:
                 failed += 1
                 wait = self.wait_after(failed, error)
+                halt = stop or threading.Event()
                 if wait is None or halt.is_set():
                     raise
                 # once: every attempt of an outage would only repeat it
