@@ -78,7 +78,6 @@ from tidegate.events.savepoints import SavepointsCheckRequested as SavepointsChe
 from tidegate.events.tasks import AttemptFailed as AttemptFailed
 from tidegate.events.tasks import DeadLetterDiscarded as DeadLetterDiscarded
 from tidegate.events.tasks import DeadLetterRedriven as DeadLetterRedriven
-from tidegate.events.tasks import OriginalHeader as OriginalHeader
 from tidegate.events.tasks import OriginalMessage as OriginalMessage
 from tidegate.events.tasks import Stopped as Stopped
 from tidegate.events.tasks import StopRequested as StopRequested
