@@ -25,7 +25,7 @@ _RELATIVE: Final = re.compile(r"latest(?:~([0-9]{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class ListedSavepoint:
+class _ListedSavepoint:
     """A savepoint. Until it is completed, it has no metadata.
 
     Without a mark, `mark` and `saved` are None. Unless the table was listed, the pinned figures
@@ -62,7 +62,7 @@ class ListedSavepoint:
 
 def savepoints_of(
     warehouse: Warehouse, location: str, listing: ParallelMap | None = None
-) -> Iterator[ListedSavepoint]:
+) -> Iterator[_ListedSavepoint]:
     """The savepoints of a table, oldest first; with `listing`, also the files that each pins.
 
     Raises:
@@ -75,13 +75,13 @@ def savepoints_of(
     for instant in table.timeline.of_action(Action.SAVEPOINT):
         state = instant.state.name.lower()
         if instant.state is not InstantState.COMPLETED:
-            yield ListedSavepoint(instant.timestamp, state)
+            yield _ListedSavepoint(instant.timestamp, state)
             continue
         saved = SavepointMetadata.decode(table.read(instant))
         mark, comment = SavepointMark.parse(saved.comment)
         pinned = None if listed is None else pinned_by(saved, listed)
         request = holder_of(table.storage, table.location, instant.timestamp, datetime.now(UTC))
-        yield ListedSavepoint(
+        yield _ListedSavepoint(
             instant.timestamp,
             state,
             saved.by,

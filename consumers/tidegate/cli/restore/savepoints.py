@@ -22,8 +22,8 @@ from tidegate.events.topics import COMMITS
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.summary import counted, size
 from tidegate.publisher import Publisher
-from tidegate.savepoints.listing import ListedSavepoint, savepoints_of
-from tidegate.savepoints.rules import SavepointRule, rule_of
+from tidegate.savepoints.listing import savepoints_of
+from tidegate.savepoints.rules import rule_of
 from tidegate.savepoints.simulation import simulated
 from tidegate.service.assembly import table_work
 from tidegate.service.settings import Settings
@@ -72,13 +72,7 @@ def list_savepoints(
     rule = rule_of(settings.savepoints, name) if name else None
     now = datetime.now(UTC)
     found = savepoints_of(warehouse, location, parallel_map if pins else None)
-    if not as_json:
-        shown = [_shown(listed, rule, now, is_named=name is not None) for listed in found]
-        if not any(row.get("comment") for row in shown):
-            shown = [{key: row[key] for key in row if key != "comment"} for row in shown]
-        write_rows(shown, f"{location} has no savepoint", as_json=False)
-        return
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "savepoint": listed.instant,
             "state": listed.state,
@@ -101,33 +95,38 @@ def list_savepoints(
         for listed in found
         for expires in (listed.expires_at(rule),)
     ]
-    write_json_lines(rows)
+    if as_json:
+        write_json_lines(rows)
+        return
+    shown = [_shown(row) for row in rows]
+    if not any(row["comment"] for row in rows):
+        shown = [{key: row[key] for key in row if key != "comment"} for row in shown]
+    write_rows(shown, f"{location} has no savepoint", as_json=False)
 
 
-def _shown(
-    listed: ListedSavepoint, rule: SavepointRule | None, now: datetime, *, is_named: bool
-) -> dict[str, object]:
+def _shown(row: dict[str, Any]) -> dict[str, object]:
     """A savepoint in few columns, for a terminal; --json has every field."""
-    retained = [", ".join(listed.mark.tiers)] if listed.mark and listed.mark.tiers else []
-    if listed.kept_for is not None:
-        retained.append(f"also for {listed.kept_for}")
-    if (expires := listed.expires_at(rule)) is not None:
-        retained.append(f"until {expires:%Y-%m-%d}")
-    if is_named and listed.is_unowned(rule):
+    retained = [row["tiers"].replace(",", ", ")] if row["tiers"] else []
+    if row["kept_for"] is not None:
+        retained.append(f"also for {row['kept_for']}")
+    if row["expires"] is not None:
+        retained.append(f"until {row['expires']:%Y-%m-%d}")
+    if row["unowned"]:
         retained.append("unowned")
-    if listed.state != "completed":
-        retained.append(listed.state)
-    row: dict[str, object] = {
-        "savepoint": listed.instant,
-        "made": f"{age_of(now - listed.at)} ago" if listed.at else None,
-        "by": listed.by,
+    if row["state"] != "completed":
+        retained.append(row["state"])
+    files = {"files": row["files"]}
+    if row.get("pinned_bytes") is not None:
+        pinned = counted(row["pinned_files"], "file")
+        files = {"pins": f"{pinned}, {size(row['pinned_bytes'])}"}
+    return {
+        "savepoint": row["savepoint"],
+        "made": f"{row['age']} ago" if row["age"] else None,
+        "by": row["requested_by"],
         "retained": " ".join(retained) or None,
+        **files,
+        "comment": row["comment"],
     }
-    if listed.pinned_bytes is None:
-        row["files"] = listed.files
-    else:
-        row["pins"] = f"{counted(listed.pinned_files or 0, 'file')}, {size(listed.pinned_bytes)}"
-    return row | {"comment": listed.comment}
 
 
 @savepoints.command()
