@@ -64,7 +64,7 @@ def _compose_services() -> str:
             **_container("service", "topics", "create"),
             "depends_on": {"kafka": {"condition": "service_healthy"}},
             "healthcheck": {"disable": True},
-            "restart": "on-failure",
+            "restart": "on-failure:5",
         }
     }
     running: dict[str, tuple[str, ...]] = {name: ("run", name) for name in catalogue.NAMES}
