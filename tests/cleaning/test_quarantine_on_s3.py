@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.acid import INSERT_1, INSERT_2, MINOR_3, VACUUMED, Case, release_of
+from support.acid import INSERT_1, INSERT_2, MAJOR_3, MINOR_3, VACUUMED, Case, release, release_of
 from support.quarantined import clean, quarantining, removal_of, undo, undo_of
 from support.stepwise import Killed, killed_at
 from support.versioned import FILES, TABLE, Kept, kept_bucket
@@ -24,6 +24,7 @@ from tidegate.events import (
 CASE = VACUUMED[0]
 SMALL = Case("one insert", {INSERT_1: 5, MINOR_3: 9}, (MINOR_3,), 3, (INSERT_1,))
 TWO = Case("two", {INSERT_1: 5, INSERT_2: 6, MINOR_3: 9}, (MINOR_3,), 3, (INSERT_1, INSERT_2))
+MAJOR = {"caused_by": "vacuum-2", "kind": "major", "directories": (MAJOR_3,)}
 COMMAND = release_of(CASE, TABLE)
 
 
@@ -104,6 +105,34 @@ def test_a_cleaner_that_died_at_any_request_leaves_a_quarantine_that_can_be_undo
             assert isinstance(answer, CleaningUndone), (step, answer)
         assert kept.files() == before
     assert step > len(TWO.obsolete) * len(FILES)
+
+
+def test_what_a_dead_cleaner_moved_in_part_stays_one_and_comes_back_with_its_own_undo(
+    kept: Kept,
+) -> None:
+    first, later = release_of(SMALL, TABLE), release(TABLE, **MAJOR)
+    for step in range(1, 1000):
+        kept.build(SMALL.directories)
+        before = kept.files()
+        try:
+            clean(cleaner_of(kept, killed_at(step)), first)
+        except Killed:
+            pass
+        else:
+            break
+        for number, file in enumerate(FILES):  # a major compaction, whose cleaning comes next
+            kept.put(f"{MAJOR_3}/{file}", b"x" * (30 + number))
+        clean(cleaner_of(kept), later)
+        assert kept.visible() == [MAJOR_3]
+        if step % 2:
+            assert isinstance(ended(cleaner_of(kept), first), QuarantineRemoved)
+        assert isinstance(undo(cleaner_of(kept), undo_of(later)), CleaningUndone), step
+        back = kept.visible()
+        assert {f for f in before if f.partition("/")[0] in back} <= kept.files().keys(), step
+        if step > 1 and not step % 2:
+            undo(cleaner_of(kept), undo_of(first, "undo-2"))
+            assert before.items() <= kept.files().items(), step
+    assert step > len(SMALL.obsolete) * len(FILES)
 
 
 def test_an_undo_that_died_at_any_request_is_finished_by_the_same_request(kept: Kept) -> None:

@@ -12,7 +12,8 @@ removed one is never put back.
 
 On S3 a directory is moved object by object, in a bucket with versions: the entry has a list of its
 objects instead of the directory (`tables/warehouse/s3_versions.py`). A run may die half way, so all
-runs of a cleaning have one entry there, and the next one adds to its lists.
+runs of a cleaning have one entry there, and the next one adds to its lists. What another cleaning
+left half way is moved into that one's entry: a directory is never in two.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -32,6 +34,7 @@ from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.removal import NotRemoved, changed_product, not_removed, was_planned
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import CleaningReleased, Value
 from tidegate.storage import NotFound, ParallelMap, join
@@ -144,6 +147,8 @@ class MoveAside:
     """Called before each directory; what it raises ends the moves."""
     claim: Unclaimed = NO_CLAIM
     _entry: str | None = None
+    _half_way: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By directory that another cleaning moved in part, the entry of that one."""
 
     def __call__(self, plan: CleaningPlan) -> list[NotRemoved]:
         """Move the directories of a plan, phase by phase, if they are unchanged since the plan.
@@ -165,6 +170,10 @@ class MoveAside:
         name = f"{stamp}Z-{uuid.uuid4().hex}"
         if not self.warehouse.can(self.location).renames:
             name = hashlib.sha256(self.record.cleaning.encode()).hexdigest()[:32]
+            self._half_way = dict(self._found_half_way())
+            sizes = self.record.directories
+            left = {name: size for name, size in sizes.items() if name not in self._half_way}
+            self.record = self.record.model_copy(update={"directories": left})
         entry = join(self.location, f"{FOLDER}/{name}")
         try:
             self.warehouse.create(join(entry, RECORD), self.record.dump())
@@ -173,6 +182,16 @@ class MoveAside:
         except AlreadyExists:
             self._add_to_record(entry)
         return entry
+
+    def _found_half_way(self) -> Iterator[tuple[str, str]]:
+        for entry in read_entries(self.warehouse, self.location):
+            if entry.record.cleaning == self.record.cleaning:
+                continue
+            names = [name for name in entry.quarantined if name in self.record.directories]
+            found = self.warehouse.moved(entry.path, names, self.location, ThreadMap())
+            for name, moved in zip(names, found, strict=True):
+                if moved is not None and moved.is_partly_back:
+                    yield name, entry.path
 
     def _add_to_record(self, entry: str) -> None:
         """Continue an earlier run; the sizes of what it moved in part are those from before.
@@ -207,7 +226,9 @@ class MoveAside:
             for directory in phase:
                 self.go_on()
                 self.claim.check_if_old()
-                answers.append(_moved(moves, folder, directory, products))
+                other = self._half_way.get(directory.name)
+                with warehouse.moving(location, other) if other else nullcontext(moves) as its:
+                    answers.append(_moved(its, folder, directory, products))
         if markers := [directory.marker_path for directory in phase if directory.has_marker]:
             warehouse.remove_files(markers)
         return [answer for answer in answers if answer is not None]
