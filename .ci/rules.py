@@ -646,6 +646,35 @@ RULES: Final = (
         "pass",
         "tests/coordinator/test_loop.py::test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on",
     ),
+    # rows that are made again, because the changelog was lost
+    Rule(
+        "what has its outcome is not done again",
+        "consumers/tidegate/coordinator/loop.py",
+        "or (kind in ENDS and self._catch_up.is_rebuilding(record))",
+        "",
+        "tests/coordinator/test_rebuilt_rows.py::test_a_restore_that_is_complete_is_neither_repeated_nor_refused",
+    ),
+    Rule(
+        "what was undone is not done again",
+        "consumers/tidegate/coordinator/loop.py",
+        "if not Requests.is_over(command, store):",
+        "if command:",
+        "tests/coordinator/test_rebuilt_rows.py::test_a_cleaning_that_was_undone_is_not_repeated",
+    ),
+    Rule(
+        "numbers continue above the table's",
+        "consumers/tidegate/coordinator/task_ends.py",
+        "(event.number < highest < last + MOST_AHEAD and not is_stop)",
+        "False",
+        "tests/coordinator/test_rebuilt_rows.py::test_tasks_continue_above_the_numbers_on_the_table",
+    ),
+    Rule(
+        "what may have begun is not withdrawn",
+        "consumers/tidegate/coordinator/loop.py",
+        "signer, has_begun=begun)",
+        "signer)",
+        "tests/coordinator/test_rebuilt_rows.py::test_what_was_requested_before_may_have_begun_and_can_not_be_withdrawn",
+    ),
     # the Metastore bridge
     Rule(
         "the lock of an open transaction has not ended",
