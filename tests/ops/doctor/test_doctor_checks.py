@@ -323,6 +323,12 @@ def test_a_root_that_is_not_there_fails_and_is_not_made(tmp_path: Path) -> None:
     assert not root.exists()
 
 
+def test_a_root_in_a_bucket_without_objects_is_well(s3: S3Server) -> None:
+    for root in ("s3://lake", "s3://lake/wh"):
+        found = check_root(root, [root], s3.settings("lake"), probe=PROBE)
+        assert (found.state, found.seen[:12]) == ("ok", "0 entries; a")
+
+
 def test_a_file_is_not_a_root(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     root.touch()

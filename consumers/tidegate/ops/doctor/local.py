@@ -198,14 +198,14 @@ def check_root(
     try:
         require_stores([root])
         warehouse = Warehouse(WarehouseRoots.of(root), options)
-        found = len(warehouse.list(root))
-    except NotFound:
-        advice = "create or mount it, or remove it from [warehouse] roots"
-        return Finding("fail", "this directory does not exist", advice)
+        found = _entries(warehouse, root)
     except (ConfigError, PermanentError) as error:
         return Finding("fail", str(error), "correct [warehouse] roots and stores")
     except OSError as error:
         return Finding("fail", f"can't be listed: {error}", "grant this user read access")
+    if found is None:
+        advice = "create or mount it, or remove it from [warehouse] roots"
+        return Finding("fail", "this directory does not exist", advice)
     if outer := enclosing(root, roots):
         return Finding("warn", f"it is inside the root {outer}", "keep only one of them")
     if probe is None:
@@ -222,6 +222,13 @@ def enclosing(root: str, roots: Sequence[str]) -> str | None:
         if any(is_below(inner, outer) for inner in mine for outer in theirs):
             return other
     return None
+
+
+def _entries(warehouse: Warehouse, root: str) -> int | None:
+    try:
+        return len(warehouse.list(root))
+    except NotFound:  # a bucket without objects has no directories
+        return None if warehouse.can(root).renames else 0
 
 
 def _written(warehouse: Warehouse, file: str, found: int) -> Finding:
