@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.events import Answer, Command, Event, Outcome
@@ -91,23 +92,24 @@ class Subjects:
     """Several subjects as one: an event goes to every subject that consumes it."""
 
     def __init__(self, *subjects: Subject) -> None:
-        """Take them; each has kinds of rows of its own."""
-        self._subjects = subjects
-        self.consumes = tuple(dict.fromkeys(kind for s in subjects for kind in s.consumes))
-        self.kinds = tuple(kind for subject in subjects for kind in subject.kinds)
+        """Take them, and those of other `Subjects` one by one; each has rows of its own."""
+        parts = (it.parts if isinstance(it, Subjects) else (it,) for it in subjects)
+        self.parts: tuple[Subject, ...] = tuple(chain.from_iterable(parts))
+        self.consumes = tuple(dict.fromkeys(kind for s in self.parts for kind in s.consumes))
+        self.kinds = tuple(kind for subject in self.parts for kind in subject.kinds)
         self._handlers = {
-            kind: [subject.handle for subject in subjects if kind in subject.consumes]
+            kind: [subject.handle for subject in self.parts if kind in subject.consumes]
             for kind in self.consumes
         }
 
     def restored(self, rows: Store) -> None:
         """Derive what every subject derives."""
-        for subject in self._subjects:
+        for subject in self.parts:
             subject.restored(rows)
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         """Decide on one event."""
-        first, *others = self._handlers[type(event)]
+        first, *others = self._handlers[type(event)]  # most kinds have one
         effects = first(event, rows, at)
         for handle in others:
             effects.add(handle(event, rows, at))
@@ -116,14 +118,14 @@ class Subjects:
     def next_due(self, rows: Store) -> int | None:
         """When the first of them has something to do."""
         return min(
-            (due for subject in self._subjects if (due := subject.next_due(rows)) is not None),
+            (due for subject in self.parts if (due := subject.next_due(rows)) is not None),
             default=None,
         )
 
     def due(self, rows: Store, at: datetime) -> Effects:
         """Decide on rows that are due."""
         effects, now = Effects(), to_ms(at)
-        for subject in self._subjects:
+        for subject in self.parts:
             if (due := subject.next_due(rows)) is not None and due <= now:
                 effects.add(subject.due(rows, at))
         return effects

@@ -17,7 +17,7 @@ from tidegate.compute.spark import lazy_session
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
-from tidegate.coordinator.subject import Subject, Subjects
+from tidegate.coordinator.subject import Subjects
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import interface
@@ -263,15 +263,16 @@ def subjects(settings: Settings) -> Subjects:
 
 
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    subject: Subject = subjects(settings)
+    decides = subjects(settings)
     if observed:
         from tidegate.monitoring.observed import measured_subject, observed_bus  # noqa: PLC0415 - an extra
 
-        subject, bus = measured_subject(subject, observed), observed_bus(bus, observed)
+        decides = Subjects(*(measured_subject(subject, observed) for subject in decides.parts))
+        bus = observed_bus(bus, observed)
     retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     return CoordinatorLoop(
-        subject,
+        decides,
         bus,
         prefix,
         retries=retries,
