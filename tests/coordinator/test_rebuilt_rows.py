@@ -1,4 +1,4 @@
-"""The changelog is lost: the rows are made again from the inputs, and nothing is done twice."""
+"""The changelog is lost: the rows are rebuilt from the inputs, and nothing is done twice."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class History:
         self.check_end()
 
     def settle(self) -> None:
-        """Work off all that there is; topic after topic is read where rows are made again."""
+        """Work off all that there is; topic after topic is read where rows are rebuilt."""
         known = -1
         while known < (known := len(self.bus.records("tidegate.tasks"))):
             for _ in range(6):
@@ -239,7 +239,7 @@ class History:
         self.loop = CoordinatorLoop(ReaderGate(), self.bus)
 
     def lose(self) -> None:
-        """The changelog is lost, and the rows are made again, as the runbook says.
+        """The changelog is lost, and the rows are rebuilt, as the runbook says.
 
         The time of the quarantines is over, so no undone cleaning is marked on the table any more.
         """

@@ -51,7 +51,7 @@ class BridgeMember:
                 self._offsets[partition] = max(self._offsets[partition], end)
 
     def _attempt(self, step: Callable[[], object]) -> None:
-        """Make a step. A fault of the broker or the Metastore is logged once, until it is over."""
+        """Make a step. A fault of the broker or the Metastore is logged once while it lasts."""
         try:
             step()
         except DeliveryRefusedError as error:

@@ -52,7 +52,7 @@ class AlarmSettings(Section, frozen=True):
         return since + 1000 * self.overdue_after if self.overdue_after else None
 
     def unknown_at(self, since: int) -> int | None:
-        """When a table is unknown of which only releases have come since then."""
+        """When a table counts as unknown if only releases of it have come since then."""
         return since + 1000 * self.unknown_after if self.unknown_after else None
 
 
@@ -83,7 +83,7 @@ def overdue(
 def resolved(
     about: Mapping[str, Any], overdue_since: int, replaced_by: str | None = None
 ) -> VacuumOverdueResolved:
-    """A vacuum waits no longer that was reported as overdue."""
+    """A vacuum that was reported as overdue waits no longer."""
     fields = {**about, "overdue_since": from_ms(overdue_since), "replaced_by": replaced_by}
     return VacuumOverdueResolved.model_validate(fields)
 
@@ -105,7 +105,7 @@ def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> Unknow
 
 
 def known(event: VacuumFinished, since: int, reported: int, at: datetime) -> UnknownTableResolved:
-    """The first vacuum came of a table that was reported as unknown."""
+    """A table that was reported as unknown has its first vacuum."""
     return UnknownTableResolved.about(
         event, source=SOURCE, occurred_at=at, since=from_ms(since), unknown_since=from_ms(reported)
     )

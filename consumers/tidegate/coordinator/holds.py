@@ -68,7 +68,7 @@ def hold(event: CleaningHoldRequested, rows: Store, at: datetime) -> CleaningHel
 
 
 def known(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
-    """Rows are made again, and the topic has forgotten the request of a hold."""
+    """Rebuild a hold from its outcome: its request may no longer be on its topic."""
     if isinstance(event, CleaningHeld):
         _put(event.table, [event.caused_by, event.requested_by, event.why], rows, at)
     else:

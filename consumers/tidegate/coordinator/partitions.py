@@ -40,10 +40,10 @@ class OwnedPartition:
     read_up_to: dict[Partition, int] = field(default_factory=dict[Partition, int])
     """By input partition the offset to commit: that of the next record to read."""
     is_changed: bool = False
-    """Whether something was decided without any record, or is to be published again."""
+    """Whether due rows were decided, without a record whose offset is to be committed."""
 
     def pass_end(self, where: Partition, end: int, committed: int) -> None:
-        """All records before this offset of an input were applied: go past what holds none."""
+        """All records before this offset of an input were applied: advance to it."""
         if end > self.read_up_to.get(where, committed):
             self.read_up_to[where] = end
             self.store.advance(where.topic, max(end, self.store.applied_to(where.topic)) - 1)

@@ -1,8 +1,8 @@
-"""Quarantines: what cleanings have moved aside, until its time is over.
+"""Quarantines: the directories that cleanings have moved aside, until their time has passed.
 
 The cleaner reports that it is about to move directories before it moves the first; from then on the
-time of their quarantine runs, also of a cleaning that died half way. At its end, by the broker's
-time, the removal is requested, and requested again, ever more seldom, until the cleaner reports
+time of their quarantine runs, even if the cleaning dies half way. When it has passed, by the
+broker's time, the removal is requested; and again, at growing intervals, until the cleaner reports
 that nothing is left.
 """
 

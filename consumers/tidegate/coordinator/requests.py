@@ -88,7 +88,7 @@ ENDS: Final = (
     *_OF_SAVEPOINTS,
     *(RequestWithdrawn, WithdrawalRefused),
 )
-"""The last outcomes of requests. Rows that are made again know from them what not to repeat."""
+"""The last outcomes of requests. Rebuilt rows know from them what not to repeat."""
 _ONCE: Final = (AbortedCleaningReleased, CleaningReleased, RestoreRequested)
 PROGRESS: Final = (CleaningProgressed, RestoreProgressed)
 ABOUT_REQUESTS: Final = (*FOR_WORKERS, RestoreDeclined, WithdrawalRequested)
@@ -181,7 +181,7 @@ class Requests:
     def _withdrawn(
         self, event: Withdrawal, signed_by: str | None, rows: Store, at: datetime
     ) -> Effects:
-        """End a request that waits; stop it, if its task is under way."""
+        """End a request that waits; stop it, if its task is running."""
         table, number = event.table, hashed(event.request)
         queued = {
             sequence: it
@@ -317,7 +317,7 @@ class Requests:
             return Effects(republish=task_ends.again(event, rows))
         carried, is_over, outcomes = found
         number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
-        # an approved restore that does not wait again is over
+        # an approved restore that does not wait again has ended
         if is_over and carried.approval:
             until, _ = rows.one(_AWAITING, table, number) or (None, None)
             if until is None:

@@ -23,8 +23,8 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     """Apply the end of a running task, or of a stop.
 
     Returns:
-        The command, whether it is over, and outcomes to publish. None if the task is not running or
-        is issued again, and for a stop that changes nothing.
+        The command, whether it has ended, and outcomes to publish. None if the task is not running
+        or is issued again, and for a stop that changes nothing.
     """
     table, number = event.table, event.number
     found = _row_of(event, rows)

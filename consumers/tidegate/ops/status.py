@@ -61,7 +61,7 @@ class Recent:
     running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """The newest outcome of started requests without a final outcome, by the request's id."""
     failing: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """By table, the newest failed attempt at its task under way."""
+    """By table, the newest failed attempt at its running task."""
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
@@ -74,7 +74,7 @@ class Recent:
     unfinished: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the last outcome of a restore that began and did not complete."""
     failed_half_way: set[str] = field(default_factory=set[str])
-    """Those of these tables whose restore is not under way: it failed, or is a dead letter."""
+    """Those of these tables whose restore is not running: it failed, or is a dead letter."""
     unowned: dict[str, int] = field(default_factory=dict[str, int])
     """By table, how many savepoints of policies no rule owns, as of its last check."""
     refused: int = 0
@@ -191,7 +191,7 @@ class Recent:
 
 _ALARMS: Final = 10
 _LONG: Final = timedelta(minutes=5)
-"""A task that has failed for so long needs a person: most faults of a store are over by then."""
+"""A task that has failed for so long needs a person: most faults of a store have ended by then."""
 _Open = (
     VacuumOverdue
     | TaskOverdue

@@ -155,7 +155,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "CleaningUndoRequested": "of {cleaning}[?plan_only:, only a plan]: {reason}",
     "CleaningUndoPlanned": _DIRECTORIES,
     "CleaningUndone": _DIRECTORIES,
-    "QuarantineRemovalRequested": "of {cleaning}: its time is over",
+    "QuarantineRemovalRequested": "of {cleaning}: its time has passed",
     "QuarantineRemoved": _DIRECTORIES,
     "VacuumOverdueResolved": "[?replaced_by:replaced by a later publication]"
     "[!replaced_by:its cleaning was released]; waited since {since:time}",

@@ -2,7 +2,7 @@
 
     .hoodie/.locks/table_lock.json   {"expired": false, "validUntil": 1795795200000, "owner": "..."}
 
-A lock is held until its owner sets `expired`, or `validUntil` (in ms since 1970) is over. The file
+A lock is held until its owner sets `expired`, or `validUntil` (in ms since 1970) is past. The file
 is only created if it does not exist, and only replaced in the version that was read: of two
 processes that want the lock, one gets it. The file is never removed.
 

@@ -101,7 +101,7 @@ def check(
         stay = {saved.instant for saved in ordered} - {saved.instant for saved in own} - set(ended)
         found = _due(rule, own, _Commits.of(commits, stay), now)
         planned = {new.instant for new, _ in found}
-        # a person's savepoint whose lifetime is over stays while it would be made again
+        # a person's savepoint whose lifetime has ended stays while it would be created again
         new = [(new, tiers) for new, tiers in found if new.instant not in ended]
         due, withheld = _within_maximum(rule, own, new, now)
         kept = _kept(rule, own, now)
@@ -137,7 +137,7 @@ def kept_until(rule: SavepointRule | None, savepoint: Savepoint) -> datetime | N
 
 
 def _has_ended(savepoint: Savepoint, now: datetime) -> bool:
-    """Whether it is a person's, and the lifetime that the person set is over."""
+    """Whether it is a person's, and the lifetime that the person set has ended."""
     lifetime = savepoint.lifetime
     if savepoint.policy is not None or lifetime is None:
         return False

@@ -128,7 +128,7 @@ def run_services(
         ConfigError: a service can't be built, or a topic is missing; none was started.
         TransientError: no broker answers; none was started.
         StopService: a service had to stop, and the others were stopped too; a supervisor may
-            start all of them again. Also: a service was not done when the time was over.
+            start all of them again. Also: a service was not done when the time had passed.
     """
     ended = threading.Event()
 
@@ -278,7 +278,7 @@ def _run_loops(
         thread.start()
     if stuck := _join(threads, stop, stop_seconds):
         raise _StillRunningError(
-            f"{', '.join(stuck)} still waited for the broker when the time to stop was over."
+            f"{', '.join(stuck)} still waited for the broker when the time to stop had passed."
             " Unfinished work was not acknowledged: it is done after the next start"
         )
     bus.close()
@@ -321,7 +321,7 @@ def _close(name: str, loop: Loop) -> None:
     log.info("%s has left its group", name)
     if all_done is False:
         raise _StillRunningError(
-            f"{name} still ran a command when the time to stop was over. It was not acknowledged:"
+            f"{name} still ran a command when the time to stop had passed. It was not acknowledged:"
             " it runs again after the next start"
         )
 

@@ -128,7 +128,7 @@ def require_quarantine(warehouse: Warehouse, *, keep: timedelta) -> None:
 
 
 def require_kept(warehouse: Warehouse, *, keep: timedelta) -> None:
-    """Refuse buckets that remove versions before a quarantine is over.
+    """Refuse buckets that remove versions before a quarantine ends.
 
     Raises:
         ConfigError: it names the rules; or they can't be read.
@@ -147,6 +147,6 @@ def require_kept(warehouse: Warehouse, *, keep: timedelta) -> None:
         if rules:
             raise ConfigError(
                 f"warehouse root {root}: the bucket's lifecycle rules remove versions before a"
-                f" quarantine is over ({keep}): {', '.join(rules)}. Lengthen them, or shorten keep"
+                f" quarantine ends ({keep}): {', '.join(rules)}. Lengthen them, or shorten keep"
                 " in [cleaning] and its rules"
             )

@@ -111,7 +111,7 @@ def check_wanted(
     """Check whether Hive's own properties allow to clean a compaction now.
 
     `NO_CLEANUP` = true on the table or the partition forbids it. Hive's delayed cleaning
-    (`hive.compactor.delayed.cleanup.enabled`) forbids it until the retention time is over. The
+    (`hive.compactor.delayed.cleanup.enabled`) forbids it until the retention time has passed. The
     retention's two settings may stand in the Metastore's settings or in the table's properties,
     there with or without the prefix `compactor.`. The table's property wins.
 

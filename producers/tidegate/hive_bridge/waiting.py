@@ -29,7 +29,7 @@ Expired = int | Lock
 
 
 _Place = tuple[str, str | None]
-"""A table, and the Metastore, with its state, whose ids its holds are: a Metastore that was
+"""A table, and the Metastore, with its state, that assigned the ids of its holds: one that was
 restored from a backup gives them out again."""
 
 

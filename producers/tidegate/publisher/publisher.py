@@ -287,7 +287,7 @@ class Publisher:
     ) -> Receipt:
         """Request a savepoint on an instant, by default the newest completed one.
 
-        With a lifetime its removal is requested when that is over; else it is kept until a person
+        With a lifetime its removal is requested when that has ended; else it is kept until a person
         has it removed. `request_id` is as in `request_restore`.
         """
         return self._publish_request(SavepointRequested, _given(locals()))

@@ -157,7 +157,7 @@ class OutcomeWatch:
 
     def _end_now(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private
         listed = self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS).topics
-        if (found := listed.get(topic)) is None:  # an answer may be of before it was asked for
+        if (found := listed.get(topic)) is None:  # the answer may be older than the question
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
         if found.error is not None or not found.partitions:
             raise ConfigError(f"topic {topic} does not exist (yet), or may not be read")

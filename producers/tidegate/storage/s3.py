@@ -2,7 +2,7 @@
 
 obstore lists 20,000 keys in less than a tenth of boto3's CPU time, but it shows the marker of a
 directory (`d/`) as an empty file `d`, and fails at keys that name no path (`a//b`, control
-characters). So a listing with such a key, or with an empty file, is made again by boto3.
+characters). So a listing with such a key, or with an empty file, is repeated by boto3.
 Credentials come from boto3's chain: environment, profile, web identity, instance.
 """
 

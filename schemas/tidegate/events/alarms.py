@@ -1,4 +1,4 @@
-"""Alarms of the coordinator: one when something waits too long, and one when that is over."""
+"""Alarms of the coordinator: one when something waits too long, and one when that has ended."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class CleaningHoldRemovalRequested(HoldRequest, frozen=True):
 
 
 class CleaningHeld(Answer, frozen=True):
-    """The table is held: no cleaning of it is under way, and none is issued."""
+    """The table is held: no cleaning of it is running, and none is issued."""
 
     means: ClassVar[Verdict] = Verdict.DONE
 
@@ -228,7 +228,7 @@ class CleaningUndoRequested(ReasonedRequest, frozen=True):
 
 
 class QuarantineRemovalRequested(Caused, Command, frozen=True):
-    """The time is over for which a cleaning's directories were kept: remove them for good."""
+    """The quarantine of a cleaning's directories has ended: remove them for good."""
 
     cleaning: Text
     partition: Text | None = None

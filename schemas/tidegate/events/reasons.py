@@ -70,8 +70,8 @@ class Reason(StrEnum):
     """Its mark does not name the policy, or has no lifetime; or a person asked for it as well.
     Nothing: a savepoint of unknown origin counts as a person's; only a person removes it."""
     CLAIMED = "claimed"
-    """A person asked for this savepoint as well, with a lifetime that is not over. Nothing: it
-    goes when that lifetime is over, too; a person may remove it."""
+    """A person asked for this savepoint as well, with a lifetime that has not ended. Nothing: it
+    goes when that lifetime has ended, too; a person may remove it."""
     SAVEPOINT_INCOMPLETE = "savepoint-incomplete"
     """The savepoint was begun and never completed, so its maker is unknown. Let a person
     request its removal, or repeat the savepoint's request."""
@@ -193,7 +193,7 @@ class Reason(StrEnum):
     # about putting back what a cleaning moved into quarantine
     NOT_QUARANTINED = "not-quarantined"
     """Nothing of the cleaning is in quarantine. Nothing can be put back: it was deleted, its
-    time is over, or it is back already."""
+    time has passed, or it is back already."""
     QUARANTINE_INCOMPLETE = "quarantine-incomplete"
     """A directory of the cleaning is in quarantine no more, or not as it was. Bring it back
     from a backup, beside the others; a part alone is never put back."""

@@ -186,7 +186,7 @@ class RestoreApprovalRejected(Refusal, frozen=True):
 class Withdrawal(ReasonedRequest, frozen=True):
     """A person wants a request to end before it has begun.
 
-    `request` is its id. If it waits, it ends at once; a task that is under way is stopped first.
+    `request` is its id. If it waits, it ends at once; a running task is stopped first.
     What has begun goes on.
     """
 

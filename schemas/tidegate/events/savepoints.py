@@ -214,7 +214,7 @@ class SavepointsChecked(Answer, frozen=True):
 class SavepointRemovalRequested(ReasonedRequest, frozen=True):
     """Remove a savepoint: Hudi may clean what only it kept. The table's rows stay as they are.
 
-    A person may remove any savepoint. The savepoint writer removes those whose time is over at a
+    A person may remove any savepoint. The savepoint writer removes those whose time has passed at a
     check, without such a request.
     """
 

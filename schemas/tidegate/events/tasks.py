@@ -63,7 +63,7 @@ class TaskIssued(Caused, Command, frozen=True):
 
 
 class StopRequested(Caused, Command, frozen=True):
-    """Take a number after a task that is under way, so that the task changes nothing any more.
+    """Take a number after a running task, so that the task changes nothing any more.
 
     `stops` is the number of that task, `command` the id of the command that it carries, `kind` its
     kind, `partition` its partition. `caused_by` is the id of its TaskIssued. The TaskEnded of the

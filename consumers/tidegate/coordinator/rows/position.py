@@ -84,10 +84,10 @@ class Position:
 
     @classmethod
     def of(cls, value: bytes) -> Position:
-        """Read it back.
+        """Parse the record's value.
 
         Raises:
-            FormatError: it is not such a record.
+            FormatError: it is not a position.
         """
         try:
             return _POSITION.validate_json(value)
@@ -99,7 +99,7 @@ _POSITION: Final = TypeAdapter(Position)
 
 
 def lost_head(where: Partition, first: int) -> str | None:
-    """Why the rows of a changelog's partition are not all of them; None: they are.
+    """Why rows are missing from a changelog's partition; None if none are.
 
     Args:
         where: The partition.
@@ -115,7 +115,7 @@ def lost_head(where: Partition, first: int) -> str | None:
 
 
 def new_changelog(topic: str) -> str:
-    """The commands after which the coordinator makes its rows again, from its inputs."""
+    """The commands after which the coordinator rebuilds its rows from its inputs."""
     again = command_line(
         "replay group", Role.COORDINATOR, to_earliest=True, with_restores=True, execute=True
     )

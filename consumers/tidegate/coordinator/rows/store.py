@@ -98,7 +98,7 @@ class Store:
         """The first row of a query, or None."""
         return self.execute(sql, parameters).fetchone()
 
-    def all(self, sql: str, *parameters: Any) -> list[Any]:  # noqa: ANN401 - likewise
+    def all(self, sql: str, *parameters: Any) -> list[Any]:  # noqa: ANN401 - a row's columns
         """All rows of a query."""
         return self.execute(sql, parameters).fetchall()
 

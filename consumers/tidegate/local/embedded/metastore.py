@@ -61,7 +61,7 @@ class _MetastoreVersion:
     Attributes:
         lock: The lock of its jars: the name of one of this package, or the path of any other.
         schema_tool: The class that creates its schema.
-        housekeeper: The class that ends transactions and locks whose time is over.
+        housekeeper: The class that ends transactions and locks whose time has passed.
         interval_setting: How often that one runs.
         main: The class to start, or the path of a .java file.
     """
@@ -135,7 +135,7 @@ def metastore_home(java: Path, version: _MetastoreVersion = HIVE_4) -> _Home:
         with one_at_a_time(folder):
             if not _is_unpacked(folder, archive.unpacked):
                 if folder.exists():
-                    log.warning("%s was changed: it is made again from its archive", folder)
+                    log.warning("%s was changed: it is rebuilt from its archive", folder)
                     shutil.rmtree(folder)
                 packed = next(file for file in files if file.name == archive.name)
                 _make(folder, packed, files, java, version)

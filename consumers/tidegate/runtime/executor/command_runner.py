@@ -222,7 +222,7 @@ class CommandRunner:
             claim.finish([end])
             claim.outlast()
         except (Overtaken, AlreadyDone, NumberTaken) as other:
-            log.info("task %d is over on the table, too: %s", issued.number, other)
+            log.info("task %d has ended on the table, too: %s", issued.number, other)
         except (OSError, TidegateError) as error:  # mostly why it is given up
             log.warning("the table does not record the end of task %d: %s", issued.number, error)
 

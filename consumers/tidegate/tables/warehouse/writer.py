@@ -257,7 +257,7 @@ class Warehouse(Storage):
         store.remove_moved(where, self.roots.below(origin))
 
     def shortened(self, location: str, keep: timedelta) -> Sequence[str]:
-        """The rules of a location's place that remove what was moved before `keep` is over.
+        """The rules of a location's place that remove what was moved before `keep` has passed.
 
         Raises:
             PermissionError: the place denies access to its rules.
