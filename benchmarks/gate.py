@@ -115,7 +115,7 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     yield line("largest record, bytes", max(written(bus, 0)), 1_000_000)
     loop.close()
     records = [(record.key or b"", record.value) for record in bus.records(CHANGELOG)]
-    gate, store = ReaderGate(), Store(ReaderGate().kinds)
+    gate, store = ReaderGate(), Store(ReaderGate().row_types)
     began, cpu = time.perf_counter(), time.process_time()
     store.restore(records)
     gate.restored(store)

@@ -347,7 +347,7 @@ def prepare_large_state(folder: Path, size: int) -> None:
 
 def _record_bytes() -> int:
     """What the gate stores of such a vacuum."""
-    store, gate = Store(ReaderGate().kinds), ReaderGate()
+    store, gate = Store(ReaderGate().row_types), ReaderGate()
     store.begin()
     gate.handle(vacuum(1, LARGE_HOLDS), store, NOW)
     store.commit()

@@ -10,7 +10,8 @@ from support.memory_bus import MemoryBus
 from support.samples import commands_on, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import CommitCompleted, Event, SavepointRequested
 from tidegate.events.fields import to_ms
@@ -23,7 +24,7 @@ class HourLater:
 
     name: ClassVar[str] = "hour-later"
     consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted,)
-    kinds: ClassVar[Sequence[Kind]] = (Kind("last", ("due",), has_body=True),)
+    row_types: ClassVar[Sequence[RowType]] = (RowType("last", ("due",), has_body=True),)
 
     def restored(self, rows: Store) -> None:
         pass

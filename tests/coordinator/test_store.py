@@ -18,7 +18,8 @@ from tidegate.coordinator import readers, requests
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.coordinator.rows.records import dumps, loads, row_key
-from tidegate.coordinator.rows.store import OUTBOX, Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import OUTBOX, Store
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event
@@ -37,7 +38,7 @@ SCANNED = {
     "select body from outbox order by sequence": "all of it is published",
 }
 """Statements that read a table to its end, and why they may."""
-KINDS = (*readers.KINDS, *requests.Requests.kinds)
+KINDS = (*readers.ROW_TYPES, *requests.Requests.row_types)
 
 
 def statements() -> list[str]:
@@ -145,7 +146,7 @@ def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) 
 
 
 def test_the_gate_needs_no_rows_but_its_own() -> None:
-    gate, store = ReaderGate(), Store(ReaderGate().kinds)
+    gate, store = ReaderGate(), Store(ReaderGate().row_types)
     gate.handle(vacuum(1), store, NOON)
     assert len(gate.handle(release(1), store, NOON).commands) == 1
 
@@ -163,7 +164,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
 
 
 def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:
-    kind = Kind("counted", ("events",))
+    kind = RowType("counted", ("events",))
     first = Store((kind,))
     first.put("counted", "a.b.c", columns=(1,))
     log = first.batch()
@@ -185,13 +186,13 @@ def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:
 
 
 def test_a_record_that_can_t_be_read_is_not_passed_over() -> None:
-    store = Store((Kind("counted", ("events",)),))
+    store = Store((RowType("counted", ("events",)),))
     with pytest.raises(FormatError, match="can't be read"):
         store.restore([(row_key("a.b.c", "counted"), b"[1,2]"), (POSITION_KEY, b"{}")])
 
 
 def test_a_record_that_no_changelog_accepts_is_refused_and_rolled_back() -> None:
-    store = Store((Kind("hoard", has_body=True),))
+    store = Store((RowType("hoard", has_body=True),))
     store.begin()
     with pytest.raises(PermanentError, match="at most"):
         store.put("hoard", "a.b.c", body="x" * 40 * 2**20)

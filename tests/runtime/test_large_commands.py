@@ -30,7 +30,8 @@ from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES
 from tidegate.coordinator.rows.records import MAX_RECORD_BYTES
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
 from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded, TaskIssued
@@ -52,7 +53,7 @@ class Wordy(EveryThird):
     """Has a command with a snapshot as long as the commit says, on every third commit."""
 
     consumes = (*EveryThird.consumes, TaskEnded)
-    kinds = EveryThird.kinds
+    row_types = EveryThird.row_types
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         effects = super().handle(event, rows, at)
@@ -179,7 +180,10 @@ class Hoarder(EveryThird):
     """Stores a body as long as the commit says."""
 
     name: ClassVar[str] = "hoarder"
-    kinds: ClassVar[Sequence[Kind]] = (*EveryThird.kinds, Kind("hoard", has_body=True))
+    row_types: ClassVar[Sequence[RowType]] = (
+        *EveryThird.row_types,
+        RowType("hoard", has_body=True),
+    )
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         assert isinstance(event, CommitCompleted)

@@ -55,7 +55,7 @@ class Coordinator:
 
     action: Literal["nothing", "plan", "restore"]
     policy: tuple[SavepointRule, ...] = ()
-    rows: Store = field(default_factory=lambda: Store(SavepointSubject.kinds))
+    rows: Store = field(default_factory=lambda: Store(SavepointSubject.row_types))
 
     @property
     def subject(self) -> SavepointSubject:

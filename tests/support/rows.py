@@ -20,7 +20,7 @@ class Rows:
 
     def __init__(self, subject: Subject | None = None, *, restarts: bool = True) -> None:
         self.subject, self.restarts = subject or ReaderGate(), restarts
-        self.store = Store((*self.subject.kinds, *Requests.kinds))
+        self.store = Store((*self.subject.row_types, *Requests.row_types))
         self.log: list[ChangelogRecord] = []
         self.outcomes: list[Outcome] = []
 
@@ -75,7 +75,7 @@ class Rows:
 
 def restored(subject: Subject, log: list[ChangelogRecord]) -> Store:
     """The rows of a changelog."""
-    store = Store((*subject.kinds, *Requests.kinds))
+    store = Store((*subject.row_types, *Requests.row_types))
     store.restore(log)
     subject.restored(store)
     return store

@@ -11,7 +11,8 @@ from typing import ClassVar, cast
 
 from support.memory_bus import MemoryBus
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import (
     AttemptFailed,
@@ -160,7 +161,7 @@ class EveryThird:
     """Publishes an outcome for every third event of a table, which shows any miscount."""
 
     consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
-    kinds: ClassVar[Sequence[Kind]] = (Kind("counted", ("events",)),)
+    row_types: ClassVar[Sequence[RowType]] = (RowType("counted", ("events",)),)
 
     def restored(self, rows: Store) -> None:
         pass

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import CleaningDeferred, CleaningHoldRequested, Command
 from tidegate.events.cleanings import (
@@ -19,8 +20,8 @@ from tidegate.events.cleanings import (
 from tidegate.events.fields import to_ms
 from tidegate.events.refusals import released_again
 
-HOLD: Final = Kind("hold", ("since",), has_body=True)
-DEFERRED: Final = Kind(
+HOLD: Final = RowType("hold", ("since",), has_body=True)
+DEFERRED: Final = RowType(
     "deferred",
     ("due",),
     key="id",

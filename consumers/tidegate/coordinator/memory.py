@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.vacuums import (
     SELECT_VACUUMS,
     Reader,
@@ -28,9 +29,9 @@ from tidegate.coordinator.vacuums import (
     waiting,
 )
 
-DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
+DONE: Final = RowType("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
 """The identity, or the content, of a vacuum whose cleaning was released."""
-FORGOTTEN: Final = Kind("forgotten", ("lock_mark", "transaction_mark"), key="epoch")
+FORGOTTEN: Final = RowType("forgotten", ("lock_mark", "transaction_mark"), key="epoch")
 """The highest ids of a lock and of a transaction whose end was forgotten (-1 if none was), by the
 epoch of the Metastore that assigned them; 0: any epoch."""
 _DONE_LIMIT: Final = 2 * 4096

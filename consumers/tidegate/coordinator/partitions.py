@@ -148,7 +148,7 @@ class OwnedPartitions(dict[int, OwnedPartition]):
         log.info("coordinator owns partitions %s: %d of them kept their rows", numbers, kept)
         for number in numbers:
             if number not in stores or number in read:
-                stores[number] = Store(self._subject.kinds)
+                stores[number] = Store(self._subject.row_types)
                 stores[number].restore(read.pop(number, ()))
                 self._derive(stores[number])
         return stores

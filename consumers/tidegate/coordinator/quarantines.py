@@ -15,7 +15,8 @@ from typing import Final
 
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     CleaningMode,
@@ -28,7 +29,7 @@ from tidegate.events import (
 )
 from tidegate.events.fields import to_ms
 
-QUARANTINE: Final = Kind(
+QUARANTINE: Final = RowType(
     "quarantine",
     ("due", "requested", "undone"),
     key="id",

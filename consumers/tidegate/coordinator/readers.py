@@ -25,7 +25,8 @@ from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of, may_be_forgotten
 from tidegate.coordinator.rows.records import dumps
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.vacuums import (
     ENDED,
@@ -65,9 +66,9 @@ from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.codec import encode
 from tidegate.events.fields import to_ms
 
-KNOWN: Final = Kind("known")
+KNOWN: Final = RowType("known")
 """A table of which a vacuum came."""
-UNKNOWN: Final = Kind(
+UNKNOWN: Final = RowType(
     "unknown",
     ("since", "reported"),
     has_body=True,
@@ -75,7 +76,7 @@ UNKNOWN: Final = Kind(
     indexes=("unknown_due on unknown (due) where due is not null",),
 )
 """A table of which only releases came: the first of them, and when that was reported."""
-KINDS: Final = (
+ROW_TYPES: Final = (
     *(VACUUM, OVERDUE, ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
@@ -126,7 +127,7 @@ class ReaderGate:
     remember_most: int = 2**18
     """How many of them are remembered for a table."""
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
-    kinds: Sequence[Kind] = field(default=KINDS, init=False)
+    row_types: Sequence[RowType] = field(default=ROW_TYPES, init=False)
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a reader, and derive when rows are due."""

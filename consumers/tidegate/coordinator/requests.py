@@ -14,7 +14,8 @@ from typing import Final
 
 from tidegate.coordinator import task_ends, tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.tasks import ANY, Queued, of_json
 from tidegate.errors import PermanentError
@@ -59,9 +60,9 @@ from tidegate.events.topics import EVENT_TYPES, REQUEST_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import Unauthorized
 
-USED: Final = Kind("used", ("at",), key="id", indexes=("used_at on used (at)",))
+USED: Final = RowType("used", ("at",), key="id", indexes=("used_at on used (at)",))
 """A request that was used."""
-AWAITING: Final = Kind(
+AWAITING: Final = RowType(
     "awaiting", ("until",), key="id", has_body=True, indexes=("awaiting_until on awaiting (until)",)
 )
 """A restore that needs an approval: what its task carried, and until when it waits; `until` is NULL
@@ -111,7 +112,7 @@ class Requests:
         RestoreAwaitingApproval,
         TaskEnded,
     )
-    kinds: Sequence[Kind] = (*tasks.KINDS, USED, AWAITING)
+    row_types: Sequence[RowType] = (*tasks.ROW_TYPES, USED, AWAITING)
 
     def __init__(self, wire: Wire) -> None:
         """Take how events are encoded."""

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 
 from pydantic import AwareDatetime, Field, TypeAdapter
 
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line
@@ -39,7 +40,7 @@ from tidegate.hudi.instant import is_in_the_future, is_instant
 from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.rules import SavepointRule, rule_of
 
-POLICY: Final = Kind(
+POLICY: Final = RowType(
     "policy",
     has_body=True,
     derived=("due",),
@@ -98,7 +99,7 @@ class SavepointSubject:
         CommitCondemned,
         RestoreAwaitingApproval,
     )
-    kinds: Sequence[Kind] = (POLICY,)
+    row_types: Sequence[RowType] = (POLICY,)
 
     def __init__(
         self,

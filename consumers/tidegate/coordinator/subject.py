@@ -14,7 +14,8 @@ from tidegate.events.topics import Role
 from tidegate.events.wire import Message
 
 if TYPE_CHECKING:
-    from tidegate.coordinator.rows.store import Kind, Store
+    from tidegate.coordinator.rows.row_type import RowType
+    from tidegate.coordinator.rows.store import Store
 
 SOURCE: Final = str(Role.COORDINATOR)
 """The coordinator, as its events name it."""
@@ -63,7 +64,7 @@ class Subject(Protocol):
         ...
 
     @property
-    def kinds(self) -> Sequence[Kind]:
+    def row_types(self) -> Sequence[RowType]:
         """The rows that it keeps."""
         ...
 
@@ -96,7 +97,7 @@ class Subjects:
         parts = (it.parts if isinstance(it, Subjects) else (it,) for it in subjects)
         self.parts: tuple[Subject, ...] = tuple(chain.from_iterable(parts))
         self.consumes = tuple(dict.fromkeys(kind for s in self.parts for kind in s.consumes))
-        self.kinds = tuple(kind for subject in self.parts for kind in subject.kinds)
+        self.row_types = tuple(it for subject in self.parts for it in subject.row_types)
         self._handlers = {
             kind: [subject.handle for subject in self.parts if kind in subject.consumes]
             for kind in self.consumes

@@ -22,7 +22,8 @@ from typing import Any, Final, NamedTuple
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.outgoing import Outgoing
 from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -51,27 +52,27 @@ from tidegate.events.cleanings import HoldRequest
 from tidegate.events.fields import from_ms, span, to_ms
 from tidegate.events.wire import Message
 
-NUMBER: Final = Kind("number", ("last",))
+NUMBER: Final = RowType("number", ("last",))
 """The last number of a table: it is never used again."""
-TASK: Final = Kind(
+TASK: Final = RowType(
     "task", ("lane", "due"), key="number", has_body=True, indexes=("task_due on task (due)",)
 )
 """A running task: its id, its message, and the command that it carries; for a stop, the number of
 the task that it stops. From `due` on it is overdue."""
 OVERDUE_AFTER: Final = timedelta(hours=1)
-QUEUED: Final = Kind(
+QUEUED: Final = RowType(
     "queued", ("lane",), key="id", has_body=True, indexes=("queued_next on queued (tbl, lane, id)",)
 )
 """A command that waits for its turn. The lanes: CLEANINGS wait while the table is held; of CHECKS
 one at most is queued."""
 ANY, CLEANINGS, CHECKS, STOPS = range(4)
-FAILED: Final = Kind("failed", ("lane",), key="number", has_body=True)
+FAILED: Final = RowType("failed", ("lane",), key="number", has_body=True)
 """A task that became a dead letter: it is issued again once that is redriven."""
-UNCONFIRMED: Final = Kind("unconfirmed", key="id", has_body=True)
+UNCONFIRMED: Final = RowType("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is running."""
-STOPPING: Final = Kind("stopping", key="id", has_body=True)
+STOPPING: Final = RowType("stopping", key="id", has_body=True)
 """A command whose task is stopped because people withdrew it: the withdrawals."""
-KINDS: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
+ROW_TYPES: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
 NEED_A_TASK: Final = frozenset(
     {
         CleaningDeferred,

@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.store import Kind, Store
+from tidegate.coordinator.rows.row_type import RowType
+from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     LockReleased,
@@ -21,7 +22,7 @@ from tidegate.events import (
 )
 from tidegate.events.fields import from_ms
 
-VACUUM: Final = Kind(
+VACUUM: Final = RowType(
     "vacuum",
     ("since", "content"),
     key="id",
@@ -35,9 +36,9 @@ VACUUM: Final = Kind(
     ),
 )
 """A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
-OVERDUE: Final = Kind("overdue", ("reported",), key="id")
+OVERDUE: Final = RowType("overdue", ("reported",), key="id")
 """A waiting vacuum that was reported as overdue, and when."""
-ENDED: Final = Kind(
+ENDED: Final = RowType(
     "ended", ("at", "expired", "epochs"), key="token", indexes=("ended_at on ended (tbl, at)",)
 )
 """A lock or transaction that has ended: when by the broker's time, and the fields of `End`."""

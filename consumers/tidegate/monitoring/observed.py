@@ -269,7 +269,7 @@ def measured_executor(executor: Executor, service: ObservedService) -> Executor:
 class _Subject:
     def __init__(self, subject: Subject, service: ObservedService) -> None:
         self._subject, self._causes, self._traces = subject, service.causes, service.traces
-        self.consumes, self.kinds = subject.consumes, subject.kinds
+        self.consumes, self.row_types = subject.consumes, subject.row_types
         self.restored, self.next_due = subject.restored, subject.next_due
         self.due = subject.due  # no event: no latency to measure
 

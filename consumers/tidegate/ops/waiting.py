@@ -163,7 +163,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
 
 
 def _store(bus: KafkaBus, part: Partition, table: str | None) -> Store:
-    store = Store((*readers.KINDS, *tasks.KINDS, AWAITING))
+    store = Store((*readers.ROW_TYPES, *tasks.ROW_TYPES, AWAITING))
     store.restore(_records(bus, part, table))
     return store
 

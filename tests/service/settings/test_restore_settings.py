@@ -213,7 +213,7 @@ def test_what_follows_from_a_condemned_commit_goes_by_no_spelling(rule: str, loc
             instant="20260301100200000",
             reason="doubled",
         )
-        return bool(coordinator.handle(bad, Store(coordinator.kinds), AT).commands)
+        return bool(coordinator.handle(bad, Store(coordinator.row_types), AT).commands)
 
     assert reacts(location)
     for other in ("/lake/hr/orders", "s3://lake/salesx", "/lake/sales/../hr"):

@@ -40,7 +40,7 @@ class GateRecords:
     def __init__(self, model: Model) -> None:
         """Take the numbers of events and the rules from a model."""
         self._model, self._gate = model, ReaderGate()
-        self._store = Store((*self._gate.kinds, HOLD))
+        self._store = Store((*self._gate.row_types, HOLD))
         self._records: list[Records] = [()]
         self._numbers: dict[Records, int] = {self._records[0]: 0}
         self._decided: dict[tuple[int, int], _Decided] = {}
@@ -108,7 +108,7 @@ class GateRecords:
         before = self._records[gate]
         store = self._store  # to create its tables again takes ten times as long as a decision
         store.last_checks.clear()
-        for kind in store.kinds:
+        for kind in store.row_types:
             store.execute(f"delete from {kind}")  # noqa: S608
         store.restore([*before, Position().record()])
         self._gate.restored(store)

@@ -1,6 +1,6 @@
 """The coordinator's rows of one partition: SQLite in memory, rebuilt from the changelog.
 
-Every kind of row is a table of its own. `put` and `drop` are the only ways to change a row that
+Every row type is a table of its own. `put` and `drop` are the only ways to change a row that
 lasts, because they note it for the changelog; what is derived from rows (`derived` columns) may be
 set by SQL, and is derived again after a restart. One event is one transaction: `rollback` undoes
 its rows and its messages, and nothing else.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate.coordinator.rows.position import POSITION_KEY, Position
@@ -26,43 +25,12 @@ from tidegate.coordinator.rows.records import (
     row_key,
     row_value,
 )
+from tidegate.coordinator.rows.row_type import RowType
 from tidegate.errors import FormatError
 from tidegate.events.wire import Message
 from tidegate.runtime.bus import ChangelogRecord
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of row: a table of SQLite, with the columns that the changelog has, and others.
-
-    The first column is `tbl`, the table's identity. The columns hold integers or NULL, `body` holds
-    JSON.
-    """
-
-    name: str
-    columns: tuple[str, ...] = ()
-    key: str | None = None
-    """The second column of the primary key, an integer; None: one row a table."""
-    has_body: bool = False
-    derived: tuple[str, ...] = ()
-    """Columns that are not in the changelog."""
-    indexes: tuple[str, ...] = ()
-    """SQL behind `create index`."""
-
-    @property
-    def schema(self) -> str:
-        """The SQL that creates it."""
-        key = ("tbl", self.key) if self.key else ("tbl",)
-        body = ("body",) if self.has_body else ()
-        columns = ", ".join((*key, *self.columns, *body, *self.derived))
-        # rows with large bodies are slow in the tree of a table without row ids
-        suffix = "" if self.has_body else " without rowid"
-        indexes = "".join(f"create index {index};" for index in self.indexes)
-        table = f"create table {self.name} ({columns}, primary key ({', '.join(key)})){suffix};"
-        return table + indexes
-
-
-OUTBOX: Final = Kind("outbox", key="sequence", has_body=True)
+OUTBOX: Final = RowType("outbox", key="sequence", has_body=True)
 """Messages that were decided and perhaps not published; of the partition, so its table is empty."""
 
 
@@ -73,17 +41,17 @@ class Store:
     `commit` or `rollback`; then `batch`, whose records are to be appended to the changelog.
     """
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
+    def __init__(self, row_types: Iterable[RowType]) -> None:
         """Create empty tables."""
-        self.kinds = {kind.name: kind for kind in (*kinds, OUTBOX)}
+        self.row_types = {it.name: it for it in (*row_types, OUTBOX)}
         self.position = Position()
         self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         # a store that is dropped without `close` frees its memory too
         weakref.finalize(self, self._db.close).atexit = False
-        self._db.executescript("".join(kind.schema for kind in self.kinds.values()))
+        self._db.executescript("".join(it.schema for it in self.row_types.values()))
         self.execute = self._db.execute
-        self._put = {name: _put(kind) for name, kind in self.kinds.items()}
-        self._delete = {name: _delete(kind) for name, kind in self.kinds.items()}
+        self._put = {name: it.insert for name, it in self.row_types.items()}
+        self._delete = {name: it.delete for name, it in self.row_types.items()}
         self._changed: dict[bytes, bytes | None] = {}
         """Records of the next batch."""
         self._event: dict[bytes, bytes | None] = {}
@@ -104,7 +72,7 @@ class Store:
 
     def put(  # noqa: PLR0913, PLR0917 - the parts of a row
         self,
-        kind: str,
+        row_type: str,
         table: str,
         key: int | None = None,
         columns: Sequence[int | str | None] = (),
@@ -114,12 +82,12 @@ class Store:
         """Insert a row, or replace it.
 
         Args:
-            kind: Its kind's name.
+            row_type: Its name.
             table: The table's identity.
             key: The second part of its key.
-            columns: In the order of the kind's.
+            columns: In the order of the row type's.
             body: JSON.
-            derived: In the order of the kind's; not in the changelog.
+            derived: In the order of the row type's; not in the changelog.
 
         Raises:
             PermanentError: its record is too large for the changelog.
@@ -128,13 +96,13 @@ class Store:
         row += columns
         if body is not None:
             row.append(body)
-        self.execute(self._put[kind], (*row, *derived))
-        self._event[row_key(table, kind, key)] = row_value(columns, body)
+        self.execute(self._put[row_type], (*row, *derived))
+        self._event[row_key(table, row_type, key)] = row_value(columns, body)
 
-    def drop(self, kind: str, table: str, key: int | None = None) -> None:
+    def drop(self, row_type: str, table: str, key: int | None = None) -> None:
         """Remove a row, if it is there."""
-        if self.execute(self._delete[kind], (table,) if key is None else (table, key)).rowcount:
-            self._event[row_key(table, kind, key)] = None
+        if self.execute(self._delete[row_type], (table,) if key is None else (table, key)).rowcount:
+            self._event[row_key(table, row_type, key)] = None
 
     # Messages
 
@@ -204,7 +172,7 @@ class Store:
         return records
 
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
-        """Read a changelog back, up to its last end mark. Rows of other kinds are passed over.
+        """Read a changelog back, up to its last end mark. Rows of other types are ignored.
 
         Args:
             records: All of them, oldest first.
@@ -236,15 +204,15 @@ class Store:
     def _restore_row(self, key: bytes, value: bytes) -> None:
         try:
             table, name, number = key_parts(key)
-            if name not in self.kinds:
+            if name not in self.row_types:
                 return
-            kind = self.kinds[name]
+            row_type = self.row_types[name]
             columns, body = columns_and_body(value)
-            row: list[object] = [table, int(number)] if kind.key else [table]
+            row: list[object] = [table, int(number)] if row_type.key else [table]
             row += columns
-            if kind.has_body:
+            if row_type.has_body:
                 row.append(body)
-            self.execute(self._put[name], (*row, *[None] * len(kind.derived)))
+            self.execute(self._put[name], (*row, *[None] * len(row_type.derived)))
         except (ValueError, LookupError, TypeError, sqlite3.Error) as error:
             raise FormatError(
                 f"the record {key!r} of the changelog can't be read: {error!r}"
@@ -252,19 +220,9 @@ class Store:
 
     def tables(self) -> set[str]:
         """The tables that have rows."""
-        selects = (f"select tbl from {name}" for name in self.kinds)  # noqa: S608
+        selects = (f"select tbl from {name}" for name in self.row_types)  # noqa: S608
         return {table for (table,) in self.execute(" union ".join(selects))} - {""}
 
     def close(self) -> None:
         """Free the memory."""
         self._db.close()
-
-
-def _put(kind: Kind) -> str:
-    count = 1 + bool(kind.key) + len(kind.columns) + kind.has_body + len(kind.derived)
-    return f"insert or replace into {kind.name} values ({', '.join('?' * count)})"  # noqa: S608
-
-
-def _delete(kind: Kind) -> str:
-    where = f"tbl = ? and {kind.key} = ?" if kind.key else "tbl = ?"
-    return f"delete from {kind.name} where {where}"  # noqa: S608

@@ -382,7 +382,7 @@ def read_state(records: Iterable[Record]) -> tuple[int, dict[int, Position]]:
         FormatError, StopService: a record can't be read.
     """
     tables, positions = set[str](), dict[int, Position]()
-    kinds, left = subjects(Settings()).kinds, iter(records)
+    row_types, left = subjects(Settings()).row_types, iter(records)
     while batch := list(islice(left, _TOGETHER)):
         rows: list[tuple[bytes, bytes | None]] = []
         for record in batch:
@@ -394,7 +394,7 @@ def read_state(records: Iterable[Record]) -> tuple[int, dict[int, Position]]:
                 positions[where.number] = Position.of(record.value or b"{}")
             else:
                 rows.append((record.key or b"", record.value))
-        with closing(Store(kinds)) as store:
+        with closing(Store(row_types)) as store:
             store.restore([*rows, Position().record()])
             tables.update(store.tables())
     return len(tables), positions
