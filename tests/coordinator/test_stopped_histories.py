@@ -440,7 +440,7 @@ def test_confirmed_answers_stay_true_and_no_table_stands_still(
         ),
         pytest.param("requests.Requests.is_over", "what was undone", id="an undone cleaning stays"),
         pytest.param(
-            "task_ends._is_unknown", "stands still", id="numbers continue above the table's"
+            "running_tasks._is_unknown", "stands still", id="numbers continue above the table's"
         ),
     ],
 )

@@ -28,8 +28,8 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import USED_FOR
-from tidegate.coordinator.task_ends import MOST_AHEAD
-from tidegate.coordinator.tasks import _NEXT, _RUNNING, STOP_ROW
+from tidegate.coordinator.running_tasks import MOST_AHEAD
+from tidegate.coordinator.tasks import _NEXT, RUNNING_TASK, STOP_ROW
 from tidegate.events import (
     CleaningDeferred,
     CleaningHeld,
@@ -507,7 +507,7 @@ def test_no_statement_scans_a_hot_table(place: Place) -> None:
     store = place.loop._owned[0].store
     for sql, parameters in (
         (_NEXT, (TABLE, 1)),
-        (_RUNNING, (TABLE,)),
+        (RUNNING_TASK, (TABLE,)),
         (STOP_ROW, (TABLE,)),
         ("select 1 from used where tbl = ? and id = ?", (TABLE, 1)),
         ("select max(at) from used indexed by used_at", ()),

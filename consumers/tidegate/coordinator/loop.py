@@ -44,8 +44,16 @@ from typing import Final
 from tidegate.coordinator import tasks
 from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES, Outgoing
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
-from tidegate.coordinator.requests import ABOUT_REQUESTS, ENDS, Requests
+from tidegate.coordinator.requests import (
+    ABOUT_REQUESTS,
+    COUNT_LATE,
+    ENDS,
+    ISSUE_AFTER,
+    NEED_A_TASK,
+    Requests,
+)
 from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.running_tasks import carried, confirm_later
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects
 from tidegate.errors import (
     DeadLetterFlood,
@@ -94,8 +102,6 @@ READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
 """After an assignment, the backlogs of these are read first: so an old hold is applied before a
 newer release, and a vacuum before the release that it waits for can be forgotten. Where rows are
 rebuilt from the inputs, the outcomes come before them: what was done is not done again."""
-_ISSUE_AFTER: Final = tasks.ISSUE_AFTER.union(ABOUT_REQUESTS)
-_NEED_A_TASK: Final = tasks.NEED_A_TASK.union(ENDS)
 
 
 class CoordinatorLoop:
@@ -297,7 +303,7 @@ class CoordinatorLoop:
             return []
         subject: Subject = self._subjects
         # its task is not running: it comes late, is a copy, or is forged
-        if kind in _NEED_A_TASK and tasks.carried(event, store) is None:
+        if kind in NEED_A_TASK and carried(event, store) is None:
             late = self._subject_of_late(kind, record)
             if late is None or not self._is_genuine(event, record):
                 return []
@@ -309,15 +315,15 @@ class CoordinatorLoop:
         else:
             effects = subject.handle(event, store, at)
         messages = self._messages(effects, store, at)
-        if isinstance(event, HoldRequest) and tasks.confirm_later(event.table, messages, store):
+        if isinstance(event, HoldRequest) and confirm_later(event.table, messages, store):
             messages = []
-        if effects.commands or kind in _ISSUE_AFTER:
+        if effects.commands or kind in ISSUE_AFTER:
             messages += self._tasks.issue(event.table, store, at)
         return messages
 
     def _subject_of_late(self, kind: type[Event], record: Record) -> Subject | None:
         """The subject that applies an outcome whose task is not running; None if none does."""
-        if kind in tasks.COUNT_LATE or (kind in ENDS and self._catch_up.is_rebuilding(record)):
+        if kind in COUNT_LATE or (kind in ENDS and self._catch_up.is_rebuilding(record)):
             return self._subjects
         # the coordinator itself ended a request that had no task, such as one that was declined
         is_own = kind is RestoreRejected and kind in self._subject.consumes

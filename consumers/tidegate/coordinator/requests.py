@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.coordinator import task_ends, tasks
+from tidegate.coordinator import running_tasks, tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
@@ -21,14 +21,18 @@ from tidegate.coordinator.tasks import ANY, Queued, of_json
 from tidegate.errors import PermanentError
 from tidegate.events import (
     AbortedCleaningReleased,
+    CleaningDeferred,
     CleaningProgressed,
     CleaningReleased,
+    CleaningStarted,
     CleaningUndone,
     CleaningUndoPlanned,
     CleaningUndoRefused,
     CleaningUndoRequested,
     Command,
+    DirectoriesCleaned,
     Event,
+    QuarantineRemoved,
     RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
@@ -52,7 +56,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.events.base import Answer, answered_by
-from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
+from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved, HoldRequest
 from tidegate.events.fields import from_ms, to_ms
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
@@ -93,6 +97,24 @@ ENDS: Final = (
 _ONCE: Final = (AbortedCleaningReleased, CleaningReleased, RestoreRequested)
 PROGRESS: Final = (CleaningProgressed, RestoreProgressed)
 ABOUT_REQUESTS: Final = (*FOR_WORKERS, RestoreDeclined, WithdrawalRequested)
+NEED_A_TASK: Final = frozenset(
+    {
+        *ENDS,
+        CleaningDeferred,
+        CleaningProgressed,
+        CleaningStarted,
+        DirectoriesCleaned,
+        QuarantineRemoved,
+        RestoreAwaitingApproval,
+        RestoreProgressed,
+    }
+)
+"""Outcomes that count only while their task is running."""
+COUNT_LATE: Final = frozenset({CleaningStarted, DirectoriesCleaned, QuarantineRemoved})
+"""Of those, the ones that count later too: they report changes of a quarantine. They may be
+redriven, and rows that are rebuilt from the inputs have no earlier tasks."""
+ISSUE_AFTER: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__(), *ABOUT_REQUESTS})
+"""Events after which a task may be issued even if they led to no command."""
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
 _AT_ONCE: Final = 100
 _AWAITING: Final = "select until, body from awaiting where tbl = ? and id = ?"
@@ -193,10 +215,10 @@ class Requests:
         awaiting = None if until is None else Queued(**loads(body)[0])
         found = next(iter(queued.values()), awaiting)
         is_late = _was_used(table, number, rows)
-        running = tasks.running(table, rows)
+        running = running_tasks.running(table, rows)
         if running is not None and running.command == event.request:
             found = running
-        failed = task_ends.failed(table, event.request, rows)
+        failed = running_tasks.failed(table, event.request, rows)
         if found is None and is_late:
             text = "it failed: discard its dead letter" if failed else "it has ended"
             return self._refused(event, Reason.TOO_LATE, text, at)
@@ -251,12 +273,12 @@ class Requests:
             return self._ended(event, rows, at)
         if isinstance(event, ENDS):
             self._used(event, rows, at)
-        carried = tasks.carried(event, rows)
+        carried = running_tasks.carried(event, rows)
         if carried is None:
             return Effects()
         table, number = event.table, hashed(carried.command)
         if isinstance(event, PROGRESS):
-            tasks.progressed(table, rows, at)
+            running_tasks.progressed(table, rows, at)
             return Effects()
         if isinstance(event, RestoreCompleted):
             return self._moot(table, event.caused_by, rows, at)
@@ -313,9 +335,9 @@ class Requests:
 
     def _ended(self, event: TaskEnded, rows: Store, at: datetime) -> Effects:
         """A task has ended, or was stopped."""
-        found, table = task_ends.ended(event, rows), event.table
+        found, table = running_tasks.ended(event, rows), event.table
         if found is None:
-            return Effects(republish=task_ends.again(event, rows))
+            return Effects(republish=running_tasks.again(event, rows))
         carried, is_over, outcomes = found
         number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
         # an approved restore that does not wait again has ended
@@ -353,11 +375,11 @@ class Requests:
     def next_due(self, rows: Store) -> int | None:
         """When the first restore, or task, has waited too long."""
         [until] = rows.one("select min(until) from awaiting indexed by awaiting_until")
-        return min((due for due in (until, tasks.next_overdue(rows)) if due), default=None)
+        return min((due for due in (until, running_tasks.next_overdue(rows)) if due), default=None)
 
     def due(self, rows: Store, at: datetime) -> Effects:
         """End the restores that were not approved in time; repeat overdue tasks."""
-        effects = tasks.overdue(rows, at, _AT_ONCE)
+        effects = running_tasks.overdue(rows, at, _AT_ONCE)
         for table, number, body in rows.all(
             "select tbl, id, body from awaiting indexed by awaiting_until where until <= ?"
             " order by until limit ?",

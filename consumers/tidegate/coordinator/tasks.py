@@ -2,8 +2,8 @@
 
 The way of a command: `enqueue` stores it as a row QUEUED. Once no task of its table is running,
 `Tasks.issue` replaces that by a row TASK with the table's next number, and returns the task's
-message. The TaskEnded of that number (`tidegate.coordinator.task_ends`) drops the row, and the next
-command is issued. If the task became a dead letter, the command is stored as a row FAILED.
+message. The TaskEnded of that number (`tidegate.coordinator.running_tasks`) drops the row, and the
+next command is issued. If the task became a dead letter, the command is stored as a row FAILED.
 
 The message of a running task is published again at each assignment, and hourly with an alarm while
 it has no outcome: repeats are free, because the worker finds the number on the table.
@@ -24,32 +24,18 @@ from tidegate.coordinator.outgoing import Outgoing
 from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.subject import SOURCE, Effects
+from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     AbortedCleaningReleased,
-    CleaningDeferred,
-    CleaningProgressed,
     CleaningReleased,
-    CleaningStarted,
-    CleaningUndone,
     Command,
-    DirectoriesCleaned,
-    Event,
     OriginalMessage,
     QuarantineRemovalRequested,
-    QuarantineRemoved,
-    RestoreApprovalRejected,
-    RestoreAwaitingApproval,
-    RestoreCompleted,
-    RestoreProgressed,
     SavepointsCheckRequested,
     StopRequested,
-    TaskEnded,
     TaskIssued,
-    TaskOverdue,
 )
-from tidegate.events.cleanings import HoldRequest
-from tidegate.events.fields import from_ms, span, to_ms
+from tidegate.events.fields import from_ms, to_ms
 from tidegate.events.wire import Message
 
 NUMBER: Final = RowType("number", ("last",))
@@ -73,32 +59,12 @@ UNCONFIRMED: Final = RowType("unconfirmed", key="id", has_body=True)
 STOPPING: Final = RowType("stopping", key="id", has_body=True)
 """A command whose task is stopped because people withdrew it: the withdrawals."""
 ROW_TYPES: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
-NEED_A_TASK: Final = frozenset(
-    {
-        CleaningDeferred,
-        CleaningProgressed,
-        CleaningStarted,
-        CleaningUndone,
-        DirectoriesCleaned,
-        QuarantineRemoved,
-        RestoreApprovalRejected,
-        RestoreAwaitingApproval,
-        RestoreCompleted,
-        RestoreProgressed,
-    }
-)
-"""Outcomes that count only while their task is running."""
-COUNT_LATE: Final = frozenset({CleaningStarted, DirectoriesCleaned, QuarantineRemoved})
-"""Of those, the ones that count later too: they report changes of a quarantine. They may be
-redriven, and rows that are rebuilt from the inputs have no earlier tasks."""
-ISSUE_AFTER: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__()})
-"""Events after which a task may be issued even if they led to no command."""
 _CLEANINGS: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
 _NEXT: Final = (
     "select id, lane, body from queued indexed by queued_next where tbl = ? and lane = ?"
     " order by id limit 1"
 )
-_RUNNING: Final = f"select number, lane from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
+RUNNING_TASK: Final = f"select number, lane from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
 STOP_ROW: Final = f"select number, body from task where tbl = ? and lane = {STOPS}"  # noqa: S608
 TASK_ROW: Final = "select lane, body from task where tbl = ? and number = ?"
 
@@ -156,7 +122,7 @@ class Tasks:
         Returns:
             Its message, and before it the answers to people that waited for the end of a cleaning.
         """
-        number, lane = rows.one(_RUNNING, table) or (0, None)
+        number, lane = rows.one(RUNNING_TASK, table) or (0, None)
         messages = [] if lane == CLEANINGS else _confirmations(table, rows)
         if lane is None:
             if (found := _next(table, rows)) is not None:
@@ -191,7 +157,7 @@ class Tasks:
         message = self._outgoing.task(task)
         rows.put("number", table, None, (number,))
         body = dumps([task.event_id, dump_message(message), carries])
-        _store_task(rows, table, number, lane, body, at)
+        store_task(rows, table, number, lane, body, at)
         return message
 
     def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Queued:
@@ -254,79 +220,6 @@ def last_number(table: str, rows: Store) -> int:
     return found[0] if found else 0
 
 
-def progressed(table: str, rows: Store, at: datetime) -> None:
-    """The worker of the running task has made progress: it is overdue an hour from now."""
-    number, _ = rows.one(_RUNNING, table)
-    lane, body = rows.one(TASK_ROW, table, number)
-    _store_task(rows, table, number, lane, body, at)
-
-
-def next_overdue(rows: Store) -> int | None:
-    """When the first task is overdue, in ms of the broker's time."""
-    due: int | None = rows.one("select min(due) from task indexed by task_due")[0]
-    return due
-
-
-def overdue(rows: Store, at: datetime, limit: int) -> Effects:
-    """The messages of overdue tasks, again, with an alarm for each task that is not a stop."""
-    effects = Effects()
-    found = rows.all(
-        "select tbl, number, lane, body from task indexed by task_due where due <= ?"
-        " order by due limit ?",
-        *(to_ms(at), limit),
-    )
-    for table, number, lane, body in found:
-        _store_task(rows, table, number, lane, body, at)
-        task, message, carried = loads(body)
-        effects.republish.append(load_message(message))
-        if lane == STOPS:
-            continue
-        queued = Queued(**carried)
-        alarm = TaskOverdue(
-            table=table,
-            location=queued.location,
-            occurred_at=at,
-            source=SOURCE,
-            caused_by=task,
-            number=number,
-            kind=queued.kind,
-            message=f"task {number} ({queued.kind}) has had no outcome for"
-            f" {span(OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
-            " run, and what does it log?",
-        )
-        effects.outcomes.append(alarm)
-    return effects
-
-
-def carried(outcome: Event, rows: Store) -> Queued | None:
-    """The command of the running task, if an outcome is about it; else None.
-
-    The outcome names the command as its cause, or the approval under which that is carried out.
-    """
-    queued = running(outcome.table, rows)
-    matches = queued is not None and outcome.caused_by in {queued.command, queued.approval}
-    return queued if matches else None
-
-
-def running(table: str, rows: Store) -> Queued | None:
-    """The command of a table's running task; None if none is running."""
-    found = rows.one(_RUNNING, table)
-    if found is None:
-        return None
-    _, body = rows.one(TASK_ROW, table, found[0])
-    return Queued(**loads(body)[2])
-
-
-def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
-    """Whether a cleaning is running; then `issue` publishes these outcomes once it has ended."""
-    found = rows.one(_RUNNING, table)
-    if found is None or found[1] != CLEANINGS:
-        return False
-    for outcome in outcomes:
-        rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
-    return True
-
-
 def unfinished(rows: Store) -> list[Message]:
     """The messages of all running tasks, and of stops."""
     bodies = rows.all("select body from task order by tbl, number")
@@ -351,7 +244,7 @@ def _must_stop(table: str, lane: int, rows: Store) -> bool:
     return is_wanted and rows.one(STOP_ROW, table) is None
 
 
-def _store_task(  # noqa: PLR0913, PLR0917 - a row
+def store_task(  # noqa: PLR0913, PLR0917 - a row
     rows: Store, table: str, number: int, lane: int, body: str, at: datetime
 ) -> None:
     """Store a running task; it is overdue an hour from now."""

@@ -1,14 +1,28 @@
-"""The ends of tasks: what a TaskEnded does to the rows of its task and command."""
+"""Running tasks: their outcomes, progress and ends, and those that are overdue."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from tidegate.coordinator.rows.records import dumps, load_message, loads
+from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.subject import SOURCE
-from tidegate.coordinator.tasks import STOP_ROW, STOPS, TASK_ROW, Queued, enqueue_again, last_number
-from tidegate.events import Stopped, TaskEnd, TaskEnded
+from tidegate.coordinator.subject import SOURCE, Effects
+from tidegate.coordinator.tasks import (
+    CLEANINGS,
+    OVERDUE_AFTER,
+    RUNNING_TASK,
+    STOP_ROW,
+    STOPS,
+    TASK_ROW,
+    Queued,
+    enqueue_again,
+    last_number,
+    store_task,
+)
+from tidegate.events import Event, Stopped, TaskEnd, TaskEnded, TaskOverdue
+from tidegate.events.fields import span, to_ms
 from tidegate.events.wire import Message
 
 MOST_AHEAD: Final = 2**32
@@ -117,3 +131,76 @@ def failed(table: str, command: str, rows: Store) -> list[int]:
     """The numbers of a command's tasks that became dead letters."""
     found = rows.all("select number, body from failed where tbl = ?", table)
     return [number for number, body in found if loads(body)[2]["command"] == command]
+
+
+def progressed(table: str, rows: Store, at: datetime) -> None:
+    """The worker of the running task has made progress: it is overdue an hour from now."""
+    number, _ = rows.one(RUNNING_TASK, table)
+    lane, body = rows.one(TASK_ROW, table, number)
+    store_task(rows, table, number, lane, body, at)
+
+
+def next_overdue(rows: Store) -> int | None:
+    """When the first task is overdue, in ms of the broker's time."""
+    due: int | None = rows.one("select min(due) from task indexed by task_due")[0]
+    return due
+
+
+def overdue(rows: Store, at: datetime, limit: int) -> Effects:
+    """The messages of overdue tasks, again, with an alarm for each task that is not a stop."""
+    effects = Effects()
+    found = rows.all(
+        "select tbl, number, lane, body from task indexed by task_due where due <= ?"
+        " order by due limit ?",
+        *(to_ms(at), limit),
+    )
+    for table, number, lane, body in found:
+        store_task(rows, table, number, lane, body, at)
+        task, message, carried = loads(body)
+        effects.republish.append(load_message(message))
+        if lane == STOPS:
+            continue
+        queued = Queued(**carried)
+        alarm = TaskOverdue(
+            table=table,
+            location=queued.location,
+            occurred_at=at,
+            source=SOURCE,
+            caused_by=task,
+            number=number,
+            kind=queued.kind,
+            message=f"task {number} ({queued.kind}) has had no outcome for"
+            f" {span(OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
+            " run, and what does it log?",
+        )
+        effects.outcomes.append(alarm)
+    return effects
+
+
+def carried(outcome: Event, rows: Store) -> Queued | None:
+    """The command of the running task, if an outcome is about it; else None.
+
+    The outcome names the command as its cause, or the approval under which that is carried out.
+    """
+    queued = running(outcome.table, rows)
+    matches = queued is not None and outcome.caused_by in {queued.command, queued.approval}
+    return queued if matches else None
+
+
+def running(table: str, rows: Store) -> Queued | None:
+    """The command of a table's running task; None if none is running."""
+    found = rows.one(RUNNING_TASK, table)
+    if found is None:
+        return None
+    _, body = rows.one(TASK_ROW, table, found[0])
+    return Queued(**loads(body)[2])
+
+
+def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
+    """Whether a cleaning is running; then `issue` publishes these outcomes once it has ended."""
+    found = rows.one(RUNNING_TASK, table)
+    if found is None or found[1] != CLEANINGS:
+        return False
+    for outcome in outcomes:
+        rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
+    return True
