@@ -31,6 +31,16 @@ from tidegate.tables.settings import Seconds, Section, covers_name
 _SHOWN: Final = 100
 _NAMED: Final = 3
 """Readers that the message names; the event has more."""
+_FLAGS: Final = {
+    VacuumFlag.CONTENT_CHANGED: "this vacuum was published before with other content: the later"
+    " publication counts, and its cleaning is released once every hold of both has ended",
+    VacuumFlag.HOLDS_AFTER_RELEASE: "the cleaning of this vacuum was released before this"
+    " publication listed further holds: a reader among them may not find its files. Publish a"
+    " vacuum once, with all its holds",
+    VacuumFlag.RELEASE_MAY_BE_FORGOTTEN: "releases as old as those of these locks and transactions"
+    " were forgotten, so it may wait for one that came already: if they have ended, publish their"
+    " releases again",
+}
 
 
 class AlarmSettings(Section, frozen=True):
@@ -111,51 +121,14 @@ def known(event: VacuumFinished, since: int, reported: int, at: datetime) -> Unk
     )
 
 
-def content_changed(event: VacuumFinished, at: datetime) -> VacuumFlagged:
-    """It was published before with another snapshot, range, kind or location."""
-    return _flagged(
-        event,
-        at,
-        VacuumFlag.CONTENT_CHANGED,
-        "this vacuum was published before with other content: the later publication counts, and its"
-        " cleaning is released once every hold of both has ended",
-    )
-
-
-def holds_after_release(event: VacuumFinished, at: datetime) -> VacuumFlagged:
-    """It was published before, and its cleaning released, without some of these holds."""
-    return _flagged(
-        event,
-        at,
-        VacuumFlag.HOLDS_AFTER_RELEASE,
-        "the cleaning of this vacuum was released before this publication listed further holds: a"
-        " reader among them may not find its files. Publish a vacuum once, with all its holds",
-    )
-
-
-def may_be_forgotten(
-    event: VacuumFinished, at: datetime, locks: Sequence[int], transactions: Sequence[int]
-) -> VacuumFlagged:
-    """It waits for readers so old that their release may have come and been forgotten."""
-    return _flagged(
-        event,
-        at,
-        VacuumFlag.RELEASE_MAY_BE_FORGOTTEN,
-        "releases as old as those of these locks and transactions were forgotten, so it may wait"
-        " for one that came already: if they have ended, publish their releases again",
-        locks,
-        transactions,
-    )
-
-
-def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
+def flagged(
     event: VacuumFinished,
     at: datetime,
     flag: VacuumFlag,
-    message: str,
-    locks: Sequence[int] = (),
-    transactions: Sequence[int] = (),
+    locks: Sequence[int],
+    transactions: Sequence[int],
 ) -> VacuumFlagged:
+    """People should see a vacuum: why, and for which locks and transactions."""
     return VacuumFlagged.about(
         event,
         partition=event.partition,
@@ -163,7 +136,7 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
         locks=locks[:_SHOWN],
         transactions=transactions[:_SHOWN],
         metastore=event.metastore,
-        message=message,
+        message=_FLAGS[flag],
         occurred_at=at,
         source=SOURCE,
     )

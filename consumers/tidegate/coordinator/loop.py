@@ -41,17 +41,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from tidegate.coordinator import tasks
+from tidegate.coordinator import requests, tasks
 from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES, Outgoing
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
-from tidegate.coordinator.requests import (
-    ABOUT_REQUESTS,
-    COUNT_LATE,
-    ENDS,
-    ISSUE_AFTER,
-    NEED_A_TASK,
-    Requests,
-)
+from tidegate.coordinator.requests import Requests
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.running_tasks import carried, confirm_later
 from tidegate.coordinator.subject import SOURCE, Effects, Subject, Subjects
@@ -303,7 +296,7 @@ class CoordinatorLoop:
             return []
         subject: Subject = self._subjects
         # its task is not running: it comes late, is a copy, or is forged
-        if kind in NEED_A_TASK and carried(event, store) is None:
+        if kind in requests.NEED_A_TASK and carried(event, store) is None:
             late = self._subject_of_late(kind, record)
             if late is None or not self._is_genuine(event, record):
                 return []
@@ -317,13 +310,14 @@ class CoordinatorLoop:
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and confirm_later(event.table, messages, store):
             messages = []
-        if effects.commands or kind in ISSUE_AFTER:
+        if effects.commands or kind in requests.ISSUE_AFTER:
             messages += self._tasks.issue(event.table, store, at)
         return messages
 
     def _subject_of_late(self, kind: type[Event], record: Record) -> Subject | None:
         """The subject that applies an outcome whose task is not running; None if none does."""
-        if kind in COUNT_LATE or (kind in ENDS and self._catch_up.is_rebuilding(record)):
+        is_end = kind in requests.ENDS and self._catch_up.is_rebuilding(record)
+        if is_end or kind in requests.COUNT_LATE:
             return self._subjects
         # the coordinator itself ended a request that had no task, such as one that was declined
         is_own = kind is RestoreRejected and kind in self._subject.consumes
@@ -353,7 +347,7 @@ class CoordinatorLoop:
             named = signed_by.name if signed_by else refused.signed_by
             return Effects(outcomes=[refused_as.to(event, named)])
         signer = signed_by.name if signed_by else None
-        if isinstance(event, ABOUT_REQUESTS):
+        if isinstance(event, requests.ABOUT_REQUESTS):
             begun = self._catch_up.is_rebuilding(record)  # lost rows may have had a task of it
             original = self._outgoing.request(record, at)
             queued = tasks.Queued.of(event, original, signer, has_begun=begun)

@@ -60,6 +60,7 @@ from tidegate.events import (
     LockReleased,
     QuarantineRemoved,
     VacuumFinished,
+    VacuumFlag,
     WritesAborted,
 )
 from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
@@ -230,10 +231,10 @@ class _Decision:
             marks = marks_of(self.rows, vacuum)
             outstanding = (it for it in vacuum.readers if end_of(self.rows, vacuum, it) is None)
             if not all(may_be_forgotten(marks, reader) for reader in outstanding):
-                self.effects.outcomes.append(alarms.holds_after_release(event, self.at))
+                self._flag(event, VacuumFlag.HOLDS_AFTER_RELEASE)
         else:
             if self._is_done(vacuum.table, vacuum.id):
-                self.effects.outcomes.append(alarms.content_changed(event, self.at))
+                self._flag(event, VacuumFlag.CONTENT_CHANGED)
             self._wait_or_release(vacuum)
             self._flag_forgotten(event, vacuum, vacuum.readers)
 
@@ -274,7 +275,7 @@ class _Decision:
         vacuum.transactions = tuple(dict.fromkeys((*before.transactions, *vacuum.transactions)))
         if before.content != vacuum.content:  # the later publication is the correction
             self._end_overdue(before, replaced_by=vacuum.event_id)
-            self.effects.outcomes.append(alarms.content_changed(event, self.at))
+            self._flag(event, VacuumFlag.CONTENT_CHANGED)
         else:
             vacuum.event_id, vacuum.fields = before.event_id, before.fields
         if vacuum != before:
@@ -295,7 +296,16 @@ class _Decision:
             if may_be_forgotten(marks, reader) and end_of(self.rows, vacuum, reader) is None
         ]
         if found:
-            self.effects.outcomes.append(alarms.may_be_forgotten(event, self.at, *ids_of(found)))
+            self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, *ids_of(found))
+
+    def _flag(
+        self,
+        event: VacuumFinished,
+        flag: VacuumFlag,
+        locks: Sequence[int] = (),
+        transactions: Sequence[int] = (),
+    ) -> None:
+        self.effects.outcomes.append(alarms.flagged(event, self.at, flag, locks, transactions))
 
     def _is_done(self, table: str, number: int) -> bool:
         query = "select 1 from done where tbl = ? and id = ?"

@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from tidegate.coordinator import tasks
 from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.coordinator.tasks import (
-    CLEANINGS,
-    OVERDUE_AFTER,
-    RUNNING_TASK,
-    STOP_ROW,
-    STOPS,
-    TASK_ROW,
-    Queued,
-    enqueue_again,
-    last_number,
-    store_task,
-)
+from tidegate.coordinator.tasks import Queued
 from tidegate.events import Event, Stopped, TaskEnd, TaskEnded, TaskOverdue
 from tidegate.events.fields import span, to_ms
 from tidegate.events.wire import Message
@@ -28,7 +18,7 @@ from tidegate.events.wire import Message
 MOST_AHEAD: Final = 2**32
 """Numbers on a table that exceed the last known one by more than this are taken for corrupt."""
 _ROWS: Final = {
-    "task": TASK_ROW,
+    "task": tasks.TASK_ROW,
     "failed": "select lane, body from failed where tbl = ? and number = ?",
 }
 
@@ -45,20 +35,20 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     if found is None or (event.end is TaskEnd.NUMBER_TAKEN and not _is_unknown(event, rows)):
         return None
     kind, lane, carried = found
-    if lane == STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
+    if lane == tasks.STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
         return _stopped(event, carried, rows)
     rows.drop(kind, table, number)
     if event.end is TaskEnd.NUMBER_TAKEN:
-        rows.put("number", table, None, (max(last_number(table, rows), event.highest or 0),))
-        if lane == STOPS:
+        rows.put("number", table, None, (max(tasks.last_number(table, rows), event.highest or 0),))
+        if lane == tasks.STOPS:
             return None
-    if kind == "task" and (stop := rows.one(STOP_ROW, table)) is not None:
+    if kind == "task" and (stop := rows.one(tasks.STOP_ROW, table)) is not None:
         rows.drop("task", table, stop[0])  # too late
     queued = Queued(**carried)
     if event.end is TaskEnd.NUMBER_TAKEN and event.highest != number:  # perhaps it has begun
         queued = queued._replace(has_begun=True)
     if event.end in {TaskEnd.REDRIVEN, TaskEnd.NUMBER_TAKEN}:
-        enqueue_again(table, lane, queued, rows)
+        tasks.enqueue_again(table, lane, queued, rows)
         return queued, False, []
     if event.end is TaskEnd.DEAD_LETTERED:  # perhaps it has begun
         body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
@@ -84,9 +74,9 @@ def _is_unknown(event: TaskEnded, rows: Store) -> bool:
     A later number that was issued is a stop's, whose own end says how far the task is. Numbers that
     no coordinator can have reached are corrupt: the task stays overdue, which people see.
     """
-    highest, last = event.highest or 0, last_number(event.table, rows)
+    highest, last = event.highest or 0, tasks.last_number(event.table, rows)
     # another end may have raised the last number meanwhile
-    is_stop = highest <= last and rows.one(STOP_ROW, event.table) is not None
+    is_stop = highest <= last and rows.one(tasks.STOP_ROW, event.table) is not None
     return highest == event.number or (event.number < highest < last + MOST_AHEAD and not is_stop)
 
 
@@ -97,14 +87,14 @@ def _stopped(
     table = event.table
     if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
         return None  # it can't be stopped, or is done: its own end comes, and drops the stop
-    lane, body = rows.one(TASK_ROW, table, number)
+    lane, body = rows.one(tasks.TASK_ROW, table, number)
     rows.drop("task", table, number)
     rows.drop("task", table, event.number)
     task, _, carried = loads(body)
     queued = Queued(**carried)
     if event.stopped is Stopped.BEGUN:
         queued = queued._replace(has_begun=True)
-    enqueue_again(table, lane, queued, rows, -number)  # in front: it may be half way
+    tasks.enqueue_again(table, lane, queued, rows, -number)  # in front: it may be half way
     outcome = TaskEnded(
         table=table,
         location=queued.location,
@@ -120,7 +110,7 @@ def _stopped(
 
 def again(event: TaskEnded, rows: Store) -> list[Message]:
     """The message of a running task that was redriven: its worker could not decode it."""
-    found = rows.one(TASK_ROW, event.table, event.number)
+    found = rows.one(tasks.TASK_ROW, event.table, event.number)
     if event.end is not TaskEnd.REDRIVEN or found is None:
         return []
     event_id, message, _ = loads(found[1])
@@ -135,9 +125,9 @@ def failed(table: str, command: str, rows: Store) -> list[int]:
 
 def progressed(table: str, rows: Store, at: datetime) -> None:
     """The worker of the running task has made progress: it is overdue an hour from now."""
-    number, _ = rows.one(RUNNING_TASK, table)
-    lane, body = rows.one(TASK_ROW, table, number)
-    store_task(rows, table, number, lane, body, at)
+    number, _ = rows.one(tasks.RUNNING_TASK, table)
+    lane, body = rows.one(tasks.TASK_ROW, table, number)
+    tasks.store_task(rows, table, number, lane, body, at)
 
 
 def next_overdue(rows: Store) -> int | None:
@@ -155,10 +145,10 @@ def overdue(rows: Store, at: datetime, limit: int) -> Effects:
         *(to_ms(at), limit),
     )
     for table, number, lane, body in found:
-        store_task(rows, table, number, lane, body, at)
+        tasks.store_task(rows, table, number, lane, body, at)
         task, message, carried = loads(body)
         effects.republish.append(load_message(message))
-        if lane == STOPS:
+        if lane == tasks.STOPS:
             continue
         queued = Queued(**carried)
         alarm = TaskOverdue(
@@ -170,7 +160,7 @@ def overdue(rows: Store, at: datetime, limit: int) -> Effects:
             number=number,
             kind=queued.kind,
             message=f"task {number} ({queued.kind}) has had no outcome for"
-            f" {span(OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
+            f" {span(tasks.OVERDUE_AFTER)}, and the table's next tasks wait for it: does its worker"
             " run, and what does it log?",
         )
         effects.outcomes.append(alarm)
@@ -189,17 +179,17 @@ def carried(outcome: Event, rows: Store) -> Queued | None:
 
 def running(table: str, rows: Store) -> Queued | None:
     """The command of a table's running task; None if none is running."""
-    found = rows.one(RUNNING_TASK, table)
+    found = rows.one(tasks.RUNNING_TASK, table)
     if found is None:
         return None
-    _, body = rows.one(TASK_ROW, table, found[0])
+    _, body = rows.one(tasks.TASK_ROW, table, found[0])
     return Queued(**loads(body)[2])
 
 
 def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
     """Whether a cleaning is running; then `issue` publishes these outcomes once it has ended."""
-    found = rows.one(RUNNING_TASK, table)
-    if found is None or found[1] != CLEANINGS:
+    found = rows.one(tasks.RUNNING_TASK, table)
+    if found is None or found[1] != tasks.CLEANINGS:
         return False
     for outcome in outcomes:
         rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))

@@ -16,15 +16,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from tidegate.coordinator.rows import records
 from tidegate.coordinator.rows.position import POSITION_KEY, Position
-from tidegate.coordinator.rows.records import (
-    columns_and_body,
-    dump_message,
-    key_parts,
-    load_message,
-    row_key,
-    row_value,
-)
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.errors import FormatError
 from tidegate.events.wire import Message
@@ -97,19 +90,19 @@ class Store:
         if body is not None:
             row.append(body)
         self.execute(self._put[row_type], (*row, *derived))
-        self._event[row_key(table, row_type, key)] = row_value(columns, body)
+        self._event[records.row_key(table, row_type, key)] = records.row_value(columns, body)
 
     def drop(self, row_type: str, table: str, key: int | None = None) -> None:
         """Remove a row, if it is there."""
         if self.execute(self._delete[row_type], (table,) if key is None else (table, key)).rowcount:
-            self._event[row_key(table, row_type, key)] = None
+            self._event[records.row_key(table, row_type, key)] = None
 
     # Messages
 
     def send(self, messages: Iterable[Message]) -> None:
         """Add messages to the outbox."""
         for message in messages:
-            self.put(OUTBOX.name, "", self.next_sequence(), body=dump_message(message))
+            self.put(OUTBOX.name, "", self.next_sequence(), body=records.dump_message(message))
 
     def next_sequence(self) -> int:
         """A number above those of all rows that are in a sequence."""
@@ -119,7 +112,7 @@ class Store:
     def unsent(self) -> list[Message]:
         """The messages in the outbox, in the order in which they were decided."""
         rows = self.execute("select body from outbox order by sequence")
-        return [load_message(body) for (body,) in rows]
+        return [records.load_message(body) for (body,) in rows]
 
     def sent(self) -> None:
         """All of them were published: a later batch removes them from the changelog."""
@@ -167,22 +160,22 @@ class Store:
         """The records to append for all changes since the last call; the position is the last."""
         self._keep_event()
         self.position.sequence = self._sequence
-        records: list[ChangelogRecord] = [*self._changed.items(), self.position.record()]
+        batch = [*self._changed.items(), self.position.record()]
         self._changed.clear()
-        return records
+        return batch
 
-    def restore(self, records: Iterable[ChangelogRecord]) -> None:
+    def restore(self, log: Iterable[ChangelogRecord]) -> None:
         """Read a changelog back, up to its last end mark. Rows of other types are ignored.
 
         Args:
-            records: All of them, oldest first.
+            log: All its records, oldest first.
 
         Raises:
             FormatError: a record can't be read: nothing may be decided without it.
         """
         rows: dict[bytes, bytes] = {}
         cut: dict[bytes, bytes | None] = {}
-        for key, value in records:
+        for key, value in log:
             if key != POSITION_KEY:
                 cut[key] = value
                 continue
@@ -203,11 +196,11 @@ class Store:
 
     def _restore_row(self, key: bytes, value: bytes) -> None:
         try:
-            table, name, number = key_parts(key)
+            table, name, number = records.key_parts(key)
             if name not in self.row_types:
                 return
             row_type = self.row_types[name]
-            columns, body = columns_and_body(value)
+            columns, body = records.columns_and_body(value)
             row: list[object] = [table, int(number)] if row_type.key else [table]
             row += columns
             if row_type.has_body:
