@@ -163,14 +163,14 @@ class CountedReads:
         acquire, counted = KafkaChangelog.acquire, self
 
         def counting(
-            log: KafkaChangelog, numbers: Collection[int], known: Collection[int] = ()
+            log: KafkaChangelog, numbers: Collection[int], kept: Collection[int] = ()
         ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
             counted.acquired += len(numbers)
             read: set[int] = set()
-            for number, records in acquire(log, numbers, known):
+            for number, records in acquire(log, numbers, kept):
                 read.add(number)
                 yield number, records
-            counted.kept_and_read += len(read & set(known))
+            counted.kept_and_read += len(read & set(kept))
 
         KafkaChangelog.acquire = counting  # type: ignore[method-assign, assignment]
 

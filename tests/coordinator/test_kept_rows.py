@@ -37,10 +37,10 @@ class CountingBus(MemoryBus):
 
 class CountingChangelog(MemoryChangelog):
     def acquire(
-        self, numbers: Collection[int], known: Collection[int] = ()
+        self, numbers: Collection[int], kept: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         assert isinstance(self._bus, CountingBus)
-        for number, records in super().acquire(numbers, known):
+        for number, records in super().acquire(numbers, kept):
             self._bus.reads[number] += 1
             yield number, records[:1]
             if self._bus.faults:
@@ -198,9 +198,9 @@ class FaultAtTheEnd(MemoryChangelog):
         self._ends, self.calls = inner._ends, 0
 
     def acquire(
-        self, numbers: Collection[int], known: Collection[int] = ()
+        self, numbers: Collection[int], kept: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
-        yield from super().acquire(numbers, known)
+        yield from super().acquire(numbers, kept)
         self.calls += 1
         if self.calls == 1:
             raise TransientError("the broker is away")

@@ -251,9 +251,9 @@ def test_who_takes_a_changelog_shuts_out_its_earlier_holder(bus: Bus, topics: To
     assert list(OpenPartition(bus, topics[0], 0).read()) == [(b"a", b"old"), (b"a", b"new")]
 
 
-def acquired(log: Changelog, known: Sequence[int] = ()) -> dict[int, list[ChangelogRecord]]:
+def acquired(log: Changelog, kept: Sequence[int] = ()) -> dict[int, list[ChangelogRecord]]:
     found: dict[int, list[ChangelogRecord]] = {}
-    for number, records in log.acquire([0, 1, 2], known):
+    for number, records in log.acquire([0, 1, 2], kept):
         found.setdefault(number, []).extend(records)
     return found
 
@@ -264,11 +264,11 @@ def test_of_a_changelog_that_comes_back_only_what_another_has_written_to_is_read
     log = bus.changelog(topics[0])
     assert acquired(log) == {}
     log.write({number: [(b"a", b"1")] for number in range(3)})
-    assert acquired(log, known=[0, 1, 2]) == {}
+    assert acquired(log, kept=[0, 1, 2]) == {}
     log.write({0: [(b"b", b"2")]})
     OpenPartition(bus, topics[0], 1).write([(b"c", b"3")])
 
-    assert acquired(log, known=[0, 1]) == {1: [(b"a", b"1"), (b"c", b"3")], 2: [(b"a", b"1")]}
+    assert acquired(log, kept=[0, 1]) == {1: [(b"a", b"1"), (b"c", b"3")], 2: [(b"a", b"1")]}
     log.write({1: [(b"d", b"4")]})
     assert OpenPartition(bus, topics[0], 1).read()[-1] == (b"d", b"4")
 

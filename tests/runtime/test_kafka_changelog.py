@@ -126,7 +126,7 @@ def test_a_changelog_that_was_cut_off_below_what_is_known_of_it_is_read_whole(
     log.write({0: [(b"a", b"1")]})
     log._ends[0] = 1_000  # as after an election that lost records
 
-    assert list(log.acquire([0], known=[0])) == [(0, []), (0, [(b"a", b"1")])]
+    assert list(log.acquire([0], kept=[0])) == [(0, []), (0, [(b"a", b"1")])]
 
 
 def test_an_owner_that_comes_back_fences_one_that_signed_before_its_last_write(
@@ -147,7 +147,7 @@ def test_an_owner_that_comes_back_fences_one_that_signed_before_its_last_write(
     retries = RetryPolicy(3, 0.001, 0.001)
     assert retries.call(lambda: list(paused.acquire([0]))) == [(0, [(b"a", b"1")])]
     owner.close()
-    list(owner.acquire([0], known=[0]))
+    list(owner.acquire([0], kept=[0]))
 
     with pytest.raises(StopService, match="another process"):
         paused.write({0: [(b"a", b"zombie")]})

@@ -51,12 +51,12 @@ class OvertakenBus(MemoryBus):
 
         class Overtaken(MemoryChangelog):
             def acquire(
-                self, numbers: Collection[int], known: Collection[int] = ()
+                self, numbers: Collection[int], kept: Collection[int] = ()
             ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
                 act, bus.last_act = bus.last_act, None
                 if act:
                     act()
-                return super().acquire(numbers, known)
+                return super().acquire(numbers, kept)
 
         return Overtaken(self, topic)
 

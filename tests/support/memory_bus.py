@@ -35,7 +35,7 @@ class MemoryChangelog:
         """By partition, its number of records when this object last read or wrote it."""
 
     def acquire(
-        self, numbers: Collection[int], known: Collection[int] = ()
+        self, numbers: Collection[int], kept: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         """Fence every earlier writer, then read."""
         self._epochs.clear()
@@ -44,7 +44,7 @@ class MemoryChangelog:
             self._bus.epochs[where] += 1
             self._epochs[number] = self._bus.epochs[where]
             records = self._bus.log(where)
-            changed = number not in known or len(records) != self._ends.get(number)
+            changed = number not in kept or len(records) != self._ends.get(number)
             if records and changed:
                 yield number, [(record.key or b"", record.value) for record in records]
             self._ends[number] = len(records)

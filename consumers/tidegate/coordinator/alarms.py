@@ -114,7 +114,9 @@ def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> Unknow
     )
 
 
-def known(event: VacuumFinished, since: int, reported: int, at: datetime) -> UnknownTableResolved:
+def unknown_resolved(
+    event: VacuumFinished, since: int, reported: int, at: datetime
+) -> UnknownTableResolved:
     """A table that was reported as unknown has its first vacuum."""
     return UnknownTableResolved.about(
         event, source=SOURCE, occurred_at=at, since=from_ms(since), unknown_since=from_ms(reported)

@@ -68,7 +68,7 @@ def hold(event: CleaningHoldRequested, rows: Store, at: datetime) -> CleaningHel
     return CleaningHeld.about(event, occurred_at=at, source=SOURCE)
 
 
-def known(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
+def rebuild(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
     """Rebuild a hold from its outcome: its request may no longer be on its topic."""
     if isinstance(event, CleaningHeld):
         _put(event.table, [event.caused_by, event.requested_by, event.why], rows, at)

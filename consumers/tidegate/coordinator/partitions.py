@@ -138,7 +138,7 @@ class OwnedPartitions(dict[int, OwnedPartition]):
         with ExitStack() as on_error:
             on_error.callback(self._changelog.close)
             read: dict[int, list[ChangelogRecord]] = {}
-            for number, records in self._changelog.acquire(numbers, known=[*stores]):
+            for number, records in self._changelog.acquire(numbers, kept=[*stores]):
                 self._released.pop(number, None)  # outdated: a retry must not keep it either
                 read.setdefault(number, []).extend(records)
                 if stopping():

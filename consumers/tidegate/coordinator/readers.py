@@ -178,7 +178,7 @@ class ReaderGate:
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningHeld() | CleaningHoldRemoved():
-                holds.known(event, rows, at)
+                holds.rebuild(event, rows, at)
             case CleaningDeferred():
                 holds.defer(event, rows, at)
             case CleaningStarted() | DirectoriesCleaned():
@@ -359,7 +359,7 @@ class _Decision:
         rows.drop("unknown", table)
         if found is not None and found[1] is not None:
             since, reported = found
-            self.effects.outcomes.append(alarms.known(event, since, reported, self.at))
+            self.effects.outcomes.append(alarms.unknown_resolved(event, since, reported, self.at))
 
 
 def _derived(

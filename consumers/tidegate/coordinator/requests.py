@@ -118,7 +118,9 @@ ISSUE_AFTER: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__(), *ABOUT
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
 _AT_ONCE: Final = 100
 _AWAITING: Final = "select until, body from awaiting where tbl = ? and id = ?"
-_WAITS: Final = f"select id, body from queued indexed by queued_next where tbl = ? and lane = {ANY}"  # noqa: S608
+_QUEUED: Final = (
+    f"select id, body from queued indexed by queued_next where tbl = ? and lane = {ANY}"  # noqa: S608
+)
 
 
 class Requests:
@@ -208,7 +210,7 @@ class Requests:
         table, number = event.table, hashed(event.request)
         queued = {
             sequence: it
-            for sequence, body in rows.all(_WAITS, table)
+            for sequence, body in rows.all(_QUEUED, table)
             if (it := Queued(**loads(body))).command == event.request
         }
         until, body = rows.one(_AWAITING, table, number) or (None, "")

@@ -178,7 +178,7 @@ class SavepointSubject:
     @_apply.register
     def _(self, event: SavepointsChecked, table: _Table, at: datetime) -> tuple[_Table, Effects]:
         again = event.next_check and max(event.next_check, at + _AGAIN_AFTER)
-        left = tuple(at for at in table.published if at not in event.commits)
+        left = tuple(it for it in table.published if it not in event.commits)
         table = _seen(table, event).with_(next_check=again, published=left)
         if event.pinned_files is not None:  # a check that measured; another may have replaced one
             table = table.with_(measured=at.date().isoformat())

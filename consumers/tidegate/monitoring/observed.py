@@ -201,10 +201,10 @@ class _Changelog(_Delegate):
     _wrapped: Changelog
 
     def acquire(
-        self, numbers: Collection[int], known: Collection[int] = ()
+        self, numbers: Collection[int], kept: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         began, count = time.monotonic(), 0
-        for number, records in self._wrapped.acquire(numbers, known):
+        for number, records in self._wrapped.acquire(numbers, kept):
             count += len(records)
             yield number, records
         metrics, name = self._service.metrics, self._service.name

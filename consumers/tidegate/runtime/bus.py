@@ -132,15 +132,15 @@ class Changelog(Protocol):
     """The coordinator's stored rows. Acquiring partitions fences every earlier writer of them."""
 
     def acquire(
-        self, numbers: Collection[int], known: Collection[int] = ()
+        self, numbers: Collection[int], kept: Collection[int] = ()
     ) -> Iterable[tuple[int, Sequence[ChangelogRecord]]]:
         """Own these partitions and no others, once the caller has consumed all that is yielded.
 
         Args:
             numbers: The partitions.
-            known: Those of them that this object owned last and for which nothing is unwritten. One
+            kept: Those of them that this object owned last and for which nothing is unwritten. One
                 of these is yielded completely if another process has written to it since, else
-                not at all. After a fault the yielded ones are no longer known.
+                not at all. After a fault the yielded ones are no longer kept.
 
         Yields:
             Records of a partition, oldest first; a later value of a key replaces an earlier one.

@@ -168,13 +168,13 @@ class KafkaChangelog:
         """The ids with which this object signed since it acquired its partitions."""
 
     def acquire(
-        self, numbers: Collection[int], known: Collection[int] = ()
+        self, numbers: Collection[int], kept: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         """Own these partitions and no others, once the caller has consumed all that is yielded.
 
         Args:
             numbers: The partitions.
-            known: Those of them that this object owned last and for which nothing is unwritten. One
+            kept: Those of them that this object owned last and for which nothing is unwritten. One
                 of these is yielded completely if another process has written to it since, else
                 not at all.
 
@@ -186,7 +186,7 @@ class KafkaChangelog:
             TransientError: the broker does not answer now, or not all records could be read.
         """
         self._forgotten, self._own_ids = frozenset(), set()
-        return self._acquire(sorted(numbers), frozenset(known), alone=False)
+        return self._acquire(sorted(numbers), frozenset(kept), alone=False)
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         """Append in one transaction.
@@ -209,16 +209,16 @@ class KafkaChangelog:
             self._producer = None
 
     def _acquire(
-        self, numbers: Sequence[int], known: frozenset[int], *, alone: bool
+        self, numbers: Sequence[int], kept: frozenset[int], *, alone: bool
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         self._owned = frozenset()
         own = self._guarded(lambda: self._sign(numbers))
-        cut_off = {number for number in known if own[number] < self._ends[number]}
+        cut_off = {number for number in kept if own[number] < self._ends[number]}
         if cut_off:
             log.warning("%s: the broker has lost records of %s", self._topic, sorted(cut_off))
             yield from ((number, []) for number in cut_off)
-            known -= cut_off
-        for number in set(numbers) - known:
+            kept -= cut_off
+        for number in set(numbers) - kept:
             self._signed[number], self._ends[number] = _Signatures(), 0
         seen: set[int] = set()
 
@@ -227,7 +227,7 @@ class KafkaChangelog:
         ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
             for number, records in batches:
                 seen.add(number)
-                if number not in known:
+                if number not in kept:
                     yield number, records
 
         starts = {number: self._ends[number] for number in numbers}
@@ -242,7 +242,7 @@ class KafkaChangelog:
             ends = self._appended_ends(numbers)
             yield from new(self._batches(reader.read(ends)))
         self._require_last(own)
-        if changed := seen & known:
+        if changed := seen & kept:
             yield from ((number, []) for number in changed)
             with _Reader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
                 whole = reader.read({number: ends[number] for number in changed})
