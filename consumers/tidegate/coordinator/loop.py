@@ -4,15 +4,15 @@ The way of an event, from a record to a task:
 
     step
       _poll                        up to CHUNK records
-      _apply ... _apply_record     decodes; an invalid record becomes a dead letter
-        _decided                   is it to be applied: signature, task, use of the request
-          Subjects.handle          the subject: rows are put and dropped, `Effects` returned
+      _apply ... _apply_record     skips what was applied; an invalid record becomes a dead letter
+        _decided                   does it count: signature, running task, first use of a request
+          Subjects.handle          its subject puts and drops rows, and returns `Effects`
           _messages                commands are queued (`tasks.enqueue`), outcomes serialized
-          Tasks.issue              the next command becomes a task with a number
+          Tasks.issue              if no task of the table is running, the next command becomes one
         Store.send                 the messages become rows of the outbox
       _finish
         OwnedPartitions.write      changed rows, the position last, in one fenced transaction
-        _publish_unsent            the outbox
+        _publish_unsent            the messages in the outbox
         Subscription.commit        the offsets
 
 Its invariants, each at a comment that repeats it:

@@ -1,11 +1,13 @@
 """Readers: a vacuum waits until the last lock and transaction that it saw has ended.
 
 A vacuum, here, is what Hive calls a compaction. Events may arrive in any order, twice, or late. The
-end of a lock is a row for as long as a vacuum waits that lists it, and for `remember_for` besides,
-because a vacuum that lists it may still be on its way. What is forgotten then leaves a mark: a
-vacuum that arrives with a reader at or below the mark makes an outcome that people see, and
-publishing the release again sets it free. Forgetting delays a cleaning; it never makes one unsafe,
-and it is never silent.
+end of a lock or transaction becomes a row `ended`. When a vacuum arrives and all its readers are
+among those rows, its cleaning is released at once; else it becomes a row `vacuum`.
+
+An end is remembered for `remember_for`, and for as long as a waiting vacuum lists it
+(`tidegate.coordinator.memory`). What is forgotten leaves a mark: a vacuum with a reader at or below
+the mark is flagged by an outcome that people see, and publishing the release again sets it free.
+Forgetting delays a cleaning; it never makes one unsafe, and it is never silent.
 
 A waiting vacuum watches one of its readers that has not ended. When that ends, it watches the next
 one, until there are none. So a release costs what it sets in motion, not the number of vacuums or
