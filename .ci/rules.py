@@ -650,8 +650,8 @@ RULES: Final = (
     Rule(
         "what has its outcome is not done again",
         "consumers/tidegate/coordinator/loop.py",
-        "or (kind in ENDS and self._catch_up.is_rebuilding(record))",
-        "",
+        "if is_end or kind in requests.COUNT_LATE:",
+        "if kind in requests.COUNT_LATE:",
         "tests/coordinator/test_rebuilt_rows.py::test_a_restore_that_is_complete_is_neither_repeated_nor_refused",
     ),
     Rule(
@@ -663,7 +663,7 @@ RULES: Final = (
     ),
     Rule(
         "numbers continue above the table's",
-        "consumers/tidegate/coordinator/task_ends.py",
+        "consumers/tidegate/coordinator/running_tasks.py",
         "(event.number < highest < last + MOST_AHEAD and not is_stop)",
         "False",
         "tests/coordinator/test_rebuilt_rows.py::test_tasks_continue_above_the_numbers_on_the_table",
