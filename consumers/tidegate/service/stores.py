@@ -146,7 +146,7 @@ def require_kept(warehouse: Warehouse, *, keep: timedelta) -> None:
             ) from error
         if rules:
             raise ConfigError(
-                f"warehouse root {root}: the bucket's lifecycle rules remove versions before a"
-                f" quarantine ends ({keep}): {', '.join(rules)}. Lengthen them, or shorten keep"
-                " in [cleaning] and its rules"
+                f"warehouse root {root}: the bucket's lifecycle rules remove or archive versions"
+                f" before a quarantine ends ({keep}): {', '.join(rules)}. Lengthen them, or"
+                " shorten keep in [cleaning] and its rules"
             )

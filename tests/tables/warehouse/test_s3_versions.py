@@ -158,6 +158,10 @@ def rule(**changes: object) -> dict[str, Any]:
     return filled | {"NoncurrentVersionExpiration": {"NoncurrentDays": 2}} | changes
 
 
+def _archive(storage: str) -> dict[str, Any]:
+    return {"NoncurrentDays": 1, "StorageClass": storage}
+
+
 LONG = {"NoncurrentVersionExpiration": {"NoncurrentDays": 3}}
 
 
@@ -177,6 +181,16 @@ LONG = {"NoncurrentVersionExpiration": {"NoncurrentDays": 3}}
             rule(Filter={"And": {"Prefix": "wh/", "Tags": [{"Key": "a", "Value": "b"}]}}),
             ["short"],
             id="for some objects",
+        ),
+        pytest.param(
+            rule(**LONG, NoncurrentVersionTransitions=[_archive("GLACIER")]),
+            ["short"],
+            id="into an archive, from which nothing can be read",
+        ),
+        pytest.param(
+            rule(**LONG, NoncurrentVersionTransitions=[_archive("STANDARD_IA")]),
+            [],
+            id="into a class that can be read",
         ),
         pytest.param(
             rule(**LONG, Expiration={"ExpiredObjectDeleteMarker": True}),

@@ -35,6 +35,8 @@ _MOST: Final = MAX_VALUES // 5
 """Objects of a directory: a list with more could not be read."""
 _ROUNDS: Final = 5
 _DAY: Final = timedelta(days=1)
+_ARCHIVES: Final = frozenset({"DEEP_ARCHIVE", "GLACIER"})
+"""Storage classes whose objects can't be read."""
 
 
 class _Version(NamedTuple):
@@ -419,7 +421,9 @@ def _overlaps(prefix: str, rule: Mapping[str, Any]) -> bool:
 
 
 def _ends(rule: Mapping[str, Any], keep: timedelta) -> bool:
-    """Whether a lifecycle rule removes versions, or lists of them, sooner than after a time."""
+    """Whether a lifecycle rule removes versions or lists, or archives versions, before a time."""
     expiration, noncurrent = rule.get("Expiration", {}), rule.get("NoncurrentVersionExpiration", {})
     days = [expiration.get("Days"), noncurrent.get("NoncurrentDays")]
+    moves = rule.get("NoncurrentVersionTransitions", ())
+    days += [it.get("NoncurrentDays") for it in moves if it["StorageClass"] in _ARCHIVES]
     return "Date" in expiration or any(n is not None and n * _DAY < keep for n in days)
