@@ -381,8 +381,10 @@ def test_topics_that_are_not_there_are_said_to_be_missing(
 def test_a_plan_of_a_cleaning_judges_the_products_as_the_cleaner_does(
     tidegate: Tidegate, tmp_path: Path, confirm_with: str, verdict: str | None
 ) -> None:
-    orders = build(tmp_path / "orders", dict.fromkeys((*INSERTS, MINOR_3), 10))
-    (tmp_path / "vacuum.json").write_text(json.dumps(VACUUM | {"location": str(orders)}))
+    day = "dt=2026-03-01"
+    orders = build(tmp_path / "orders" / day, dict.fromkeys((*INSERTS, MINOR_3), 10))
+    vacuum = VACUUM | {"location": str(orders.parent), "partition": day}
+    (tmp_path / "vacuum.json").write_text(json.dumps(vacuum))
     settings = f'[warehouse]\nroots = ["{tmp_path}"]\n[cleaning]\nconfirm_with = "{confirm_with}"\n'
     (tmp_path / "tidegate.toml").write_text(settings)
 
@@ -391,6 +393,7 @@ def test_a_plan_of_a_cleaning_judges_the_products_as_the_cleaner_does(
     )
 
     if verdict is None:
+        assert f"partition: {day}\n" in answer.out
         assert f"would remove {INSERT_1}" in answer.out
     else:
         answer.refuses(1, verdict)

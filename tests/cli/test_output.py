@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate.cli import main, output
 from tidegate.errors import PermanentError
+from tidegate.events.wire import Wire
 from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
@@ -28,7 +29,8 @@ def hostile_dead_letter() -> DeadLetter:
     record = Record(Partition("tidegate.commits", 1), 4, CLEAR.encode(), b"x", (), 1_000)
     message = dead_letter(record, "cleaner", PermanentError(CLEAR), "tidegate.dead-letters")
     where = Partition(message.topic, 1)
-    return read_dead_letter(Record(where, 0, message.key, message.value, message.headers, 2_000))
+    record = Record(where, 0, message.key, message.value, message.headers, 2_000)
+    return read_dead_letter(record, Wire())
 
 
 def test_a_line_shows_control_characters_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,10 +26,12 @@ from tidegate.cli import main
 from tidegate.cli.exit_codes import MEANINGS, ExitCode, table
 from tidegate.cli.sending import OF_VERDICT
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import StopService
 from tidegate.events import CommitCompleted, RestoreRequested, WithdrawalRequested
 from tidegate.events.base import Verdict
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.hudi.instant import WRITES, Action, Instant, InstantState
+from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.savepoints.executor import SavepointWriter
@@ -261,14 +263,42 @@ def test_a_plan_looks_for_locks_where_the_settings_say(tidegate: Tidegate, tmp_p
     assert code == 0
 
 
-def test_a_savepoint_that_there_is_not_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
-    location = savepointed(tmp_path, 1)
-    file = str(tmp_path / "tidegate.toml")
-    code, _, err = tidegate(
-        "plan", "restore", "-l", location, "--savepoint", "latest~1", "-c", file
-    )
+@pytest.mark.parametrize("wanted", ["latest~2", "newest", "HEAD~1", "2026"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan restore",
+        "plan savepoint-removal",
+        "publish restore -t a.b.c --reason x",
+        "publish savepoint-removal -t a.b.c --reason x",
+    ],
+)
+def test_a_savepoint_that_there_is_not_is_answered_with_those_that_there_are(
+    tidegate: Tidegate, tmp_path: Path, command: str, wanted: str
+) -> None:
+    location = savepointed(tmp_path, 1, 2)
+    options = ("-l", location, "--savepoint", wanted, "-c", str(tmp_path / "tidegate.toml"))
 
-    assert (code, "no latest~1: " in err, "has 1 completed savepoints" in err) == (2, True, True)
+    expected = (
+        f"tidegate: {location} has no savepoint {wanted}: give an instant, latest, or latest~1 for"
+        f" the one before it; its newest savepoints: {at(2)}, {at(1)}\n"
+    )
+    assert tidegate(*command.split(), *options) == (2, "", expected)
+
+
+def test_an_instant_that_is_none_is_answered_with_what_is_accepted(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    location = savepointed(tmp_path, 1)
+    instant = ("-t", "lake.s.o", "-l", location, "--instant", "latest~1")
+    newest = f"no write latest~1 has completed on the timeline of {location}; the newest is {at(4)}"
+
+    for command, problem in (
+        (("savepoint",), "--instant latest~1: give an instant of the timeline, or latest"),
+        (("commit",), newest),
+        (("condemned", "--reason", "x"), newest),
+    ):
+        assert tidegate("publish", *command, *instant) == (2, "", f"tidegate: {problem}\n")
 
 
 def test_an_empty_plan_says_that_there_is_nothing_to_do(tidegate: Tidegate, tmp_path: Path) -> None:
@@ -642,6 +672,56 @@ def test_a_broker_that_is_away_is_reported_before_a_wait_begins(
 
 
 @pytest.mark.kafka
+def test_a_request_of_a_person_who_may_not_read_the_events_names_the_right_and_the_way_out(
+    tidegate: Tidegate, settings_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise StopService("reading lit.commits[0]: Broker: Topic authorization failed")
+
+    monkeypatch.setattr(EventLog, "check_named", denied)
+    hold = ("hold", "add", "lake.sales.orders", "--reason", "x", "-c", str(settings_file))
+
+    code, _, err = tidegate(*hold)
+    assert code == 1
+    assert (
+        "whether an event names lake.sales.orders can't be read: reading lit.commits[0]: Broker:"
+        " Topic authorization failed; --new sends it unchecked"
+    ) in err
+    assert tidegate(*hold, "--new")[0] == 0
+
+
+@pytest.mark.kafka
+def test_a_plan_names_the_request_of_it_that_waits_for_an_approval(
+    tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    location, orders = savepointed(settings_file.parent, 1, 2), ("-t", "lake.sales.orders")
+    config = ("-c", str(settings_file))
+    commit = ("publish", "commit", *orders, *config, "-l", location, "--instant", at(4))
+    assert tidegate(*commit)[0] == 0
+    plan = ("plan", "restore", *orders, "--savepoint", at(2), *config)
+    _, out, _ = tidegate(*plan)
+    assert "approval" not in out
+    plan_id = json.loads(tidegate(*plan, "--json")[1])["plan_id"]
+    asked = restore_request().model_copy(update={"location": location, "savepoint": at(2)})
+    waits = awaiting(asked)
+
+    publish(bootstrap_servers, topic_prefix, asked, waits)
+    _, out, _ = tidegate(*plan)
+    another = f"Another restore, to {at(2)}, was requested by ana, unsigned, and has waited for "
+    assert another in out
+    assert "To do it: " in out
+    publish(
+        bootstrap_servers,
+        topic_prefix,
+        waits.model_copy(update={"plan_id": plan_id, "caused_by": "restore-2"}),
+    )
+    _, out, _ = tidegate(*plan)
+    [approve] = [line for line in out.splitlines() if line.startswith("This restore was requested")]
+    assert f": tidegate publish approval --request restore-2 --plan-id {plan_id}" in approve
+    assert "To do it: " not in out
+
+
+@pytest.mark.kafka
 def test_the_removal_of_a_hold_that_does_not_exist_says_so(
     tidegate: Tidegate, settings_file: Path
 ) -> None:
@@ -662,6 +742,9 @@ def test_the_latest_commit_is_the_one_that_the_timeline_has(
     )
     four_commits(tmp_path / "orders", 9)
     assert "no broker answers" in tidegate(*commit, place)[2]
+    wrong = f"tidegate: --action deltacommit contradicts the timeline of {place}: the write {at(4)}"
+    code, _, err = tidegate(*commit, place, "--action", "deltacommit")
+    assert (code, err) == (2, f"{wrong} has commit\n")
 
 
 @pytest.mark.kafka

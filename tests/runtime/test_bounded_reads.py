@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.ops.dead_letters.dead_letter import read_dead_letter, without_value
+from tidegate.events.wire import Wire
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka import merged_reader
 from tidegate.runtime.kafka.merged_reader import MergedReader
@@ -111,9 +112,9 @@ def test_a_row_of_a_list_does_not_hold_the_value() -> None:
     headers = (("a", b"b"), ("x-exception-stacktrace", BYTES))
     record = Record(Partition("t", 0), 7, b"lake.sales.orders", BYTES, headers, 5)
 
-    slim = without_value(record)
+    complete = read_dead_letter(record, Wire())
+    slim = complete.without_value()
 
-    assert (slim.value, slim.headers) == (None, (("a", b"b"),))
-    complete = read_dead_letter(record)
-    assert read_dead_letter(slim).dead_letter_id == complete.dead_letter_id
-    assert read_dead_letter(slim).table == "lake.sales.orders"
+    assert (slim.record.value, slim.record.headers) == (None, (("a", b"b"),))
+    assert slim.dead_letter_id == complete.dead_letter_id
+    assert slim.table == "lake.sales.orders"

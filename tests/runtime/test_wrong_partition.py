@@ -17,6 +17,7 @@ from support.samples import (
 )
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.events.topics import ALL_TOPICS, partition_of
+from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -69,7 +70,7 @@ def test_a_task_on_the_wrong_partition_is_not_carried_out_until_it_is_redriven()
 
     bus.is_wrong = False
     [found], [original] = bus.records(DEAD), bus.records(TASKS)
-    bus.send([redriven_message(read_dead_letter(found), original)])
+    bus.send([redriven_message(read_dead_letter(found, Wire()), original)])
     run()
 
     assert recorder.asked == [str(savepoint_request(n).instant) for n in range(2)]

@@ -333,7 +333,7 @@ def dead_letter_headers() -> Decoder:
     def decode(it: tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]) -> object:
         key, value, headers = it
         record = Record(Partition("tidegate.dead-letters", 0), 7, key, value, headers, 1)
-        listed = read_dead_letter(record)
+        listed = read_dead_letter(record, wire)
         redriven_message(listed, record)
         audit_event(listed, "ana", listed.at, wire)
         return listed.table, listed.origin_location, listed.event(wire), difference(listed, record)

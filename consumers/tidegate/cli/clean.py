@@ -41,8 +41,7 @@ def add(
     """
     name = table_of(table) or ""
     for before in _holds_on(name, asking.config) or ():
-        by, why = before["requested_by"], before["reason"]
-        write_error(f"note: this replaces the hold of {by} ({why}), if it is accepted")
+        write_error(f"note: if it is accepted, this replaces a hold: {held_line(before)}")
     request(asking, name, Publisher.hold_cleaning, reason=reason)
 
 

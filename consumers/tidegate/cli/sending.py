@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -19,6 +20,7 @@ from tidegate.errors import (
     ConfigError,
     ConfinementError,
     InvalidEventError,
+    StopService,
     TidegateError,
     TransientError,
 )
@@ -39,7 +41,6 @@ from tidegate.events import (
 from tidegate.events.base import Verdict
 from tidegate.events.signature import SIGNED
 from tidegate.events.topics import topic_of
-from tidegate.hudi.instant import is_instant
 from tidegate.monitoring.visible import visible
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
@@ -49,6 +50,8 @@ from tidegate.storage import Storage, join
 
 if TYPE_CHECKING:
     from rich import console, progress
+
+    from tidegate.ops.event_log import EventLog
 
 log = logging.getLogger(__name__)
 CLI: Final = "tidegate-cli"
@@ -262,8 +265,6 @@ class _ReachablePublisher(Publisher):
         """
         from tidegate.publisher.timelines import check_completed  # noqa: PLC0415 - heavy
 
-        if not is_instant(instant):
-            return None  # the event's own check has a better message
         try:
             return check_completed(location, instant)
         except InvalidEventError:
@@ -273,27 +274,30 @@ class _ReachablePublisher(Publisher):
 
     def completed_commit(
         self, table: str, location: str, instant: str, given: Mapping[str, str | None]
-    ) -> CommitCompleted | str | None:
-        """The event of a commit as the table's timeline has it, completed by what was given.
+    ) -> CommitCompleted | str:
+        """The event of a commit as the timeline has it, completed by what was given.
 
         Returns:
-            Why the timeline was not read, else the event; None if the instant is not one.
+            Why the timeline was not read, else the event.
 
         Raises:
+            NoSuchTable: the latest is asked for, and there is no table.
             InvalidEventError: the timeline has no completed write of this instant, or contradicts
                 what was given.
         """
-        from tidegate.publisher.timelines import checked, completed_commit  # noqa: PLC0415 - heavy
+        from tidegate.publisher import timelines  # noqa: PLC0415 - heavy
 
-        if not is_instant(instant):
-            return None  # the event's own check has a better message
-        name, where = checked(table, location)
-        try:
-            found = completed_commit(name, where, instant, self._source)
-        except InvalidEventError:
-            raise
-        except TidegateError as error:
-            return str(error)
+        name, where = timelines.checked(table, location)
+        found: CommitCompleted | str
+        if instant == "latest":
+            found = timelines.latest_commit(name, where, self._source)
+        else:
+            try:
+                found = timelines.completed_commit(name, where, instant, self._source)
+            except InvalidEventError:
+                raise
+            except TidegateError as error:
+                found = str(error)
         if isinstance(found, str):
             return found
         more = dict[str, str]()
@@ -304,7 +308,7 @@ class _ReachablePublisher(Publisher):
             elif value is not None and known != value.lower():
                 raise InvalidEventError(
                     f"--{field.replace('_', '-')} {value} contradicts the timeline of {where}: the"
-                    f" write {instant} has {known}"
+                    f" write {found.instant} has {known}"
                 )
         return CommitCompleted.model_validate(found.model_dump() | more)
 
@@ -336,6 +340,12 @@ class _ReachablePublisher(Publisher):
             self._note_stopped(events)
         return super().publish(*events)
 
+    @cached_property
+    def _log(self) -> EventLog:
+        from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
+
+        return EventLog.of(self._settings)
+
     def _note_stopped(self, events: Iterable[Event]) -> None:
         from tidegate.ops.groups import Groups  # noqa: PLC0415 - heavy
 
@@ -348,12 +358,15 @@ class _ReachablePublisher(Publisher):
                 write_error(f"note: not running, but needed for an outcome: {named}: {run}")
 
     def _check_named(self, event: Event) -> None:
-        from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
-
-        if not self._new:
-            is_asked = isinstance(event, Request)
-            otherwise = "--new accepts a new table" if is_asked else "it counts as a new table"
-            EventLog.of(self._settings).check_named(event.table, otherwise)
+        if self._new:
+            return
+        is_asked = isinstance(event, Request)
+        otherwise = "--new accepts a new table" if is_asked else "it counts as a new table"
+        try:
+            self._log.check_named(event.table, otherwise)
+        except StopService as denied:
+            unread = f"whether an event names {event.table} can't be read"
+            raise StopService(f"{unread}: {denied}; --new sends it unchecked") from denied
 
     def _check_location(self, event: Event) -> None:
         from tidegate.tables.hudi import check_owner  # noqa: PLC0415 - heavy
@@ -377,13 +390,12 @@ class _ReachablePublisher(Publisher):
             log.debug("%s can't be read from here: %s", where, error)
 
     def _check_hold(self, event: Event) -> None:
-        from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
         from tidegate.ops.waiting import is_waited_for  # noqa: PLC0415 - heavy
 
         if not isinstance(event, LockReleased):
             return
         try:
-            locations = EventLog.of(self._settings).locations_of(event.table)
+            locations = self._log.locations_of(event.table)
             is_known = is_waited_for(self._settings, event)
         except ConfigError as denied:  # a writer need not have the right to read
             raise TransientError(str(denied)) from denied

@@ -399,10 +399,10 @@ class EventLog:
         self, records: Iterable[Record], wanted: EventFilter, joined: _JoinedLog
     ) -> Iterator[LoggedEvent]:
         for record in records:
-            if (logged := self._logged(record, wanted)) is not None:
+            if (logged := self.logged(record, wanted)) is not None:
                 yield from joined.add(logged)
 
-    def _logged(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
+    def logged(self, record: Record, wanted: EventFilter = ALL) -> LoggedEvent | None:
         """The event of a record, or None if it does not match."""
         key, value, headers = record.key, record.value, record.headers
         try:
@@ -413,7 +413,11 @@ class EventLog:
                 return None
             event = self._wire.deserialize(key, value, headers)
         except FormatError as error:
-            return None if wanted.names_an_id else LoggedEvent(record, None, str(error))
+            return (
+                None
+                if wanted.names_an_id
+                else LoggedEvent(record, None, record.unreadable or str(error))
+            )
         if not wanted.matches(event):
             return None
         proof = self._signers.proof(event, record) if isinstance(event, Request) else None

@@ -17,7 +17,6 @@ from tidegate.events import Event, LockReleased, VacuumFinished, table_identity
 from tidegate.events.fields import span
 from tidegate.events.topics import VACUUMS
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
-from tidegate.ops.dead_letters.dead_letter import without_value
 from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, without_bytes
 from tidegate.ops.story import Story
 from tidegate.ops.waiting import OldestVacuums, gate_stores, held_tables
@@ -134,6 +133,18 @@ def _story(
     chain: Collection[str] | None = None,
 ) -> Story:
     """The story of a table, or only of the events with these ids."""
+    with DeadLetterBox(settings) as box:
+        found = box.list(DeadLetterFilter(table=table), include_resolved=True)
+        if chain is None:
+            dead_letters = list(found)
+        else:
+            dead_letters = [
+                dead_letter.without_value()
+                for batch in box.batches(found)
+                for dead_letter in batch
+                if (event := dead_letter.event(box.wire)) and event.event_id in chain
+            ]
+    ids = {dead_letter.dead_letter_id for dead_letter in dead_letters}
     log, newest, count = EventLog.of(settings), deque[LoggedEvent](maxlen=limit), 0
     vacuums = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
     releases = held_by(
@@ -144,7 +155,9 @@ def _story(
     with closing(_all_of(log, table, since)) as events:
         for logged in events:
             event = logged.event
-            if chain is None or (event and (event.event_id in chain or releases(event))):
+            if chain is None or (
+                event and (event.event_id in chain or event.caused_by in ids or releases(event))
+            ):
                 newest.append(without_bytes(logged))
                 count += 1
     shown, also = {logged.event.event_id for logged in newest if logged.event}, set[str]()
@@ -158,17 +171,6 @@ def _story(
     for store in gate_stores(settings, table):
         oldest.take(store)
         held += held_tables(store)
-    with DeadLetterBox(settings) as box:
-        found = box.list(DeadLetterFilter(table=table), include_resolved=True)
-        if chain is None:
-            dead_letters = list(found)
-        else:
-            dead_letters = [
-                replace(dead_letter, record=without_value(dead_letter.record))
-                for batch in box.batches(found)
-                for dead_letter in batch
-                if (event := dead_letter.event(box.wire)) and event.event_id in chain
-            ]
     left_out = count - len(newest)
     return Story(table, newest, oldest.vacuums, dead_letters, left_out, oldest.count, also, held)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, assert_never
@@ -43,7 +43,7 @@ from tidegate.events.base import Verdict
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import Role
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
-from tidegate.ops.event_log import EventLog, LoggedEvent
+from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
 from tidegate.ops.summary import approval_command, asked_by, content_of, counted, flag_key, flagged
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
@@ -253,6 +253,15 @@ def needs(
             today = counted(count, thing)
             found.append(f"{today} of the last 24 hours failed or refused: {listed}")
     return found
+
+
+def awaiting_approval(settings: Settings, table: str) -> list[LoggedEvent]:
+    """The restores of a table that wait for an approval, also one that was approved just now."""
+    recent = Recent()
+    for logged in EventLog.of(settings).read(wanted=EventFilter((table,))):
+        if logged is not None:
+            recent.take(logged)
+    return recent.awaiting_at(datetime.now(UTC))
 
 
 def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:

@@ -40,6 +40,7 @@ from tidegate.events import (
 )
 from tidegate.events.base import Verdict, answered_by
 from tidegate.events.fields import span
+from tidegate.events.wire import answered_id
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent, reason_of
 from tidegate.ops.summary import approval_command, flag_key, flagged
@@ -150,6 +151,9 @@ class Story:
             end = ends.get(task.event_id)
             if isinstance(task, TaskIssued) and end and end.end is TaskEnd.DEAD_LETTERED:
                 answers[task.caused_by or ""].dead = end.message
+        for it in self.dead_letters:
+            if it.is_skipped:
+                answers[answered_id(dict(it.headers)).decode(errors="replace")].dead = it.error
 
     def _flagged(self) -> Iterable[str]:
         day_ago, newest = datetime.now(UTC) - timedelta(days=1), dict[str, str]()

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
-from tidegate.hudi.instant import Action, InstantState
+from tidegate.hudi.instant import Action, InstantState, is_instant
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.savepoints.further_requests import holder_of
 from tidegate.savepoints.lookup import made_at, pinned_by, superseded_files
@@ -21,6 +21,8 @@ from tidegate.storage import ParallelMap
 from tidegate.tables.hudi import open_table
 from tidegate.tables.warehouse import Warehouse
 
+_NAMED: Final = 5
+"""How many savepoints an error names."""
 _RELATIVE: Final = re.compile(r"latest(?:~([0-9]{1,6}))?")
 
 
@@ -103,15 +105,17 @@ def chosen_savepoint(warehouse: Warehouse, location: str, wanted: str) -> str:
     An instant is returned unchanged, whether or not it has a savepoint.
 
     Raises:
-        ConfigError: the table has fewer completed savepoints.
+        ConfigError: it is none of these, or the table has fewer completed savepoints.
         Refused: the table is outside the warehouse, can't be read, or is unsupported.
     """
-    found = _RELATIVE.fullmatch(wanted)
-    if found is None:
+    if is_instant(wanted):
         return wanted
     timeline = open_table(warehouse, location).timeline
     completed = timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
-    back = int(found[1] or 0)
-    if back >= len(completed):
-        raise ConfigError(f"no {wanted}: {location} has {len(completed)} completed savepoints")
-    return completed[-1 - back].timestamp
+    newest = [instant.timestamp for instant in reversed(completed)]
+    if (found := _RELATIVE.fullmatch(wanted)) and (back := int(found[1] or 0)) < len(newest):
+        return newest[back]
+    raise ConfigError(
+        f"{location} has no savepoint {wanted}: give an instant, latest, or latest~1 for the one"
+        f" before it; its newest savepoints: {', '.join(newest[:_NAMED]) or 'none'}"
+    )

@@ -36,7 +36,9 @@ def set_aside(
     record = original(sent, offset)
     listed = dead_letter(record, service, PermanentError(error), "tidegate.dead-letters")
     where = Partition(listed.topic, 2)
-    return read_dead_letter(Record(where, 0, listed.key, listed.value, listed.headers, 2_000))
+    return read_dead_letter(
+        Record(where, 0, listed.key, listed.value, listed.headers, 2_000), Wire()
+    )
 
 
 def event(number: int = 1) -> tuple[Event, Message]:
@@ -54,6 +56,19 @@ def test_a_dead_letter_has_its_message_its_origin_and_its_reason() -> None:
     assert listed.table == "lake.sales.orders"
     assert listed.headers == sent.headers
     assert listed.event(Wire()) == shown
+
+
+@pytest.mark.parametrize("key", [None, b"\xff", b"42"])
+def test_a_dead_letter_whose_key_names_no_table_has_the_table_of_its_event(
+    key: bytes | None,
+) -> None:
+    shown, sent = event()
+
+    listed = set_aside(sent._replace(key=key))
+
+    assert (listed.table, listed.content(Wire())) == ("lake.sales.orders", shown)
+    assert listed.event(Wire()) is None  # no service accepts it: it fails again
+    assert set_aside(sent._replace(key=key, value=b"{}")).table == "unknown.unknown.unknown"
 
 
 def test_a_redriven_dead_letter_is_its_original_message_with_a_mark() -> None:
@@ -95,7 +110,7 @@ def test_a_dead_letter_of_another_tool_is_read_too() -> None:
     )
     where = Partition("tidegate.dead-letters", 0)
 
-    listed = read_dead_letter(Record(where, 5, b"no table", b"{}", headers, 2_000))
+    listed = read_dead_letter(Record(where, 5, b"no table", b"{}", headers, 2_000), Wire())
 
     assert listed.origin.topic == "tidegate.commits"
     assert listed.headers == (("trace", b"abc"),)
@@ -182,7 +197,9 @@ def test_of_a_dead_letter_without_its_value_the_rest_is_compared() -> None:
         dead_letter(original(sent), "restorer", PermanentError("x"), "tidegate.dead-letters")
     )
     where = Partition(listed.topic, 2)
-    found = read_dead_letter(Record(where, 0, listed.key, listed.value, listed.headers, 2_000))
+    found = read_dead_letter(
+        Record(where, 0, listed.key, listed.value, listed.headers, 2_000), Wire()
+    )
 
     assert difference(found, original(sent)) == ""
     assert difference(found, original(sent)._replace(key=b"other")) != ""
@@ -192,7 +209,7 @@ def test_messages_that_were_not_copied_are_published_again_from_their_topic() ->
     known = Uncopied(reason="junk", count=7, first=3, last=12, since_ms=1_000)
     sent = uncopied(Partition("lake.commits", 2), known, "gate", "lake.dead-letters")
     where = Partition(sent.topic, 2)
-    found = read_dead_letter(Record(where, 0, sent.key, sent.value, sent.headers, 2_000))
+    found = read_dead_letter(Record(where, 0, sent.key, sent.value, sent.headers, 2_000), Wire())
 
     assert found.origin_location == "lake.commits/2/3"
     assert found.error.startswith(
@@ -230,6 +247,6 @@ def test_headers_that_no_broker_has_written_can_still_be_listed_and_discarded(
 ) -> None:
     _, sent = event()
     record = set_aside(sent).record
-    forged = read_dead_letter(record._replace(headers=((name, value),)))
+    forged = read_dead_letter(record._replace(headers=((name, value),)), Wire())
 
     assert audit_event(forged, "ana", NOON, Wire(), discarded="forged").requested_by == "ana"

@@ -133,7 +133,7 @@ def test_poison_on_the_dead_letter_topic_is_listed_by_its_place() -> None:
     where = Partition(DEAD_LETTERS, 0)
     unreadable = Record(where, 7, None, None, (), NOW, "the client can't read it")
 
-    found = read_dead_letter(unreadable)
+    found = read_dead_letter(unreadable, Wire())
 
     assert (found.error, found.table) == ("the client can't read it", UNKNOWN_TABLE)
     assert "can't be read" in difference(found, unreadable)

@@ -18,15 +18,24 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 SERVICE = "coordinator"
 
 
-def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: str) -> Any:  # noqa: ANN401
-    number, offset = map(str, at)
+SKIP = ("skip", "--reason", "it crashes the client", "--requested-by", "ana")
+
+
+def tidegate(place: Place, *words: str) -> str:
     file = str(place.folder / "tidegate.toml")
-    where = ("--topic", topic, "--partition", number, "--offset", offset)
-    why = ("--reason", "it crashes the client", "--requested-by", "ana", "--json", "-c", file)
-    answer = CliRunner().invoke(app, ["skip", "--service", service, *where, *why, *options])
+    answer = CliRunner().invoke(app, [*words, "-c", file])
     if answer.exception and not isinstance(answer.exception, SystemExit):
         raise answer.exception
-    return json.loads(answer.output)
+    return answer.stdout
+
+
+def skipping(service: str, topic: str, at: tuple[int, int]) -> tuple[str, ...]:
+    number, offset = map(str, at)
+    return "--service", service, "--topic", topic, "--partition", number, "--offset", offset
+
+
+def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: str) -> Any:  # noqa: ANN401
+    return json.loads(tidegate(place, *SKIP, *skipping(service, topic, at), "--json", *options))
 
 
 def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(place: Place) -> None:
@@ -39,6 +48,15 @@ def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(pla
 
     dry = skip(place, SERVICE, "commits", poison)
     assert (dry["executed"], place.unread(SERVICE)) == (False, 2)
+    assert (dry["record"]["kind"], dry["record"]["event"]["instant"]) == ("CommitCompleted", at(2))
+    shown = tidegate(place, *SKIP, *skipping(SERVICE, "commits", poison))
+    what, history, goes_on, back = shown.splitlines()
+    assert f"  CommitCompleted  commit {at(2)}" in what
+    assert what.endswith("s ago)")
+    where = f"{place.prefix}.commits/{poison[0]}/{poison[1]}"
+    assert goes_on == f"coordinator would go on after {where}; add --execute to do it"
+    assert history.startswith("its history: tidegate explain ")
+    assert "tidegate replay events --topic commits" in back
     assert place.audience.dead_letters() == []
     done = skip(place, SERVICE, "commits", poison, "--execute")
 
@@ -51,6 +69,16 @@ def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(pla
     assert (audit.origin_partition, audit.origin_offset) == poison
     assert audit.caused_by == done["dead_letter_id"]
     assert len(place.audience.dead_letters()) == 1
+    redrive = f"tidegate dead-letters redrive {audit.caused_by} --all --execute"
+    for subject in (audit.table, history.split()[-1], audit.caused_by):
+        told = tidegate(place, "explain", subject)
+        assert f"{where} was skipped by ana: it crashes the client; coordinator never" in told
+        assert f"to publish it again: {redrive}\n" in told
+        assert f"({'skipped'}): it crashes the client; requested by ana" in told
+
+    assert "1 dead letter redriven" in tidegate(place, *redrive.split()[1:])
+    assert "was skipped by" not in tidegate(place, "explain", audit.table)
+    assert len(place.audience.records("commits")) == 4
 
 
 def test_only_the_next_offset_of_a_stopped_service_can_be_skipped(place: Place) -> None:

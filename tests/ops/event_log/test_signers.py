@@ -9,7 +9,7 @@ import pytest
 from support.samples import memory_bus, message
 from support.signing import ANA, EVE, entry, restore, settings, signed
 from tidegate.events import RestoreApproved
-from tidegate.ops.event_log import ALL, EventLog, LoggedEvent
+from tidegate.ops.event_log import EventLog, LoggedEvent
 from tidegate.ops.summary import line_of
 from tidegate.publisher import Message
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -40,7 +40,7 @@ def logged(deployment: Settings, sent: Message) -> LoggedEvent:
     bus = memory_bus()
     bus.send([sent])
     [record] = bus.records("tidegate.requests")
-    found = EventLog(deployment, {}, Cluster())._logged(record, ALL)
+    found = EventLog(deployment, {}, Cluster()).logged(record)
     assert found is not None
     return found
 

@@ -383,7 +383,9 @@ def test_a_condemned_commit_to_which_no_service_reacts_is_a_next_step() -> None:
 def dead(number: int, error: str, state: str = "open") -> DeadLetter:
     record = Record(Partition("dead", 0), number, b"lake.sales.orders", b"", (), 0)
     at = Partition("t", 0)
-    return DeadLetter(f"d-{number}", record, "cleaner", at, number, error, (), state=state)
+    headers = (("ce_id", b"restore-1"),)
+    dead_letter = DeadLetter(f"d-{number}", record, "cleaner", at, number, error, headers)
+    return replace(dead_letter, state=state, table="lake.sales.orders")
 
 
 def test_dead_letters_of_one_reason_have_one_next_step() -> None:
@@ -417,6 +419,25 @@ def test_resolved_dead_letters_are_counted_and_open_ones_shown_by_reason(
         "  d-1  open  cleaner: lost 1 (and 1 more like it)",
         "  1 discarded; see: tidegate dead-letters list --table lake.sales.orders --all",
     ]
+
+
+def test_what_a_person_skipped_is_shown_with_the_way_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    skipped = dead(7, "skipped by ana: it crashes", "discarded")
+    found = replace(story(restore_request()), dead_letters=[skipped])
+
+    _show_dead_letters(found)
+
+    assert capsys.readouterr().out == (
+        "  t/0/7 was skipped by ana: it crashes; cleaner never processed it; to publish it again:"
+        " tidegate dead-letters redrive d-7 --all --execute\n"
+    )
+    assert found.next_steps() == [
+        "RestoreRequested restore-1 is a dead letter: skipped by ana: it crashes"
+    ]
+    redriven = replace(story(restore_request()), dead_letters=[replace(skipped, state="redriven")])
+    assert "has no outcome yet" in redriven.next_steps()[0]
 
 
 def test_errors_that_differ_from_the_start_are_selected_by_their_service() -> None:

@@ -85,7 +85,16 @@ def _show_dead_letters(story: Story) -> None:
     for first, *others in story.open_dead_letters():
         more = f" (and {len(others)} more like it)" if others else ""
         write(f"  {first.dead_letter_id}  {first.state}  {first.service}: {first.error}{more}")
-    resolved = Counter(it.state for it in story.dead_letters if it.state != "open")
+    skipped = [it for it in story.dead_letters if it.is_skipped]
+    for it in skipped:
+        back = command_line("dead-letters redrive", it.dead_letter_id, all=True, execute=True)
+        write(
+            f"  {it.origin_location} was {it.error}; {it.service} never processed it;"
+            f" to publish it again: {back}"
+        )
+    resolved = Counter(
+        it.state for it in story.dead_letters if it.state != "open" and it not in skipped
+    )
     for state, count in resolved.items():
         listed = command_line("dead-letters list", table=story.dead_letters[0].table, all=True)
         write(f"  {count} {state}; see: {listed}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidegate.cli.deployment import reachable
+from tidegate.cli.look.status import age_of
 from tidegate.cli.options import one_of, option_group, person, since_of, table_of
 from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
@@ -23,15 +24,16 @@ from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilte
 from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.summary import counted
+from tidegate.ops.summary import counted, line_of
 from tidegate.service.catalogue import NAMES
 from tidegate.service.settings import Settings
 
 dead_letters = typer.Typer(
     help="Messages that could not be processed: list, show, redrive, discard.", no_args_is_help=True
 )
+_NOTHING: Final = "no open dead letter matches"
 _NAMED: Final = 10
-"""How many kinds of destructive messages an error names."""
+"""How many messages an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,15 @@ class _Filters:
             reason=self.error,
             from_time=since_of(self.since),
         )
+
+    def check_table(self, settings: Settings) -> None:
+        """Check the table's name, where no dead letter matches.
+
+        Raises:
+            ConfigError: no event names the table.
+        """
+        if name := table_of(self.table):
+            EventLog.of(settings).check_named(name, _NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +116,10 @@ class _Selected(_Filters):
             TidegateError: there are none.
             ConfigError: nor does an event name the table.
         """
-        wanted, nothing = self.selection(self.ids), "no open dead letter matches"
-        if not (found := list(box.list(wanted, include_resolved=include_resolved))):
-            if wanted.table is not None:
-                EventLog.of(Settings.load(self.config)).check_named(wanted.table, nothing)
-            raise TidegateError(nothing)
+        found = list(box.list(self.selection(self.ids), include_resolved=include_resolved))
+        if not found:
+            self.check_table(Settings.load(self.config))
+            raise TidegateError(_NOTHING)
         return found
 
     def show(self, rows: list[dict[str, Any]], count: int, done: str) -> None:
@@ -151,17 +161,12 @@ def list_dead_letters(
         tidegate dead-letters list --service restorer
         tidegate dead-letters list --json | jq -r .id
     """
-    wanted, nothing = filters.selection(), "no open dead letter matches"
     with DeadLetterBox(settings := reachable(config)) as box:
-        found = box.list(wanted, include_resolved=include_resolved)
-        first = list(islice(found, 1))
+        found = box.list(filters.selection(), include_resolved=include_resolved)
+        if not (first := list(islice(found, 1))):
+            filters.check_table(settings)
         rows = (dead_letter.row for dead_letter in chain(first, islice(found, limit - 1)))
-        write_rows(rows, nothing, as_json=as_json)
-        if not first and wanted.table is not None:
-            try:
-                EventLog.of(settings).check_named(wanted.table, nothing)
-            except ConfigError as misspelt:  # an empty list is an answer, too
-                write_error(str(misspelt))
+        write_rows(rows, _NOTHING, as_json=as_json)
         if next(found, None) is not None:  # standard output is the list
             write_error(f"only the newest {limit} are listed; use --limit or a filter for others")
 
@@ -190,7 +195,7 @@ def show(
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
         [[dead_letter]] = box.batches(found)
-        record, event = dead_letter.record, dead_letter.event(box.wire)
+        record, event = dead_letter.record, dead_letter.content(box.wire)
     fields: dict[str, Any] = found[0].row | {
         "key": _text(record.key),
         "value_text": _text(record.value),
@@ -229,34 +234,45 @@ def redrive(
     Examples:
         tidegate dead-letters redrive 1b9ce7ae --execute
     """
-    rows, destructive_ones, undecodable = list[dict[str, Any]](), list[Event](), list[DeadLetter]()
-    unsigned = list[DeadLetter]()
+    rows, destructive_ones = list[dict[str, Any]](), list[Event]()
+    undecodable, unsigned, refused = list[str](), list[str](), dict[str, str]()
     with selected.box() as box:
         found = selected.matching(box, include_resolved=include_resolved)
-        for batch in box.batches(found):
-            for dead_letter, _, event in box.originals(batch):
-                if event is None:
-                    undecodable.append(dead_letter)
-                elif is_destructive(event):
-                    destructive_ones.append(event)
-                if dead_letter.error.startswith(f"{Reason.NOT_SIGNED}:"):
-                    unsigned.append(dead_letter)
-                if len(rows) < selected.limit:
-                    rows.append(dead_letter.row | {"event": _fields(event)})
+        compared = chain.from_iterable(map(box.originals, box.batches(found)))
+        for dead_letter, original, problem in compared:
+            if original is None or problem:
+                refused[dead_letter.dead_letter_id] = problem
+                continue
+            event = replace(dead_letter, record=original).event(box.wire)
+            if event is None:
+                undecodable.append(dead_letter.dead_letter_id)
+            elif is_destructive(event):
+                destructive_ones.append(event)
+            if dead_letter.error.startswith(f"{Reason.NOT_SIGNED}:"):
+                unsigned.append(dead_letter.dead_letter_id)
+            if len(rows) < selected.limit:
+                rows.append(dead_letter.row | {"event": _fields(event)})
+        rest = [it.dead_letter_id for it in found if it.dead_letter_id not in refused]
+        again = command_line(
+            "dead-letters redrive",
+            *rest[: selected.limit],
+            all=include_resolved or None,
+            destructive=destructive or None,
+            execute=selected.execute or None,
+        )
+        _check_redrivable(refused, f". To redrive the others: {again}" if rest else "")
         if selected.execute:
             _check_destructive(destructive_ones, allowed=destructive)
             box.redrive(found, person(selected.requested_by), datetime.now(UTC))
     selected.show(rows, len(found), "redriven")
-    if undecodable:
-        again = command_line("dead-letters discard", undecodable[0].dead_letter_id, reason="WHY")
-        fail = "fails" if len(undecodable) == 1 else "fail"
-        write_error(
-            f"{len(undecodable)} of them {fail} again, since the payload can't be decoded."
-            f" To discard: {again}"
-        )
-    if unsigned:
-        fail = "fails" if len(unsigned) == 1 else "fail"
-        write_error(f"{len(unsigned)} of them {fail} again: publish it again, signed")
+    discarding = command_line("dead-letters discard", *undecodable[:1], reason="WHY")
+    for ids, why in (
+        (undecodable, f", since the payload can't be decoded. To discard: {discarding}"),
+        (unsigned, ": publish it again, signed"),
+    ):
+        if ids:
+            fail = "fails" if len(ids) == 1 else "fail"
+            write_error(f"{len(ids)} of them {fail} again{why}")
 
 
 @dead_letters.command()
@@ -275,15 +291,24 @@ def discard(selected: _Selected, reason: str) -> None:
     selected.show(rows, len(found), "discarded")
 
 
+def _check_redrivable(refused: Mapping[str, str], otherwise: str) -> None:
+    if refused:
+        named = _first([f"{id_} ({problem})" for id_, problem in refused.items()])
+        raise TidegateError(f"nothing is redriven, since these can't be: {named}{otherwise}")
+
+
 def _check_destructive(found: Sequence[Event], *, allowed: bool) -> None:
     if found and not allowed:
-        named = sorted({f"{type(event).__name__} of {event.table}" for event in found})
-        more = ", ..." if len(named) > _NAMED else ""
+        named = _first(sorted({f"{type(event).__name__} of {event.table}" for event in found}))
         raise TidegateError(
-            f"{len(found)} of the selected messages destroy data when carried out"
-            f" ({', '.join(named[:_NAMED])}{more}): show each of them (dead-letters show), then"
-            " add --destructive"
+            f"{len(found)} of the selected messages destroy data when carried out ({named}):"
+            " show each of them (dead-letters show), then add --destructive"
         )
+
+
+def _first(texts: Sequence[str]) -> str:
+    more = [f"and {len(texts) - _NAMED} more"] if len(texts) > _NAMED else []
+    return ", ".join([*texts[:_NAMED], *more])
 
 
 def _fields(event: Event | None) -> dict[str, Any] | None:
@@ -306,7 +331,7 @@ def skip(
     as_json: bool = False,
     config: Path | None = None,
 ) -> None:
-    """Skip one offset, with an audit event and a dead letter that names its location.
+    """Skip one offset, with an audit event and a dead letter that copies the record if it can.
 
     The record is NOT processed: whatever it asked for will not happen.
 
@@ -320,23 +345,20 @@ def skip(
         tidegate skip --service restorer --topic tasks --partition 0 --offset 7
             --reason 'no worker can read it'
     """
-    settings = reachable(config)
-    where = plan_skip(settings, service, topic, partition, offset)
-    dead_letter_id = None
+    settings, now = reachable(config), datetime.now(UTC)
+    found, dead_letter_id = plan_skip(settings, service, topic, partition, offset), None
     if execute:
+        by = person(requested_by)
         dead_letter_id = carry_out_skip(
-            settings,
-            service=service,
-            where=where,
-            offset=offset,
-            by=person(requested_by),
-            reason=reason,
-            at=datetime.now(UTC),
+            settings, service, found.record, by=by, reason=reason, at=now
         )
     if as_json:
-        write_json({"executed": execute, "dead_letter_id": dead_letter_id})
+        write_json({"executed": execute, "dead_letter_id": dead_letter_id, "record": found})
         return
-    place = f"{where.topic}/{partition}/{offset}"
+    age = f" ({age_of(now - found.at)} ago)" if found.record.timestamp_ms else ""
+    write(f"{line_of(found)}{age}")
+    if found.event:
+        write(f"its history: {command_line('explain', found.event.event_id)}")
     back = command_line(
         "replay events",
         topic=topic,
@@ -346,7 +368,7 @@ def skip(
         execute=True,
     )
     if execute:
-        write(f"{service} goes on after {place}; dead letter {dead_letter_id}")
+        write(f"{service} goes on after {found.place}; dead letter {dead_letter_id}")
     else:
-        write(f"{service} would go on after {place}; add --execute to do it")
+        write(f"{service} would go on after {found.place}; add --execute to do it")
     write(f"to publish the skipped record again, while it is on its topic: {back}")

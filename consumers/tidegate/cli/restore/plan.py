@@ -11,18 +11,20 @@ import typer
 
 from tidegate.cleaning.confirmation import NotConfirmed
 from tidegate.cli.deployment import located
+from tidegate.cli.look.status import age_of
 from tidegate.cli.options import read_model, table_of
 from tidegate.cli.output import write, write_json, write_rows
 from tidegate.cli.restore.publish import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
-from tidegate.events import CleaningMode, CommitCompleted, VacuumFinished
+from tidegate.events import CleaningMode, CommitCompleted, RestoreAwaitingApproval, VacuumFinished
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import COMMITS
 from tidegate.hudi.instant import InstantState
-from tidegate.ops.event_log import EventFilter, EventLog
-from tidegate.ops.summary import counted, size
+from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
+from tidegate.ops.status import awaiting_approval
+from tidegate.ops.summary import approval_command, asked_by, counted, size
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
@@ -88,12 +90,14 @@ def restore(
     if out is not None and not plan.is_empty:  # the file is made when it is first written
         out.write(plan.model_dump_json(indent=2) + "\n")
     if not as_json:
-        publishers = _publishers(settings, name) if name and location is None else {}
+        published = name if location is None else None
+        publishers = _publishers(settings, published) if published else {}
+        waiting = awaiting_approval(settings, published) if published else []
         for line in _sentences(
             plan, planned, list(_commits(warehouse, where, planned, publishers))
         ):
             write(line)
-        for line in _next(settings, plan, out.name if out else None):
+        for line in _next(settings, plan, out.name if out else None, waiting):
             write(line)
         return
     fields = plan.model_dump(include={"savepoint", "plan_id", "instants", "files", "bytes"})
@@ -178,8 +182,21 @@ def _publishers(settings: Settings, table: str) -> dict[str, str]:
     }
 
 
-def _next(settings: Settings, plan: PlanFile, out: str | None) -> Iterator[str]:
+def _next(
+    settings: Settings, plan: PlanFile, out: str | None, waiting: Sequence[LoggedEvent]
+) -> Iterator[str]:
     """How the plan is carried out, and whether a second person has to approve it."""
+    for logged in waiting:
+        if isinstance(event := logged.event, RestoreAwaitingApproval):
+            is_this = event.plan_id == plan.plan_id
+            which = "This restore" if is_this else f"Another restore, to {event.savepoint},"
+            age = age_of(datetime.now(UTC) - logged.at)
+            yield (
+                f"{which} was requested by {asked_by(event)}, and has waited for an approval for"
+                f" {age}: {settings.security.suggested(approval_command(event))}"
+            )
+            if is_this:
+                return
     if plan.is_empty:
         return
     rule = restore_settings(settings).rule_of(None, *spellings_of(plan.location))
@@ -325,7 +342,7 @@ def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> No
     worker = cleaner(settings, *table_work(settings))
     command = command_for(event, datetime.now(UTC))
     planned = worker.plan(command)
-    fields: dict[str, Any] = {"table": event.table}
+    fields: dict[str, Any] = {"table": event.table, "partition": event.partition}
     fields |= {"files": planned.files, "bytes": planned.bytes}
     try:
         fields["mode"] = worker.handling(command, planned).mode

@@ -32,6 +32,7 @@ from tidegate.events import (
     table_identity,
 )
 from tidegate.events.topics import EVENT_TYPES, SERVICES, topic_of
+from tidegate.hudi.instant import is_instant
 from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
@@ -116,6 +117,8 @@ def savepoint(
         tidegate publish savepoint -t lake.sales.orders --lifetime 30d
     """
     seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
+    if instant not in {None, "latest"} and not is_instant(instant or ""):
+        raise ConfigError(f"--instant {instant}: give an instant of the timeline, or latest")
     request(
         asking,
         table,
@@ -139,7 +142,7 @@ def savepoint_removal(
     """Request the removal of any savepoint, so that Hudi may clean its files.
 
     Options:
-        savepoint: Instant of the savepoint.
+        savepoint: The savepoint: an instant, latest, latest~1 ...
 
     Examples:
         tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
@@ -147,7 +150,9 @@ def savepoint_removal(
             --reason 'no longer needed' --wait
     """
     ask = Publisher.request_savepoint_removal
-    request(asking, table, ask, location=location, instant=savepoint, reason=reason)
+    where = located(Settings.load(asking.config), table, location)
+    chosen = _chosen(asking, where, savepoint)
+    request(asking, table, ask, location=where, instant=chosen, reason=reason)
 
 
 @publish.command()
@@ -288,8 +293,8 @@ def _end(ending: _Ending, *, as_approver: bool) -> None:
 
 
 def _chosen(sending: Sending, location: str, savepoint: str) -> str:
-    """The instant of a savepoint; only for `latest` the table is read."""
-    if not savepoint.startswith("latest"):
+    """The instant of a savepoint; the table is read unless it is given as an instant."""
+    if is_instant(savepoint):
         return savepoint
     from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415 - reads tables
     from tidegate.service.assembly import table_work  # noqa: PLC0415
@@ -350,10 +355,6 @@ def commit(
     """
     with publisher_of(config, source) as publisher:
         location = publisher.located(table, location)
-        if instant == "latest":
-            receipt = publisher.commit_latest(table=table, location=location)
-            print_receipt(receipt, as_json=as_json)
-            return
         given = {"action": action, "operation": operation, "completion_time": completion_time}
         found = publisher.completed_commit(
             table, location, instant, given | {"table_type": table_type}

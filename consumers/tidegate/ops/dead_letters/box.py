@@ -20,8 +20,8 @@ from tidegate.ops.dead_letters.dead_letter import (
     difference,
     read_dead_letter,
     redriven_message,
-    without_value,
 )
+from tidegate.publisher import Message
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -84,8 +84,9 @@ class DeadLetterBox:
         states = self._states(spans)
         listed: set[str] = set()
         partitions = [self._backwards(part, span) for part, span in spans.items()]
-        for record in heapq.merge(*partitions, key=lambda it: it.timestamp_ms, reverse=True):
-            dead_letter = read_dead_letter(record)
+        for dead_letter in heapq.merge(
+            *partitions, key=lambda it: it.record.timestamp_ms, reverse=True
+        ):
             dead_letter_id = dead_letter.dead_letter_id
             if dead_letter_id in listed or not wanted.matches(dead_letter):
                 continue
@@ -94,11 +95,12 @@ class DeadLetterBox:
                 listed.add(dead_letter_id)
                 yield replace(dead_letter, state=state)
 
-    def _backwards(self, partition: Partition, span: range) -> Iterator[Record]:
+    def _backwards(self, partition: Partition, span: range) -> Iterator[DeadLetter]:
         for stop in range(span.stop, span.start, -_CHUNK):
             first = max(span.start, stop - _CHUNK)
             chunk = self._bus.read({partition: range(first, stop)})
-            yield from reversed(list(map(without_value, chunk)))
+            found = (read_dead_letter(record, self.wire) for record in chunk)
+            yield from reversed([dead_letter.without_value() for dead_letter in found])
 
     def _states(self, spans: Mapping[Partition, range]) -> dict[str, str]:
         """The states of resolved dead letters by id: each one's latest resolution counts.
@@ -144,37 +146,28 @@ class DeadLetterBox:
                 record = records.get((dead_letter.record.partition, dead_letter.record.offset))
                 if record is None:
                     raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
-                found.append(replace(read_dead_letter(record), state=dead_letter.state))
+                found.append(replace(dead_letter, record=record))
             yield found
 
     def originals(
         self, batch: Sequence[DeadLetter]
-    ) -> Iterator[tuple[DeadLetter, Record, Event | None]]:
+    ) -> Iterator[tuple[DeadLetter, Record | None, str]]:
         """The records at the origins of dead letters, each compared with its dead letter.
 
-        With each record comes its event, or None if it can't be decoded.
-
-        Raises:
-            TidegateError: a dead letter differs from the record at its origin, that record is no
-                longer there, or the origin is not a topic of this deployment.
+        The text is why it can't be redriven: the two differ, the record is no longer there, or the
+        origin is not a topic of this deployment. It is empty if it can be.
         """
         own_topics = {topic.name(self._prefix) for topic in TOPICS}
-        for dead_letter in batch:
-            if dead_letter.origin.topic not in own_topics:
-                raise TidegateError(
-                    f"{dead_letter.dead_letter_id} can't be redriven: its origin"
-                    f" ({dead_letter.origin.topic or 'unknown'}) is not a topic of this deployment"
-                )
         origins = {(it.origin, it.origin_offset) for it in batch}
-        topics = {part.topic for part, _ in origins}
+        topics = {part.topic for part, _ in origins} & own_topics
         spans = {part: span for topic in topics for part, span in self._bus.spans(topic).items()}
         records = self._read([(part, at) for part, at in origins if at in spans.get(part, ())])
         for dead_letter in batch:
             record = records.get((dead_letter.origin, dead_letter.origin_offset))
-            if reason := difference(dead_letter, record):
-                raise TidegateError(f"{dead_letter.dead_letter_id} can't be redriven: {reason}")
-            if record is not None:
-                yield dead_letter, record, replace(dead_letter, record=record).event(self.wire)
+            topic, problem = dead_letter.origin.topic, difference(dead_letter, record)
+            if topic not in own_topics:
+                problem = f"its origin ({topic or 'unknown'}) is not a topic of this deployment"
+            yield dead_letter, record, problem
 
     def _read(self, locations: Sequence[_Location]) -> dict[_Location, Record]:
         wanted = frozenset(locations)
@@ -192,14 +185,18 @@ class DeadLetterBox:
         safe: the originals have the same ids as before.
 
         Raises:
-            TidegateError: see `originals`; earlier batches were redriven.
+            TidegateError: one can't be (see `originals`); earlier batches were redriven.
         """
         sent: set[_Location] = set()
         for batch in self.batches(dead_letters):
-            messages = {
-                (record.partition, record.offset): redriven_message(dead_letter, record)
-                for dead_letter, record, _ in self.originals(batch)
-            }
+            messages = dict[_Location, Message]()
+            for dead_letter, record, problem in self.originals(batch):
+                if record is None or problem:
+                    raise TidegateError(
+                        f"{dead_letter.dead_letter_id} can't be redriven: {problem}"
+                    )
+                location = record.partition, record.offset
+                messages[location] = redriven_message(dead_letter, record)
             self._bus.send([it for location, it in messages.items() if location not in sent])
             self._publish([audit_event(dead_letter, by, at, self.wire) for dead_letter in batch])
             sent |= messages.keys()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from tidegate.events import (
     derived_id,
     table_identity,
 )
-from tidegate.events.codec import Headers
+from tidegate.events.codec import Headers, decode_body
 from tidegate.events.tasks import UNKNOWN_TABLE
 from tidegate.events.wire import Wire, carried_by
 from tidegate.publisher import Message
@@ -36,6 +36,8 @@ _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-
 TRACE: Final = "stacktrace"
 """The end of the names of headers that have the trace of a fault."""
 _UNKNOWN: Final = "(unknown)"
+SKIPPED: Final = "skipped by "
+"""The beginning of the reason of what a person skipped; the person follows."""
 _OFFSETS: Final = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
 _LONGEST: Final = 1_000
 """Characters that an audit event allows in a text."""
@@ -60,6 +62,8 @@ class DeadLetter:
     """When the broker appended the original; None if no header records it."""
     state: str = "open"
     """Its resolution: open, redriven or discarded."""
+    table: str = UNKNOWN_TABLE
+    """The table that the key names, else the event; a placeholder if neither can be read."""
 
     @property
     def has_value(self) -> bool:
@@ -90,23 +94,33 @@ class DeadLetter:
         }
 
     @property
-    def table(self) -> str:
-        """The table named by the key; a placeholder if the key is not a table's name."""
-        try:
-            return table_identity((self.record.key or b"").decode())
-        except ValueError:
-            return UNKNOWN_TABLE
+    def is_skipped(self) -> bool:
+        """Whether a person skipped it, and it was not published again since."""
+        return self.state == "discarded" and self.error.startswith(SKIPPED)
 
-    def event(self, wire: Wire) -> Event | None:
-        """The original's event, or None if it can't be decoded; of a task its command."""
+    def content(self, wire: Wire) -> Event | None:
+        """The original's event, whatever its key is, or None if it can't be decoded.
+
+        Of a task it is the command.
+        """
         try:
-            event = wire.deserialize(self.record.key, self.record.value, self.headers)
-            return carried_by(event, wire)
+            schema, body_at = wire.schema(self.record.value, self.headers)
+            return carried_by(decode_body(self.record.value or b"", body_at, schema), wire)
         except FormatError:
             return None
 
+    def event(self, wire: Wire) -> Event | None:
+        """The same, but None where the key is not the event's table: no service accepts that."""
+        event = self.content(wire)
+        return event if event and self.record.key == event.table.encode() else None
 
-def read_dead_letter(record: Record) -> DeadLetter:
+    def without_value(self) -> DeadLetter:
+        """The same without its value and the traces of its fault, for a list of many of them."""
+        headers = tuple(header for header in self.record.headers if not header[0].endswith(TRACE))
+        return replace(self, record=self.record._replace(value=None, headers=headers))
+
+
+def read_dead_letter(record: Record, wire: Wire) -> DeadLetter:
     """Read any record of the dead-letters topic, whether Tidegate or another tool wrote it.
 
     The origin is read from Kafka Connect's headers, else from Spring's. Without either it is
@@ -120,7 +134,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
     service = headers.get("__connect.errors.connector.name") or _UNKNOWN
     error = headers.get("__connect.errors.exception.message") or headers.get("x-exception-message")
     where = f"{record.partition.topic}/{record.partition.number}/{record.offset}"
-    return DeadLetter(
+    found = DeadLetter(
         dead_letter_id=dead_letter_id
         if dead_letter_id and len(dead_letter_id) <= _LONGEST
         else derived_id("foreign-dead-letter", where),
@@ -132,12 +146,11 @@ def read_dead_letter(record: Record) -> DeadLetter:
         headers=own_headers(record.headers),
         origin_timestamp_ms=_number(headers.get("x-original-timestamp")),
     )
-
-
-def without_value(record: Record) -> Record:
-    """A record without its value and the traces of its fault, for a list of many dead letters."""
-    headers = tuple(header for header in record.headers if not header[0].endswith(TRACE))
-    return record._replace(value=None, headers=headers)
+    try:
+        return replace(found, table=table_identity((record.key or b"").decode()))
+    except ValueError:
+        event = found.content(wire)
+        return replace(found, table=event.table) if event else found
 
 
 def _number(text: str | None) -> int | None:

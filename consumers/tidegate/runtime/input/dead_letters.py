@@ -178,7 +178,7 @@ class DeadLetterQueue:
             return
         where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
         log.warning("%s: dead-lettering %s: %.1000s", self.service, where, error)
-        self._send(record, error)
+        self.copy(record, error)
 
     def history(self, partition: Partition) -> str:
         """The text to commit with a partition's offset, at most 2,000 characters."""
@@ -221,6 +221,20 @@ class DeadLetterQueue:
         with self._lock:
             self._uncopied.clear()
 
+    def copy(self, record: Record, error: BaseException) -> None:
+        """Send the most complete dead letter that the topic accepts, so that no size blocks it."""
+        topic = DEAD_LETTERS.name(self.prefix)
+        copy = self._placed(dead_letter(record, self.service, error, topic))
+        place = place_only(record, self.service, error, topic)
+        place = place._replace(partition=copy.partition)
+        for smaller in (copy, without_value(copy)):
+            try:
+                self._deliver(smaller)
+            except MessageTooLargeError:
+                continue
+            return
+        self._deliver(place)
+
     def _may_copy(self, record: Record, error: BaseException) -> bool:
         with self._lock:
             known = self._uncopied.setdefault(record.partition, Uncopied())
@@ -240,20 +254,6 @@ class DeadLetterQueue:
         message = uncopied(partition, known, self.service, DEAD_LETTERS.name(self.prefix))
         self._deliver(self._placed(message))
         known.written()
-
-    def _send(self, record: Record, error: BaseException) -> None:
-        """Send the most complete dead letter that the topic accepts, so that no size blocks it."""
-        topic = DEAD_LETTERS.name(self.prefix)
-        copy = self._placed(dead_letter(record, self.service, error, topic))
-        place = place_only(record, self.service, error, topic)
-        place = place._replace(partition=copy.partition)
-        for smaller in (copy, without_value(copy)):
-            try:
-                self._deliver(smaller)
-            except MessageTooLargeError:
-                continue
-            return
-        self._deliver(place)
 
     def _placed(self, message: Message) -> Message:
         """Choose an existing partition: the dead-letter topic may have fewer than the inputs."""
