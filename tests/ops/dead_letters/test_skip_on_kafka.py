@@ -74,7 +74,7 @@ def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(pla
         told = tidegate(place, "explain", subject)
         assert f"{where} was skipped by ana: it crashes the client; coordinator never" in told
         assert f"to publish it again: {redrive}\n" in told
-        assert f"(skipped): it crashes the client; requested by ana" in told
+        assert "(skipped): it crashes the client; requested by ana" in told
 
     assert "1 dead letter redriven" in tidegate(place, *redrive.split()[1:])
     assert "was skipped by" not in tidegate(place, "explain", audit.table)
