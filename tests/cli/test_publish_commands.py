@@ -286,7 +286,7 @@ def test_a_savepoint_that_there_is_not_is_answered_with_those_that_there_are(
     assert tidegate(*command.split(), *options) == (2, "", expected)
 
 
-def test_an_instant_that_is_none_is_answered_with_what_is_accepted(
+def test_a_text_that_is_not_an_instant_is_answered_with_the_accepted_forms(
     tidegate: Tidegate, tmp_path: Path
 ) -> None:
     location = savepointed(tmp_path, 1)

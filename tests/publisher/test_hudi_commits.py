@@ -17,7 +17,7 @@ from tidegate.events import CommitCompleted
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi_reader.table import NoSuchTable
 from tidegate.publisher import Message, Publisher, Receipt
-from tidegate.publisher.timelines import check_completed
+from tidegate.publisher.timelines import completed_commit
 
 NAME = "lake.sales.orders"
 
@@ -188,12 +188,14 @@ def test_an_instant_that_is_not_on_the_timeline_is_an_error_that_names_the_newes
     tmp_path: Path, version: int
 ) -> None:
     table = four_commits(tmp_path / "orders", version)
-    assert check_completed(table.location, at(2)) is None
-    older = check_completed(table.location, "20200101000000000")
+    found = completed_commit(NAME, table.location, at(2), "job")
+    assert isinstance(found, CommitCompleted)
+    assert found.instant == at(2)
+    older = completed_commit(NAME, table.location, "20200101000000000", "job")
     assert older == f"the timeline begins later, with {at(1)}: it is archived, or wrong"
 
     with pytest.raises(InvalidEventError, match=rf"no write {at(5)} .* newest is {at(4)}$"):
-        check_completed(table.location, at(5))
+        completed_commit(NAME, table.location, at(5), "job")
 
 
 def test_a_file_that_cannot_be_read_is_published_without_its_statistics(

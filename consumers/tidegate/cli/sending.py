@@ -256,22 +256,6 @@ class _ReachablePublisher(Publisher):
         """The location of a table: the one given, else the one that events name."""
         return located(self._settings, table, location)
 
-    @staticmethod
-    def check_completed(location: str, instant: str) -> str | None:
-        """Compare an instant with the table's timeline; return why that was not possible.
-
-        Raises:
-            InvalidEventError: the timeline has no completed write of this instant.
-        """
-        from tidegate.publisher.timelines import check_completed  # noqa: PLC0415 - heavy
-
-        try:
-            return check_completed(location, instant)
-        except InvalidEventError:
-            raise
-        except TidegateError as error:
-            return str(error)
-
     def completed_commit(
         self, table: str, location: str, instant: str, given: Mapping[str, str | None]
     ) -> CommitCompleted | str:

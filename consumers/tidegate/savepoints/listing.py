@@ -105,7 +105,7 @@ def chosen_savepoint(warehouse: Warehouse, location: str, wanted: str) -> str:
     An instant is returned unchanged, whether or not it has a savepoint.
 
     Raises:
-        ConfigError: it is none of these, or the table has fewer completed savepoints.
+        ConfigError: it has another form, or the table has fewer completed savepoints.
         Refused: the table is outside the warehouse, can't be read, or is unsupported.
     """
     if is_instant(wanted):

@@ -50,20 +50,6 @@ def completed_since(
     return [event for event in events if event is not None]
 
 
-def check_completed(location: str, instant: str) -> str | None:
-    """Check that a write of this instant is on the table's timeline.
-
-    Returns:
-        Why that can't be decided: it is older than the timeline. None if it is there.
-
-    Raises:
-        NoSuchTable: there is no table.
-        InvalidEventError: no write of this instant has completed.
-    """
-    found = _write(load_table(Storage(), location), instant)
-    return found if isinstance(found, str) else None
-
-
 def completed_commit(table: str, location: str, instant: str, source: str) -> CommitCompleted | str:
     """The event of a completed write, or why that can't be read off the table's timeline.
 

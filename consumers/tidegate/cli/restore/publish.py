@@ -360,24 +360,24 @@ def commit(
             table, location, instant, given | {"table_type": table_type}
         )
         if isinstance(found, CommitCompleted):
-            print_receipt(publisher.publish(found)[0], as_json=as_json)
-            return
-        receipt = publisher.commit(
-            table=table,
-            location=location,
-            instant=instant,
-            action=action or "commit",
-            operation=operation,
-            completion_time=completion_time,
-            table_type=table_type or TableType.COPY_ON_WRITE,
-        )
+            receipt = publisher.publish(found)[0]
+        else:
+            receipt = publisher.commit(
+                table=table,
+                location=location,
+                instant=instant,
+                action=action or "commit",
+                operation=operation,
+                completion_time=completion_time,
+                table_type=table_type or TableType.COPY_ON_WRITE,
+            )
         print_receipt(receipt, as_json=as_json)
         _note_unchecked(found)
 
 
-def _note_unchecked(why: str | None) -> None:
-    if why is not None:
-        write_error(f"note: the instant was not compared with the timeline: {why}")
+def _note_unchecked(found: CommitCompleted | str) -> None:
+    if isinstance(found, str):
+        write_error(f"note: the instant was not compared with the timeline: {found}")
 
 
 @publish.command()
@@ -437,12 +437,12 @@ def condemned(
     """
     with publisher_of(config, source) as publisher:
         location = publisher.located(table, location)
-        unchecked = publisher.check_completed(location, instant)
+        found = publisher.completed_commit(table, location, instant, {})
         receipt = publisher.commit_condemned(
             table=table, location=location, instant=instant, reason=reason
         )
         print_receipt(receipt, as_json=as_json)
-        _note_unchecked(unchecked)
+        _note_unchecked(found)
 
 
 _OUTSIDE: Final = tuple(

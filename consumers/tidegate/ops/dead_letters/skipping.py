@@ -28,7 +28,7 @@ from tidegate.service.settings import Settings
 def plan_skip(
     settings: Settings, service: str, topic: str, number: int, offset: int
 ) -> LoggedEvent:
-    """Check that a service would read this offset next, and return what is there.
+    """Check that a service would read this offset next, and return the record there.
 
     Raises:
         ConfigError: there is no such service, or it does not consume that topic.
@@ -106,7 +106,7 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, by name
     try:
         groups.check_unused(group)
         queue = DeadLetterQueue(service, bus, prefix, ELECTION_RETRIES, DeadLetterLimit())
-        queue.copy(skipped, error)
+        queue.send_copy(skipped, error)
         bus.send([wire.serialize(audit, outcomes)])
         if service == COORDINATOR:
             # before its group's offset: behind it, the coordinator refuses to start

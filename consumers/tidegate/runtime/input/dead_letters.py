@@ -178,7 +178,7 @@ class DeadLetterQueue:
             return
         where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
         log.warning("%s: dead-lettering %s: %.1000s", self.service, where, error)
-        self.copy(record, error)
+        self.send_copy(record, error)
 
     def history(self, partition: Partition) -> str:
         """The text to commit with a partition's offset, at most 2,000 characters."""
@@ -221,7 +221,7 @@ class DeadLetterQueue:
         with self._lock:
             self._uncopied.clear()
 
-    def copy(self, record: Record, error: BaseException) -> None:
+    def send_copy(self, record: Record, error: BaseException) -> None:
         """Send the most complete dead letter that the topic accepts, so that no size blocks it."""
         topic = DEAD_LETTERS.name(self.prefix)
         copy = self._placed(dead_letter(record, self.service, error, topic))
