@@ -16,18 +16,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from tidegate.coordinator import vacuums
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.vacuums import (
-    SELECT_VACUUMS,
-    Reader,
-    WaitingVacuum,
-    ended,
-    epoch_of,
-    id_of,
-    is_transaction,
-    waiting,
-)
+from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, WaitingVacuum
 
 DONE: Final = RowType("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
 """The identity, or the content, of a vacuum whose cleaning was released."""
@@ -52,8 +44,8 @@ def forget(rows: Store, table: str, now: int, remember_for: timedelta, remember_
         return
     rows.last_checks[table] = now, 0
     old = _oldest(rows, "ended", "token", table, now - remember_ms, remember_most)
-    [vacuums] = rows.one("select count(*) from vacuum where tbl = ?", table)
-    if old and len(old) >= vacuums:
+    [count] = rows.one("select count(*) from vacuum where tbl = ?", table)
+    if old and len(old) >= count:
         _forget_ended(rows, table, now, old)
     for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
         rows.drop("done", table, number)
@@ -63,20 +55,20 @@ def _forget_ended(rows: Store, table: str, now: int, old: Sequence[int]) -> None
     """Forget ends, but renew those that a waiting vacuum lists; leave a mark of the others."""
     needed = {
         token
-        for vacuum in waiting(rows, _WAITING, table)
+        for vacuum in vacuums.waiting(rows, _WAITING, table)
         for reader in vacuum.readers
         for token in reader
     }
     marks = defaultdict[str | None, list[int]](lambda: [-1, -1])
     for token in old:
-        end = ended(rows, table, token)
+        end = vacuums.ended(rows, table, token)
         if end is not None and token in needed:
             rows.put("ended", table, token, (now, *end))
             continue
         rows.drop("ended", table, token)
         for epoch in (None,) if end is None or end.epochs is None else end.epochs.split():
-            mark, kind = marks[epoch], is_transaction(token)
-            mark[kind] = max(mark[kind], id_of(token))
+            mark, kind = marks[epoch], vacuums.is_transaction(token)
+            mark[kind] = max(mark[kind], vacuums.id_of(token))
     for epoch, raised in marks.items():
         key = _key(epoch)
         before = rows.one(f"{_MARKS} and epoch = ?", table, key)
@@ -89,7 +81,7 @@ Marks = Sequence[int]
 
 def marks_of(rows: Store, vacuum: WaitingVacuum) -> Marks:
     """The marks of the Metastore's epoch in which the ids of a vacuum's readers were assigned."""
-    epoch = epoch_of(vacuum.metastore)
+    epoch = vacuums.epoch_of(vacuum.metastore)
     which, keys = ("", ()) if epoch is None else (" and epoch in (0, ?)", (_key(epoch),))
     marks: Marks = rows.one(f"{_MARKS}{which}", vacuum.table, *keys)
     return marks
@@ -97,7 +89,7 @@ def marks_of(rows: Store, vacuum: WaitingVacuum) -> Marks:
 
 def may_be_forgotten(marks: Marks, reader: Reader) -> bool:
     """Whether the end of a reader may have been forgotten."""
-    return any(id_of(token) <= marks[is_transaction(token)] for token in reader)
+    return any(vacuums.id_of(token) <= marks[vacuums.is_transaction(token)] for token in reader)
 
 
 def _key(epoch: str | None) -> int:

@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
-from tidegate.coordinator import alarms, holds, quarantines
+from tidegate.coordinator import alarms, holds, quarantines, vacuums
 from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of, may_be_forgotten
@@ -30,24 +30,7 @@ from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.coordinator.vacuums import (
-    ENDED,
-    OVERDUE,
-    SELECT_VACUUMS,
-    VACUUM,
-    Reader,
-    WaitingVacuum,
-    end_of,
-    ids_of,
-    next_reader,
-    overdue_since,
-    put_end,
-    reader_of,
-    waiting,
-    watch,
-    watched,
-    watching,
-)
+from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, WaitingVacuum
 from tidegate.errors import PermanentError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -80,7 +63,7 @@ UNKNOWN: Final = RowType(
 )
 """A table of which only releases came: the first of them, and when that was reported."""
 ROW_TYPES: Final = (
-    *(VACUUM, OVERDUE, ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
+    *(vacuums.VACUUM, vacuums.OVERDUE, vacuums.ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
 MAX_COMMAND_BYTES: Final = 900_000
@@ -134,8 +117,8 @@ class ReaderGate:
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a reader, and derive when rows are due."""
-        for vacuum in waiting(rows, SELECT_VACUUMS):
-            derived = _derived(rows, vacuum, next_reader(rows, vacuum), self.alarms)
+        for vacuum in vacuums.waiting(rows, SELECT_VACUUMS):
+            derived = _derived(rows, vacuum, vacuums.next_reader(rows, vacuum), self.alarms)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
@@ -176,7 +159,7 @@ class ReaderGate:
                 effects.outcomes.append(holds.hold(event, rows, at))
             case CleaningHoldRemovalRequested():
                 effects.commands += holds.remove_hold(event, rows, at)
-                decision.release_cleanings(waiting(rows, _READY, event.table))
+                decision.release_cleanings(vacuums.waiting(rows, _READY, event.table))
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningHeld() | CleaningHoldRemoved():
@@ -208,14 +191,14 @@ class _Decision:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))
             rows.put("unknown", table, None, (now, None), first, (due,))
-        tokens = reader_of(event.lock_id, event.transaction_id)
+        tokens = vacuums.reader_of(event.lock_id, event.transaction_id)
         for token in tokens:
-            put_end(rows, event, token, now)
+            vacuums.put_end(rows, event, token, now)
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
-            for vacuum in watching(rows, table, token):
-                reader = next_reader(rows, vacuum)
-                watch(rows, vacuum, reader)
+            for vacuum in vacuums.watching(rows, table, token):
+                reader = vacuums.next_reader(rows, vacuum)
+                vacuums.watch(rows, vacuum, reader)
                 if reader is None:
                     freed[vacuum.id] = vacuum
         if freed:
@@ -227,11 +210,13 @@ class _Decision:
         vacuum = WaitingVacuum.of_event(event, to_ms(self.at))
         self._resolve_unknown(event)
         query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
-        if before := next(waiting(self.rows, query, vacuum.table, vacuum.id), None):
+        if before := next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None):
             self._published_again(event, before, vacuum)
         elif self._is_done(vacuum.table, vacuum.content):
             marks = marks_of(self.rows, vacuum)
-            outstanding = (it for it in vacuum.readers if end_of(self.rows, vacuum, it) is None)
+            outstanding = (
+                it for it in vacuum.readers if vacuums.end_of(self.rows, vacuum, it) is None
+            )
             if not all(may_be_forgotten(marks, reader) for reader in outstanding):
                 self._flag(event, VacuumFlag.HOLDS_AFTER_RELEASE)
         else:
@@ -242,7 +227,7 @@ class _Decision:
 
     def _wait_or_release(self, vacuum: WaitingVacuum) -> None:
         """Release the cleaning of a vacuum, or store it: it waits for a reader or a hold's end."""
-        rows, table, reader = self.rows, vacuum.table, next_reader(self.rows, vacuum)
+        rows, table, reader = self.rows, vacuum.table, vacuums.next_reader(self.rows, vacuum)
         if reader is None and not is_held(rows, table):
             self.release_cleanings([vacuum])
             return
@@ -250,10 +235,10 @@ class _Decision:
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
 
-    def release_cleanings(self, vacuums: Iterable[WaitingVacuum]) -> None:
+    def release_cleanings(self, freed: Iterable[WaitingVacuum]) -> None:
         """Release the cleanings of vacuums whose readers have ended, unless the table is held."""
         rows = self.rows
-        for vacuum in sorted(vacuums, key=attrgetter("since", "event_id")):
+        for vacuum in sorted(freed, key=attrgetter("since", "event_id")):
             table = vacuum.table
             if is_held(rows, table):
                 return
@@ -261,7 +246,7 @@ class _Decision:
             rows.drop("vacuum", table, vacuum.id)
             for done in (vacuum.id, vacuum.content):
                 rows.put("done", table, done, (to_ms(self.at),))
-            ends = [end_of(rows, vacuum, reader) for reader in vacuum.readers]
+            ends = [vacuums.end_of(rows, vacuum, reader) for reader in vacuum.readers]
             expired = any(end.expired for end in ends if end)
             self.effects.commands.append(_command(vacuum, self.at, after_expiry=expired))
 
@@ -295,10 +280,10 @@ class _Decision:
         found = [
             reader
             for reader in readers
-            if may_be_forgotten(marks, reader) and end_of(self.rows, vacuum, reader) is None
+            if may_be_forgotten(marks, reader) and vacuums.end_of(self.rows, vacuum, reader) is None
         ]
         if found:
-            self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, *ids_of(found))
+            self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, *vacuums.ids_of(found))
 
     def _flag(
         self,
@@ -319,7 +304,7 @@ class _Decision:
         """Report the vacuums that have waited too long."""
         rows, now = self.rows, to_ms(self.at)
         due = f"{SELECT_VACUUMS} indexed by vacuum_due where due <= ? order by due limit ?"
-        for vacuum in waiting(rows, due, now, _AT_ONCE):
+        for vacuum in vacuums.waiting(rows, due, now, _AT_ONCE):
             table, number = vacuum.table, vacuum.id
             rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
             outstanding = list(vacuum.outstanding_readers(rows))
@@ -331,7 +316,7 @@ class _Decision:
 
     def _end_overdue(self, vacuum: WaitingVacuum, replaced_by: str | None = None) -> None:
         """End the alarm about a vacuum, if there was one."""
-        if (since := overdue_since(self.rows, vacuum)) is not None:
+        if (since := vacuums.overdue_since(self.rows, vacuum)) is not None:
             resolved = alarms.resolved(vacuum.about(self.at), since, replaced_by)
             self.effects.outcomes.append(resolved)
             self.rows.drop("overdue", vacuum.table, vacuum.id)
@@ -368,9 +353,9 @@ def _derived(
     rows: Store, vacuum: WaitingVacuum, reader: Reader | None, rules: tuple[AlarmSettings, ...]
 ) -> tuple[int | None, ...]:
     """The derived columns of a vacuum's row: what it watches, and when it is overdue."""
-    is_reported = overdue_since(rows, vacuum) is not None
+    is_reported = vacuums.overdue_since(rows, vacuum) is not None
     due = None if is_reported else alarms_of(rules, vacuum.table).overdue_at(vacuum.since)
-    return *watched(reader), due
+    return *vacuums.watched(reader), due
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:

@@ -147,25 +147,6 @@ class ObservedService:
         self.metrics.set(catalog.ASSIGNED, len(self.owned), self.name)
 
 
-class _ObservedListener:
-    """A listener whose rebalances are counted once it has handled them."""
-
-    def __init__(self, listener: RebalanceListener, service: ObservedService) -> None:
-        self._listener, self._service = listener, service
-
-    def assigned(self, starts: Offsets) -> None:
-        self._listener.assigned(starts)
-        self._service.rebalanced("assigned", starts)
-
-    def revoked(self, partitions: Sequence[Partition]) -> None:
-        self._listener.revoked(partitions)
-        self._service.rebalanced("revoked", partitions)
-
-    def lost(self, partitions: Sequence[Partition]) -> None:
-        self._listener.lost(partitions)
-        self._service.rebalanced("lost", partitions)
-
-
 class _Delegate:
     """Everything that a wrapper does not define is the wrapped object's."""
 
@@ -174,6 +155,24 @@ class _Delegate:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the type is the caller's protocol
         return getattr(self._wrapped, name)
+
+
+class _Listener(_Delegate):
+    """A listener whose rebalances are counted once it has handled them."""
+
+    _wrapped: RebalanceListener
+
+    def assigned(self, starts: Offsets) -> None:
+        self._wrapped.assigned(starts)
+        self._service.rebalanced("assigned", starts)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        self._wrapped.revoked(partitions)
+        self._service.rebalanced("revoked", partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self._wrapped.lost(partitions)
+        self._service.rebalanced("lost", partitions)
 
 
 class _Subscription(_Delegate):
@@ -231,7 +230,7 @@ class _Bus(_Delegate):
         *,
         watched: Sequence[str] = (),
     ) -> Subscription:
-        observed = _ObservedListener(listener, self._service)
+        observed = _Listener(listener, self._service)
         joined = self._wrapped.subscribe(group, topics, observed, watched=watched)
         return cast("Subscription", _Subscription(joined, self._service))
 
@@ -258,7 +257,7 @@ _RESULTS: Final = (Overtaken, AlreadyDone, NumberTaken, Refused, Unauthorized)
 
 def measured_subject(subject: Subject, service: ObservedService) -> Subject:
     """Measure how long after its event each command and outcome of a subject is published."""
-    return _Subject(subject, service)
+    return cast("Subject", _Subject(subject, service))
 
 
 def measured_executor(executor: Executor, service: ObservedService) -> Executor:
@@ -266,32 +265,26 @@ def measured_executor(executor: Executor, service: ObservedService) -> Executor:
     return cast("Executor", _Executor(executor, service))
 
 
-class _Subject:
-    def __init__(self, subject: Subject, service: ObservedService) -> None:
-        self._subject, self._causes, self._traces = subject, service.causes, service.traces
-        self.consumes, self.row_types = subject.consumes, subject.row_types
-        self.restored, self.next_due = subject.restored, subject.next_due
-        self.due = subject.due  # no event: no latency to measure
+class _Subject(_Delegate):
+    _wrapped: Subject
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
-        traces = self._traces
+        traces = self._service.traces
         with traces.processing("decides", event) if traces else nullcontext() as span:
-            effects = self._subject.handle(event, rows, at)
+            effects = self._wrapped.handle(event, rows, at)
             for message in (*effects.commands, *effects.outcomes):
-                self._causes.put(message.event_id, (at.timestamp(), type(message).__name__))
+                self._service.causes.put(message.event_id, (at.timestamp(), type(message).__name__))
                 if traces and span:
                     traces.follows(message.event_id, span)
         return effects
 
 
-class _Executor:
-    def __init__(self, executor: Executor, service: ObservedService) -> None:
-        self._executor, self._service = executor, service
-        self.name, self.consumes = executor.name, executor.consumes
+class _Executor(_Delegate):
+    _wrapped: Executor
 
     def claim(self, command: Command, task: Task) -> Claim:
         with self._running():
-            return self._executor.claim(command, task)
+            return self._wrapped.claim(command, task)
 
     def execute(
         self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
@@ -299,13 +292,13 @@ class _Executor:
         kind, result, began = type(command).__name__, _FAILED, time.monotonic()
         try:
             with self._running():
-                yield from self._measured(command, self._executor.execute(command, claim, grounds))
+                yield from self._measured(command, self._wrapped.execute(command, claim, grounds))
             result = _DONE
         except (Overtaken, AlreadyDone):
             result = _DONE
             raise
         finally:
-            labels, taken = (self.name, kind, result), time.monotonic() - began
+            labels, taken = (self._wrapped.name, kind, result), time.monotonic() - began
             self._service.metrics.observe(catalog.COMMAND_SECONDS, taken, *labels)
 
     @contextmanager
@@ -318,7 +311,7 @@ class _Executor:
         except _RESULTS:
             raise
         except Exception as error:
-            service.metrics.add(catalog.RETRIES, 1, self.name, type(error).__name__)
+            service.metrics.add(catalog.RETRIES, 1, self._wrapped.name, type(error).__name__)
             raise
         finally:
             service.running.pop(thread, None)
@@ -334,7 +327,7 @@ class _Executor:
                 if traces and span:
                     traces.follows(outcome.event_id, span)
                 yield outcome  # counted once it is published
-                labels = (self.name, kind, catalog.reason_of(outcome))
+                labels = (self._wrapped.name, kind, catalog.reason_of(outcome))
                 if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
                     service.metrics.add(catalog.OUTCOMES, 1, *labels)
                 self._count(outcome)
@@ -344,15 +337,15 @@ class _Executor:
         add = self._service.metrics.add
         match outcome:
             case DirectoriesCleaned(mode=CleaningMode.QUARANTINE):
-                add(catalog.QUARANTINED, len(outcome.directories), self.name)
-                add(catalog.QUARANTINED_BYTES, outcome.bytes, self.name)
+                add(catalog.QUARANTINED, len(outcome.directories), self._wrapped.name)
+                add(catalog.QUARANTINED_BYTES, outcome.bytes, self._wrapped.name)
             case DirectoriesCleaned() | QuarantineRemoved():
-                add(catalog.DIRECTORIES, len(outcome.directories), self.name)
-                add(catalog.BYTES, outcome.bytes, self.name)
+                add(catalog.DIRECTORIES, len(outcome.directories), self._wrapped.name)
+                add(catalog.BYTES, outcome.bytes, self._wrapped.name)
             case CleaningUndone():
-                add(catalog.PUT_BACK, len(outcome.directories), self.name)
+                add(catalog.PUT_BACK, len(outcome.directories), self._wrapped.name)
             case RestoreCompleted():
-                add(catalog.FILES, outcome.files_deleted, self.name)
+                add(catalog.FILES, outcome.files_deleted, self._wrapped.name)
             case _:
                 pass
 
