@@ -51,7 +51,7 @@ TARGETS = (
     ),
     Target(
         "coordinator",
-        ("consumers/tidegate/coordinator/loop.py", "consumers/tidegate/coordinator/store.py"),
+        ("consumers/tidegate/coordinator/loop.py", "consumers/tidegate/coordinator/rows/store.py"),
         "tests/coordinator/test_loop.py tests/coordinator/test_store.py",
     ),
 )

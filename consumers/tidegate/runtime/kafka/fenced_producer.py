@@ -2,7 +2,7 @@
 
 The transaction serves as a fence only: the broker refuses a producer whose transactional id another
 one has taken. The meaning of the records does not depend on being written together: a batch has
-an end mark of its own (see `coordinator/store.py`).
+an end mark of its own (see `coordinator/rows/store.py`).
 """
 
 from __future__ import annotations
