@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support.json_lines import json_lines
-from tidegate.bridges import hudi, position
+from tidegate.bridges import position
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cli import app
 from tidegate.errors import ConfigError
@@ -89,7 +89,7 @@ def test_a_bridge_reads_back_what_it_publishes_and_what_came_of_it() -> None:
 def test_the_groups_of_the_bridges_are_theirs() -> None:
     groups = {acl.name for acl in ALL if acl.role == "bridges" and acl.operation == "read"}
 
-    assert {hudi.group_of("t"), position.group_of("t")} <= groups
+    assert {position.group_of("t", bridge) for bridge in position.READS} <= groups
 
 
 def test_only_groups_that_monitoring_chooses_and_transactions_are_granted_by_a_prefix() -> None:

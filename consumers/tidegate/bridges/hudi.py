@@ -19,6 +19,7 @@ from typing import Final
 from tidegate.bridges.callbacks import http_callbacks
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.member import RECORDS, BridgeMember
+from tidegate.bridges.position import HUDI_BRIDGE, group_of
 from tidegate.errors import TidegateError
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.topics import COMMITS, partition_of
@@ -29,17 +30,12 @@ from tidegate.runtime.bus import Bus, Offsets, Partition
 from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
-NAME: Final = "hudi-bridge"
+NAME: Final = HUDI_BRIDGE
 _LONGEST_POLL: Final = 0.2
 _AGAIN: Final = 600.0
 """Seconds until another check of a table that is another member's, or has a name already used."""
 _SLOWEST: Final = 60.0
 """The most seconds between two polls of a table that can't be read."""
-
-
-def group_of(prefix: str) -> str:
-    """The consumer group of a deployment's Hudi bridges."""
-    return f"{prefix}.bridges.hudi"
 
 
 @dataclass(eq=False)
@@ -84,7 +80,7 @@ class HudiBridgeLoop(BridgeMember):
         """
         super().__init__()
         self._settings, self._storage, self._publish = settings, storage, publish
-        self._topic, self._group = COMMITS.name(prefix), group_of(prefix)
+        self._topic, self._group = COMMITS.name(prefix), group_of(prefix, NAME)
         self._make_reader = make_reader
         self._reader: FactsReader | None = None
         self._count = bus.partitions(self._topic)
@@ -171,6 +167,7 @@ class HudiBridgeLoop(BridgeMember):
         except (OSError, TidegateError) as error:
             log.warning("the search for new tables failed, trying again later: %s", error)
             return
+        self._has_polled()
         for location in found:
             if location not in self._watches:
                 self._watches[location] = _Watch(WatchedTable(location, self._settings))
@@ -237,6 +234,7 @@ class HudiBridgeLoop(BridgeMember):
             if watch.faults:
                 log.info("%s can be read again", watch.table.location)
             watch.faults = 0
+            self._has_polled()
             if watch.table.name != watch.name:
                 watch.name, watch.due = "", []
                 self._identify(watch)

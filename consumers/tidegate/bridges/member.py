@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tidegate.bridges.position import with_time
 from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
 from tidegate.runtime.bus import NO_METADATA, CommitMetadata, Offsets, Partition, Subscription
 
 log = logging.getLogger(__name__)
 _COMMIT_SECONDS: Final = 5.0
+_MINUTE: Final = 60
 RECORDS: Final = 1_000
 
 
@@ -26,6 +28,9 @@ class BridgeMember:
         self._committed: tuple[Offsets, CommitMetadata] = ({}, NO_METADATA)
         self._commit_at = 0.0
         self._fault = ""
+        self._polled = 0
+        """When this process last polled what it watches, in seconds since the epoch, to the minute;
+        0: not yet."""
 
     def assigned(self, starts: Offsets) -> None:
         """Take over these partitions."""
@@ -76,6 +81,10 @@ class BridgeMember:
             self._committed = state
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
 
+    def _has_polled(self) -> None:
+        """What is watched could be read: the next commit says so, once a minute."""
+        self._polled = int(time.time()) // _MINUTE * _MINUTE
+
     def _metadata(self) -> CommitMetadata:
         """The text to commit with the offsets."""
-        return NO_METADATA
+        return dict.fromkeys(self._offsets, with_time(self._polled, ""))

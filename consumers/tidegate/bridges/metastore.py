@@ -16,7 +16,7 @@ from typing import Final
 
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.member import BridgeMember
-from tidegate.bridges.position import group_of
+from tidegate.bridges.position import METASTORE_BRIDGE, group_of, split_time, with_time
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
@@ -25,7 +25,7 @@ from tidegate.runtime.bus import NO_METADATA, Bus, CommitMetadata, Offsets, Part
 from tidegate.runtime.gc_pause import gc_paused
 
 log = logging.getLogger(__name__)
-NAME: Final = "metastore-bridge"
+NAME: Final = METASTORE_BRIDGE
 _LONGEST_POLL: Final = 0.5
 
 
@@ -113,11 +113,12 @@ class MetastoreBridgeLoop(BridgeMember):
             # which took longer than the poll itself without the Metastore's answer
             with gc_paused():
                 bridge.look()
+            self._has_polled()
 
     def _caught_up(self) -> MetastoreBridge | None:
         """The bridge, once it has read the topics; None if the partitions were lost meanwhile."""
         if self._bridge is None or self._facts is None:
-            known = Baseline.parse(self._subscription.committed_metadata(self._leading))
+            known = Baseline.parse(self._stored())
             if known.accepted_by:
                 log.info("this Metastore was accepted by %s", known.accepted_by)
             self._bridge = self._make_bridge(known)
@@ -135,10 +136,12 @@ class MetastoreBridgeLoop(BridgeMember):
             self._bridge.close()
         self._bridge = self._facts = None
 
+    def _stored(self) -> str:
+        return split_time(self._subscription.committed_metadata(self._leading))[1]
+
     def _metadata(self) -> CommitMetadata:
         """With partition 0, the baseline of the Metastore."""
         if not self._leads:
             return NO_METADATA
-        if self._bridge is not None:
-            return {self._leading: self._bridge.baseline.dumps()}
-        return {self._leading: self._subscription.committed_metadata(self._leading)}
+        baseline = self._bridge.baseline.dumps() if self._bridge is not None else self._stored()
+        return {self._leading: with_time(self._polled, baseline)}

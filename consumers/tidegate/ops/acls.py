@@ -100,6 +100,8 @@ def _watched(prefix: str) -> Iterator[Acl]:
     for role in _WATCHERS:
         for service in SERVICES:
             yield Acl(role, "describe", "group", f"{prefix}.{service}")
+        for bridge in BRIDGES:
+            yield Acl(role, "describe", "group", f"{prefix}.{Role.BRIDGES}.{bridge}")
         for topic in ALL_TOPICS:
             if role not in topic.read_by:
                 yield Acl(role, "describe", "topic", topic.name(prefix))

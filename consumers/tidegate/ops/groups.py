@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tidegate.bridges.position import READS, group_of
 from tidegate.coordinator.rows.position import Position
 from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError, TidegateError
@@ -163,10 +164,11 @@ def lags_of(
 
 
 def lags_of_service(metadata: KafkaMetadata, prefix: str, service: str) -> dict[Partition, _Lag]:
-    """How far a service has read each partition of its topics; errors are those of `lags_of`."""
-    names = [topic.name(prefix) for topic in inputs_of(service)]
+    """How far a service or a bridge has read each partition of its topics; raises as `lags_of`."""
+    topics = [READS[service]] if service in READS else inputs_of(service)
+    names = [topic.name(prefix) for topic in topics]
     parts = [Partition(name, n) for name in names for n in range(metadata.partitions(name))]
-    return lags_of(metadata, f"{prefix}.{service}", metadata.ends(parts))
+    return lags_of(metadata, group_of(prefix, service), metadata.ends(parts))
 
 
 def input_topics(service: str, topic: str | None, prefix: str) -> list[str]:

@@ -11,6 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final, assert_never
 
+from tidegate.bridges.position import READS, STALE, group_of, last_poll
 from tidegate.coordinator.rows.records import hashed
 from tidegate.errors import FormatError, StopService
 from tidegate.errors.commands import command_line
@@ -214,6 +215,11 @@ def needs(
         if not service["members"]
     ]
     found += [
+        f"{service['service']}: {service['problem']}: {command_line('doctor')}"
+        for service in services
+        if service["members"] and service["service"] in READS and service["problem"]
+    ]
+    found += [
         f"the restore of {event.table} to {event.savepoint} failed half way, and the table"
         f" takes no writes: {command_line('explain', event.table)}"
         for logged in by_time(recent.unfinished)
@@ -312,13 +318,16 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
     prefix, groups = settings.topics.prefix, Groups.of(settings.connection())
+    names = (*NAMES, *READS)
 
-    def asked(name: str) -> tuple[list[str], int]:
+    def asked(name: str) -> tuple[list[str], int, datetime | None]:
         lags = ELECTION_RETRIES.call(partial(lags_of_service, metadata, prefix, name))
-        return groups.members(f"{prefix}.{name}"), sum(lag.records for lag in lags.values())
+        group, lag = group_of(prefix, name), sum(lag.records for lag in lags.values())
+        known = groups.positions(group, lags) if name in READS else {}
+        return groups.members(group), lag, last_poll(name, prefix, known)
 
-    with ThreadPoolExecutor(len(NAMES)) as pool:  # each waits for its group's coordinator
-        positions = pool.map(asked, NAMES)
+    with ThreadPoolExecutor(len(names)) as pool:  # each waits for its group's coordinator
+        positions = pool.map(asked, names)
         recent = Recent(day_ago=now - timedelta(days=1))
         for logged in EventLog.of(settings).read(since=since):
             if logged is not None:
@@ -336,9 +345,13 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     except (StopService, FormatError) as error:
         unknown_rows.append(f"not all waiting vacuums, holds and quarantines are known: {error}")
     services: list[dict[str, Any]] = []
-    for name, (members, lag) in zip(NAMES, positions, strict=True):
+    for name, (members, lag, polled) in zip(names, positions, strict=True):
+        if name in READS and not members and not settings.bridge.has(name):
+            continue
         count = dead_letters.pop(name, 0)
         problem = counted(count, "open dead letter") if count else None
+        if polled is not None and now - polled > STALE:
+            problem = f"it has not polled since {polled:%Y-%m-%dT%H:%M:%SZ}"
         services.append(
             {
                 "service": name,
@@ -346,6 +359,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
                 "lag": lag,
                 "dead_letters": count,
                 "last_outcome": recent.last_by_service.get(name),
+                "last_poll": polled,
                 "problem": problem if members else "it is not running",
             }
         )

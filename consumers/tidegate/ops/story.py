@@ -70,8 +70,13 @@ class Story:
     """The hold of a person on the table (see `held_tables`), if there is one."""
 
     def shown(self) -> Iterator[LoggedEvent]:
-        """The events for people: a repeat, and an end of a task without a message, add nothing."""
-        ids = set[str]()
+        """The events for people: a repeat, and an end of a task without a message, add nothing.
+
+        Of failed attempts at a task the last one is enough.
+        """
+        failed = [event for event in self._events() if isinstance(event, AttemptFailed)]
+        ids = {event.event_id for event in failed}
+        ids -= set({event.caused_by: event.event_id for event in failed}.values())
         for logged in self.events:
             event = logged.event
             if event is not None and event.event_id in ids:

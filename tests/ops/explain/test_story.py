@@ -119,7 +119,10 @@ def test_a_task_that_is_tried_again_says_why() -> None:
         f"SavepointRequested {request.event_id} is tried again by the savepoint writer: attempt 4"
         " failed: the disk is full"
     )
-    assert story(request, task, failed, savepoint_created(1), ended(task)).next_steps() == NOTHING
+    events = failed_attempt(request, 1), failed, savepoint_created(1)
+    told = story(request, task, *events, ended(task))
+    assert told.next_steps() == NOTHING
+    assert [logged.event for logged in told.shown()] == [request, task, *events[1:]]
 
 
 def test_what_was_refused_about_a_request_that_has_ended_is_not_a_next_step() -> None:

@@ -190,10 +190,10 @@ def _show(found: Mapping[str, Any]) -> None:
         write_styled((f"  {line}", "red"))
     write_table(
         [
-            service
+            {name: value for name, value in service.items() if name != "last_poll"}
             | {
                 "members": len(service["members"]),
-                "last_outcome": _last(service["last_outcome"], now),
+                "last_outcome": _last(service, now),
                 "problem": service["problem"] or "",
             }
             for service in found["services"]
@@ -227,7 +227,10 @@ def _show(found: Mapping[str, Any]) -> None:
     )
 
 
-def _last(logged: LoggedEvent | None, now: datetime) -> str:
+def _last(service: Mapping[str, Any], now: datetime) -> str:
+    logged: LoggedEvent | None = service["last_outcome"]
+    if (polled := service["last_poll"]) is not None:
+        return f"polled {age_of(now - polled)} ago"
     if logged is None or logged.event is None:
         return "-"
     return f"{type(logged.event).__name__} {age_of(now - logged.at)} ago"

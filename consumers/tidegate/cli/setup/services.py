@@ -65,7 +65,7 @@ def run(logged: _Logged, services: list[str] | None = None) -> None:
     SIGHUP: with the settings as they are then.
 
     Positional:
-        services: Default: all services.
+        services: Default: all services, without the bridges (metastore-bridge, hudi-bridge).
 
     Examples:
         tidegate run --config tidegate.toml

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from tidegate.bridges.position import HUDI_BRIDGE
 from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS
 from tidegate.ops.doctor import broker as on_broker
@@ -64,6 +65,8 @@ def examine(
         yield Finding("fail", nothing, "list them in [warehouse] roots", "roots")
     if (metastore := settings.bridge.metastore) is not None:
         yield from local.check_metastores(metastore, running)
+    if settings.bridge.hudi is not None and running is not None:
+        yield checked("hudi bridge", partial(on_broker.check_bridge, running, HUDI_BRIDGE))
 
 
 def _on_broker(services: Sequence[str]) -> Iterator[_Check]:

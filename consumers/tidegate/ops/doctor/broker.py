@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from tidegate.bridges.position import READS, STALE, group_of, last_poll
 from tidegate.coordinator.rows.position import POSITION_KEY, Position, lost_head, new_changelog
 from tidegate.coordinator.rows.store import Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
@@ -236,6 +237,21 @@ def check_running(broker: Broker, service: str) -> Finding:
     if broker.groups.members(f"{broker.topics.prefix}.{service}"):
         return Finding("ok", "it is running")
     return Finding("warn", "it is not running", f"start it: {command_line('run', service)}")
+
+
+def check_bridge(broker: Broker, bridge: str) -> Finding:
+    """Whether a bridge runs, and polls what it watches."""
+    prefix = broker.topics.prefix
+    group, reads = group_of(prefix, bridge), broker.spans([READS[bridge].name(prefix)])
+    if not (members := broker.groups.members(group)):
+        seen = "it is not running: nothing is published of what it watches"
+        return Finding("warn", seen, f"start it: {command_line('run', bridge)}")
+    polled = last_poll(bridge, prefix, broker.groups.positions(group, list(reads)))
+    seen = f"{len(members)} running; "
+    seen += f"last polled {polled:%Y-%m-%dT%H:%M:%SZ}" if polled else "it has not polled yet"
+    if polled is None or datetime.now(UTC) - polled > STALE:
+        return Finding("warn", seen, "if that lasts: its log says what it can't read")
+    return Finding("ok", seen)
 
 
 def check_offsets(broker: Broker, service: str) -> Finding:

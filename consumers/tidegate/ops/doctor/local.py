@@ -13,7 +13,7 @@ from typing import Final
 import confluent_kafka
 from pydantic import SecretStr
 
-from tidegate.bridges.position import baseline_in, group_of, stored_position
+from tidegate.bridges.position import METASTORE_BRIDGE, baseline_in, stored_position
 from tidegate.compute.java import probe
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import LOCAL, compatible_java, lazy_session
@@ -31,7 +31,7 @@ from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.settings import addresses
-from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.broker import Broker, check_bridge
 from tidegate.ops.doctor.finding import Finding, checked
 from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import RegistrySchemas, subject_of
@@ -323,10 +323,8 @@ def judge_cleaner(setting: Callable[[str], str | None]) -> Finding:
 
 def _check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
     """Whether a bridge runs, and whether it has watched this Metastore."""
-    prefix = broker.topics.prefix
-    members = broker.groups.members(group_of(prefix))
     try:
-        known = baseline_in(stored_position(broker.connection, prefix))
+        known = baseline_in(stored_position(broker.connection, broker.topics.prefix))
         with MetastoreClient(settings) as client:
             known.checked(client.snapshot())
     except MetastoreReplacedError as error:
@@ -334,11 +332,7 @@ def _check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
         return Finding("fail", str(error), advice)
     except (TransientError, MetastoreRefusedError) as error:
         return Finding("skipped", str(error))
-    if not members:
-        seen = "no bridge runs: no vacuum or release of a lock is published"
-        return Finding("warn", seen, f"start: {command_line('bridge metastore')}")
-    before = "" if known != Baseline() else "; it has not polled yet"
-    return Finding("ok", f"{len(members)} run, one of them active{before}")
+    return check_bridge(broker, METASTORE_BRIDGE)
 
 
 def _is_on(text: str | None) -> bool:

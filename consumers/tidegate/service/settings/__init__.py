@@ -311,6 +311,10 @@ class _BridgesSettings(Section, frozen=True):
     hudi: HudiBridgeSettings | None = None
     """The Hudi tables to watch."""
 
+    def has(self, bridge: str) -> bool:
+        """Whether a bridge, by its name as a service, is configured."""
+        return getattr(self, bridge.removesuffix("-bridge")) is not None
+
 
 class Settings(Section, frozen=True):
     """All settings; see the module's example. Environment variables count in `load` only."""
