@@ -9,12 +9,15 @@ import signal
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from support.deployment import Deployment, exit_code
+from support.deployment import Deployment, end, exit_code
 from support.hudi_tables import at, four_commits
 from support.waiting import wait_for
+from tidegate.cli.tree import app
 from tidegate.events import CommitCompleted
 from tidegate.local.embedded.process import Child
 
@@ -119,3 +122,30 @@ def test_a_callback_makes_it_poll_at_once(
         message = {"commitTime": at(5), "basePath": f"file://{table.location}"}
         assert posted(bridge, json.dumps(message).encode()) == 202
         until(deployment, ("hudi.wh.a", at(4)), ("hudi.wh.a", at(5)))
+
+
+def test_status_and_doctor_say_when_it_polled_and_that_it_is_down(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    settings = str(deployment.settings_file("people", {}))
+
+    def seen() -> tuple[dict[str, Any], str, dict[str, Any]]:
+        """The bridge in `status`, what needs a person, and the bridge in `doctor`."""
+        status = json.loads(CliRunner().invoke(app, ["status", "--json", "-c", settings]).output)
+        [row] = [row for row in status["services"] if row["service"] == "hudi-bridge"]
+        doctor = CliRunner().invoke(app, ["doctor", "--json", "-c", settings]).output
+        found = {found["check"]: found for found in map(json.loads, doctor.splitlines())}
+        return row, "\n".join(status["needs"]), found["hudi bridge"]
+
+    row, needed, finding = seen()
+    assert (row["members"], row["problem"], row["last_poll"]) == ([], "it is not running", None)
+    assert "hudi-bridge is not running: tidegate run hudi-bridge" in needed
+    assert (finding["state"], finding["advice"]) == ("warn", "start it: tidegate run hudi-bridge")
+
+    four_commits(tmp_path / "wh" / "a", 9)
+    bridge = deployment.run("hudi-bridge")
+    row, needed, finding = wait_for("a poll", lambda: (it := seen())[0]["last_poll"] and it)
+    assert (len(row["members"]), row["problem"]) == (1, None)
+    assert "hudi-bridge" not in needed
+    assert (finding["state"], finding["seen"][:23]) == ("ok", "1 running; last polled ")
+    end(bridge)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from support.hudi_tables import at, four_commits
 from support.waiting import wait_for
 from tidegate.bridges import hudi
 from tidegate.bridges.hudi import HudiBridgeLoop
+from tidegate.bridges.position import HUDI_BRIDGE, last_poll
 from tidegate.events import CommitCompleted, Event
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.runtime.bus import Partition
@@ -125,3 +129,34 @@ def test_a_table_that_was_replaced_by_one_of_another_name_is_that_table(
 
     assert found is not None
     assert found[0].endswith(".sales")
+
+
+def test_the_time_of_the_last_poll_is_committed_and_not_renewed_while_nothing_can_be_read(
+    tmp_path: Path, bridged: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def committed() -> datetime | None:
+        """As `status` and `doctor` read it."""
+        metadata = bridged.loop._metadata()
+        return last_poll(
+            HUDI_BRIDGE,
+            PREFIX,
+            {p: TopicPartition(*p, 0, metadata=f"id|{text}") for p, text in metadata.items()},
+        )
+
+    assert committed() is None
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    four_commits(tmp_path / "a", 9)
+    wait_for("a commit", bridged.published)
+    polled = datetime.fromtimestamp(960, UTC)
+    assert committed() == polled
+
+    def refuse(_: object, location: str) -> list[FileInfo]:
+        tried.append(location)
+        raise OSError("the store is away")
+
+    tried = list[str]()
+    monkeypatch.setattr(_Faulty, "list", refuse)
+    bridged.loop._forget()
+    monkeypatch.setattr(time, "time", lambda: 2_000.0)
+    wait_for("two attempts", lambda: bridged.published() and len(tried) > 1)
+    assert committed() == polled

@@ -327,7 +327,14 @@ def test_the_policys_own_checks_are_not_requests() -> None:
 
 def service(name: str, *members: str, lag: int = 0, dead_letters: int = 0) -> dict[str, Any]:
     fields: dict[str, Any] = {"service": name, "members": members, "lag": lag, "problem": None}
-    return fields | {"dead_letters": dead_letters, "last_outcome": None}
+    return fields | {"dead_letters": dead_letters, "last_outcome": None, "last_poll": None}
+
+
+def test_a_bridge_that_polls_no_more_needs_a_person() -> None:
+    bridge = service("hudi-bridge", "one") | {"problem": "it has not polled since noon"}
+
+    [line] = needs(Recent(), [bridge, service("cleaner", "one", dead_letters=0)], 0, NOON)
+    assert line == "hudi-bridge: it has not polled since noon: tidegate doctor"
 
 
 def found_with(**fields: object) -> dict[str, Any]:
