@@ -163,10 +163,15 @@ def lags_of(
     }
 
 
+def topics_of(service: str, prefix: str) -> list[str]:
+    """The full names of the topics that a service or a bridge reads as a member of its group."""
+    topics = [READS[service]] if service in READS else inputs_of(service)
+    return [topic.name(prefix) for topic in topics]
+
+
 def lags_of_service(metadata: KafkaMetadata, prefix: str, service: str) -> dict[Partition, _Lag]:
     """How far a service or a bridge has read each partition of its topics; raises as `lags_of`."""
-    topics = [READS[service]] if service in READS else inputs_of(service)
-    names = [topic.name(prefix) for topic in topics]
+    names = topics_of(service, prefix)
     parts = [Partition(name, n) for name in names for n in range(metadata.partitions(name))]
     return lags_of(metadata, group_of(prefix, service), metadata.ends(parts))
 

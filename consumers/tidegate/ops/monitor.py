@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from tidegate.bridges.position import READS, group_of
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.vacuums import overdue_since, waiting_vacuums
 from tidegate.errors import ConfigError, FormatError, TransientError
@@ -38,7 +39,7 @@ from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
-from tidegate.ops.groups import Groups, lags_of
+from tidegate.ops.groups import Groups, lags_of, topics_of
 from tidegate.ops.status import Recent
 from tidegate.ops.summary import sentence
 from tidegate.ops.topics import connect
@@ -330,9 +331,8 @@ class DeploymentMonitor:
     def _poll_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: after its broker's death an old one may time out for a minute
         groups = Groups(connect(self._config), KafkaMetadata(self._config), _MEMBER_RETRIES)
-        for service in NAMES:
-            group = f"{self._prefix}.{service}"
-            topics = {topic.name(self._prefix) for topic in inputs_of(service)}
+        for service in (*NAMES, *filter(self._settings.bridge.has, READS)):
+            group, topics = group_of(self._prefix, service), topics_of(service, self._prefix)
             read = {part: end for part, end in ends.items() if part.topic in topics}
             self._metrics.set(catalog.MEMBERS, len(groups.members(group)), group)
             for part, lag in lags_of(self._metadata, group, read).items():
