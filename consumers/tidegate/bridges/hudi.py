@@ -30,7 +30,6 @@ from tidegate.runtime.bus import Bus, Offsets, Partition
 from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
-NAME: Final = HUDI_BRIDGE
 _LONGEST_POLL: Final = 0.2
 _AGAIN: Final = 600.0
 """Seconds until another check of a table that is another member's, or has a name already used."""
@@ -80,7 +79,7 @@ class HudiBridgeLoop(BridgeMember):
         """
         super().__init__()
         self._settings, self._storage, self._publish = settings, storage, publish
-        self._topic, self._group = COMMITS.name(prefix), group_of(prefix, NAME)
+        self._topic, self._group = COMMITS.name(prefix), group_of(prefix, HUDI_BRIDGE)
         self._make_reader = make_reader
         self._reader: FactsReader | None = None
         self._count = bus.partitions(self._topic)

@@ -16,7 +16,7 @@ from typing import Final
 
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.member import BridgeMember
-from tidegate.bridges.position import METASTORE_BRIDGE, group_of, split_time, with_time
+from tidegate.bridges.position import group_of, split_time, with_time
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
@@ -25,7 +25,6 @@ from tidegate.runtime.bus import NO_METADATA, Bus, CommitMetadata, Offsets, Part
 from tidegate.runtime.gc_pause import gc_paused
 
 log = logging.getLogger(__name__)
-NAME: Final = METASTORE_BRIDGE
 _LONGEST_POLL: Final = 0.5
 
 

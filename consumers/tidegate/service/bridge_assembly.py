@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegate.bridges.facts import FactsReader
-from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.hudi import HudiBridgeLoop
-from tidegate.bridges.metastore import NAME, MetastoreBridgeLoop
+from tidegate.bridges.metastore import MetastoreBridgeLoop
+from tidegate.bridges.position import HUDI_BRIDGE, METASTORE_BRIDGE
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_bridge.baseline import Baseline
@@ -36,30 +36,30 @@ class _BridgeMetrics(Observer):
     def __init__(self, metrics: Metrics) -> None:
         """Begin as a bridge on standby."""
         self._metrics = metrics
-        metrics.set(catalog.BRIDGE_ACTIVE, 0, NAME)
+        metrics.set(catalog.BRIDGE_ACTIVE, 0, METASTORE_BRIDGE)
 
     def called(self, name: str) -> None:
         """Count a call."""
-        self._metrics.add(catalog.BRIDGE_CALLS, 1, NAME, name)
+        self._metrics.add(catalog.BRIDGE_CALLS, 1, METASTORE_BRIDGE, name)
 
     def looked(self, seconds: float, holds: int, unmarked: int) -> None:
         """Record the seconds of a listing, and the numbers of waiting holds and vacuums."""
-        self._metrics.observe(catalog.BRIDGE_POLL, seconds, NAME)
-        self._metrics.set(catalog.BRIDGE_LAST_POLL, time.time(), NAME)
-        self._metrics.set(catalog.BRIDGE_HOLDS, holds, NAME)
-        self._metrics.set(catalog.BRIDGE_VACUUMS, unmarked, NAME)
+        self._metrics.observe(catalog.BRIDGE_POLL, seconds, METASTORE_BRIDGE)
+        self._metrics.set(catalog.BRIDGE_LAST_POLL, time.time(), METASTORE_BRIDGE)
+        self._metrics.set(catalog.BRIDGE_HOLDS, holds, METASTORE_BRIDGE)
+        self._metrics.set(catalog.BRIDGE_VACUUMS, unmarked, METASTORE_BRIDGE)
 
     def marked(self, count: int) -> None:
         """Count marked compactions."""
-        self._metrics.add(catalog.BRIDGE_MARKED, count, NAME)
+        self._metrics.add(catalog.BRIDGE_MARKED, count, METASTORE_BRIDGE)
 
     def refused(self) -> None:
         """Count a table, compaction or event that the bridge can't handle."""
-        self._metrics.add(catalog.BRIDGE_REFUSED, 1, NAME)
+        self._metrics.add(catalog.BRIDGE_REFUSED, 1, METASTORE_BRIDGE)
 
     def is_active(self, *, active: bool) -> None:
         """Record whether this is the active bridge."""
-        self._metrics.set(catalog.BRIDGE_ACTIVE, int(active), NAME)
+        self._metrics.set(catalog.BRIDGE_ACTIVE, int(active), METASTORE_BRIDGE)
 
 
 def metastore_bridge(
@@ -88,7 +88,7 @@ def metastore_bridge(
     observer: Observer = UNOBSERVED
     if monitoring is not None:
         observer = _BridgeMetrics(monitoring.metrics)
-        bus = observed_bus(bus, monitoring.service(NAME))
+        bus = observed_bus(bus, monitoring.service(METASTORE_BRIDGE))
 
     def make_bridge(known: Baseline) -> MetastoreBridge:
         return MetastoreBridge(
@@ -140,6 +140,6 @@ def hudi_bridge(
 
 
 BRIDGES: Final[Mapping[str, Callable[[Settings, Bus, ProcessMonitoring | None], Loop]]] = (
-    MappingProxyType({NAME: metastore_bridge, HUDI_BRIDGE: hudi_bridge})
+    MappingProxyType({METASTORE_BRIDGE: metastore_bridge, HUDI_BRIDGE: hudi_bridge})
 )
 """What builds each bridge, by its name."""

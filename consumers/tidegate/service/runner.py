@@ -21,8 +21,7 @@ from typing import Any, Final, NoReturn, cast
 import structlog
 from confluent_kafka import KafkaException
 
-from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
-from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
+from tidegate.bridges.position import HUDI_BRIDGE, METASTORE_BRIDGE
 from tidegate.errors import ConfigError, StopService, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events.topics import Role
