@@ -60,7 +60,7 @@ class Recent:
 
     last_by_service: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """The newest outcome of started requests without a final outcome, by the request's id."""
+    """By table, the newest progress of its running task."""
     failing: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the newest failed attempt at its running task."""
     savepoints_made: int = 0
@@ -99,13 +99,8 @@ class Recent:
         if not isinstance(event, TaskEnded):  # it follows what was done
             self.last_by_service[event.source] = logged
         self._take_open(event, event.caused_by, logged)
-        verdict = event.verdict
         self._count(event, event.caused_by, is_new=self._is_of_today(logged))
-        if verdict is not Verdict.UNDER_WAY:
-            self.running.pop(event.caused_by, None)
-        elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
-            self.running[event.caused_by] = logged
-        self._take_failing(event, logged)
+        self._take_task(event, logged)
         self._take_unfinished(event, logged)
         if isinstance(event, SavepointsChecked):
             self.unowned.pop(event.table, None)
@@ -131,14 +126,18 @@ class Recent:
         ):
             self.unsuccessful.pop(key, None)  # a check that refused one savepoint ends, too
 
-    def _take_failing(self, event: Outcome, logged: LoggedEvent) -> None:
-        match event, getattr(self.failing.get(event.table), "event", None):
-            case AttemptFailed(), _:
+    def _take_task(self, event: Outcome, logged: LoggedEvent) -> None:
+        match event:
+            case AttemptFailed():
                 self.failing[event.table] = logged
-            case ((RestoreProgressed() | CleaningProgressed()), _):
+            case RestoreStarted():
+                self.running[event.table] = logged
+            case RestoreProgressed() | CleaningProgressed():
+                self.running[event.table] = logged
                 self.failing.pop(event.table, None)
-            case TaskEnded(), AttemptFailed(number=number) if number <= event.number:
-                del self.failing[event.table]
+            case TaskEnded() if event.end is not TaskEnd.NUMBER_TAKEN:  # that is of a copy
+                self.running.pop(event.table, None)
+                self.failing.pop(event.table, None)
             case _:
                 pass
 
@@ -153,9 +152,8 @@ class Recent:
             case RestoreCompleted():
                 self.unfinished.pop(event.table, None)
                 self.failed_half_way.discard(event.table)
-            case TaskEnded(end=TaskEnd.DEAD_LETTERED) if found := self.unfinished.get(event.table):
+            case TaskEnded(end=TaskEnd.DEAD_LETTERED) if event.table in self.unfinished:
                 # a table has one task at a time: this was the restore's
-                self.running.pop(getattr(found.event, "caused_by", ""), None)
                 self.failed_half_way.add(event.table)
             case _:
                 pass
@@ -270,9 +268,9 @@ def awaiting_approval(settings: Settings, table: str) -> list[LoggedEvent]:
     return recent.awaiting_at(datetime.now(UTC))
 
 
-def by_time(found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
+def by_time(*found: Mapping[str, LoggedEvent]) -> list[LoggedEvent]:
     """Logged events, oldest first by the broker's time."""
-    return sorted(found.values(), key=lambda logged: logged.at)
+    return sorted((it for events in found for it in events.values()), key=lambda it: it.at)
 
 
 def _approval(event: RestoreAwaitingApproval) -> str:
@@ -370,7 +368,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         "services": services,
         "waiting": None if unknown_rows else oldest.count,
         "oldest_waiting": next(iter(oldest.vacuums), None),
-        "running": by_time(recent.running | recent.failing),
+        "running": by_time(recent.running, recent.failing),
         "savepoints_made": recent.savepoints_made,
         "savepoints_removed": recent.savepoints_removed,
         "alarms": by_time(recent.alarms),

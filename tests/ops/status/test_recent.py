@@ -27,6 +27,7 @@ from tidegate.cli.look.status import _show as show
 from tidegate.coordinator.rows.records import hashed
 from tidegate.events import (
     CleaningDeferred,
+    CleaningProgressed,
     CleaningReleased,
     CommitFlag,
     CommitFlagged,
@@ -65,13 +66,22 @@ def after(*events: Event | None, day_ago: datetime | None = None) -> Recent:
     return recent
 
 
-def test_a_restore_runs_from_its_start_to_its_final_outcome() -> None:
+def test_a_restore_or_a_cleaning_runs_from_its_start_to_the_end_of_its_task() -> None:
     one, two = restore_request("one"), restore_request("two", "lake.sales.customers")
+    end = ended(task_of(one))
+    copy = ended(task_of(one), end=TaskEnd.NUMBER_TAKEN, highest=9)
+    command = cleaning()
+    progressed = CleaningProgressed.about(
+        command, **GATE, directories_done=1, directories_total=2, files_done=1, files_total=2
+    )
+    dead_lettered = ended(task_of(command), end=TaskEnd.DEAD_LETTERED, message="no permission")
 
-    assert set(after(started(one), started(two)).running) == {"one", "two"}
-    assert set(after(started(one), started(two), completed(one)).running) == {"two"}
-    assert after(started(one), rejected(one)).running == {}
-    assert set(after(completed(one), started(one)).running) == {"one"}
+    assert set(after(started(one), started(two)).running) == {one.table, two.table}
+    assert set(after(started(one), started(two), completed(one), end).running) == {two.table}
+    assert set(after(started(one), copy).running) == {one.table}
+    assert set(after(completed(one), end, started(one)).running) == {one.table}
+    assert set(after(progressed).running) == {command.table}
+    assert after(progressed, dead_lettered).running == {}
 
 
 def test_a_restore_waits_for_an_approval_until_it_is_begun_or_its_time_is_over() -> None:
@@ -105,9 +115,7 @@ def test_a_restore_that_failed_half_way_needs_a_person_until_it_is_completed() -
     dead_lettered = ended(task_of(request), end=TaskEnd.DEAD_LETTERED, message="no permission")
 
     def needed(*outcomes: Event | None) -> list[str]:
-        recent = after(*outcomes)
-        assert len(recent.running) == (outcomes[-1] == started(request))
-        return needs(recent, (), 0, NOON)
+        return needs(after(*outcomes), (), 0, NOON)
 
     half_way = (
         f"the restore of {request.table} to {request.savepoint} failed half way, and the table"
@@ -123,8 +131,8 @@ def test_a_restore_that_failed_half_way_needs_a_person_until_it_is_completed() -
 def test_a_task_that_is_tried_again_is_under_way_and_soon_needs_a_person() -> None:
     request = savepoint_request(1)
     first, fourth = failed_attempt(request, 1), failed_attempt(request, 4)
-    task, older = task_of(request, 7), task_of(request, 6)
-    recent = after(first, fourth, ended(older))
+    copy = ended(task_of(request, 6), end=TaskEnd.NUMBER_TAKEN, highest=7)
+    recent = after(first, fourth, copy)
     fault = "task 7 (SavepointRequested) is tried again: attempt 4 failed: the disk is full (since"
 
     [line] = map(line_of, recent.failing.values())
@@ -133,7 +141,7 @@ def test_a_task_that_is_tried_again_is_under_way_and_soon_needs_a_person() -> No
     [needed] = needs(recent, (), 0, NOON + timedelta(minutes=6))
     assert needed.startswith(f"{request.table}: {fault}")
     assert needed.endswith(f": tidegate explain {request.table}")
-    assert after(first, savepoint_created(1), ended(task)).failing == {}
+    assert after(first, savepoint_created(1), ended(task_of(request, 7))).failing == {}
     restore = restore_request()
     progressed = RestoreProgressed.about(
         restore,
