@@ -27,7 +27,7 @@ from tidegate.errors import (
 from tidegate.errors.commands import command_line
 from tidegate.events.codec import schema_text
 from tidegate.events.topics import TOPICS
-from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
+from tidegate.hive_bridge.baseline import MetastoreReplacedError
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.settings import addresses
