@@ -146,7 +146,7 @@ LAG: Final = _metric("kafka_consumergroup_lag{consumergroup,topic,partition}")
 CURRENT: Final = _metric("kafka_consumergroup_current_offset{consumergroup,topic,partition}")
 """A group's committed offset."""
 MEMBERS: Final = _metric("kafka_consumergroup_members{consumergroup}")
-"""Members of a service's group; 0 where the service does not run."""
+"""Members of the group of a service or a configured bridge; 0 where it does not run."""
 END: Final = _metric("kafka_topic_partition_current_offset{topic,partition}")
 """The end offset of what can be read of a partition."""
 HIDDEN: Final = _metric("tidegate_hidden_offsets{topic,partition}")
