@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import cast
+
+from confluent_kafka import TopicPartition
 
 from support.samples import memory_bus
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.metastore import MetastoreBridgeLoop
+from tidegate.bridges.position import METASTORE_BRIDGE, baseline_in, last_poll, leading_partition
 from tidegate.events import Event
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
@@ -57,3 +61,29 @@ def test_no_garbage_collection_falls_into_a_look() -> None:
     loop.close()
     assert bridge.collects == [False, False]
     assert gc.isenabled()
+
+
+def test_the_successor_knows_the_baseline_and_people_the_time_of_the_last_poll() -> None:
+    bus, known = memory_bus(), list[Baseline]()
+    for _ in range(2):
+        stop = threading.Event()
+        bridge = Looked(stop)
+        bridge.baseline = Baseline("uuid", 7)
+
+        def made(baseline: Baseline, bridge: Looked = bridge) -> MetastoreBridge:
+            known.append(baseline)
+            return cast("MetastoreBridge", bridge)
+
+        loop = MetastoreBridgeLoop(
+            bus, "tidegate", made, lambda *_: cast("FactsReader", NothingThere()), interval_ms=1
+        )
+        loop.run(stop)
+        text = loop._metadata()[leading_partition("tidegate")]
+        loop.close()
+
+    assert known == [Baseline(), bridge.baseline]
+    position = TopicPartition(*leading_partition("tidegate"), 0, metadata=f"id|{text}")
+    polled = last_poll(METASTORE_BRIDGE, "tidegate", {leading_partition("tidegate"): position})
+    assert polled is not None
+    assert timedelta() <= datetime.now(UTC) - polled < timedelta(minutes=2)
+    assert baseline_in(position) == bridge.baseline
