@@ -82,7 +82,7 @@ class BridgeMember:
             self._commit_at = time.monotonic() + _COMMIT_SECONDS
 
     def _has_polled(self) -> None:
-        """What is watched could be read: the next commit says so, once a minute."""
+        """Record a successful poll; the time is committed once a minute."""
         self._polled = int(time.time()) // _MINUTE * _MINUTE
 
     def _metadata(self) -> CommitMetadata:

@@ -120,9 +120,9 @@ def test_a_task_that_is_tried_again_says_why() -> None:
         " failed: the disk is full"
     )
     events = failed_attempt(request, 1), failed, savepoint_created(1)
-    told = story(request, task, *events, ended(task))
-    assert told.next_steps() == NOTHING
-    assert [logged.event for logged in told.shown()] == [request, task, *events[1:]]
+    tried = story(request, task, *events, ended(task))
+    assert tried.next_steps() == NOTHING
+    assert [logged.event for logged in tried.shown()] == [request, task, *events[1:]]
 
 
 def test_what_was_refused_about_a_request_that_has_ended_is_not_a_next_step() -> None:

@@ -250,7 +250,7 @@ def check_bridge(broker: Broker, bridge: str) -> Finding:
     seen = f"{len(members)} running; "
     seen += f"last polled {polled:%Y-%m-%dT%H:%M:%SZ}" if polled else "it has not polled yet"
     if polled is None or datetime.now(UTC) - polled > STALE:
-        return Finding("warn", seen, "if that lasts: its log says what it can't read")
+        return Finding("warn", seen, "if that lasts, see its log")
     return Finding("ok", seen)
 
 
