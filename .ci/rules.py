@@ -293,7 +293,7 @@ RULES: Final = (
     Rule(
         "a file on HDFS that took a listed name stays",
         "consumers/tidegate/tables/warehouse/hdfs_files.py",
-        "self._look_or_none(entry.path) == entry and ",
+        "self._entry_or_none(entry.path) == entry and ",
         "",
         "tests/tables/warehouse/test_hdfs.py::test_a_file_of_the_same_size_that_took_a_listed_name_stays",
     ),

@@ -73,8 +73,11 @@ class HdfsStore(Store):
 
     def children(self, location: str) -> Sequence[FileInfo]:
         """See `Store`."""
-        [found] = self.call_all(self._listed, (location,))
-        return found
+        path = self.path(location)
+        found = self.call(location, lambda: list(self.client.list_status(path)))
+        if len(found) == 1 and found[0].path == path:  # a file is listed as itself
+            raise NotADirectoryError(location)
+        return [_info(location, status) for status in found]
 
     def tree(self, location: str) -> Iterator[FileInfo]:
         """See `Store`."""
@@ -94,8 +97,9 @@ class HdfsStore(Store):
 
     def entry(self, location: str) -> FileInfo:
         """See `Store`."""
-        [found] = self.call_all(self.look, (location,))
-        return found
+        path = self.path(location)
+        status = self.call(location, lambda: self.client.get_file_info(path))
+        return _info(location.rpartition("/")[0], status)
 
     def read(self, location: str, limit: int) -> bytes:
         """See `Store`."""
@@ -146,26 +150,12 @@ class HdfsStore(Store):
         parts = batches_of(items, max(1, size))
         return _within(self._timeout, [map(act, part) for part in parts])
 
-    def look(self, location: str) -> FileInfo:
-        """The entry at a location; `call_all` calls it."""
-        with store_errors(location):
-            status = self.client.get_file_info(self.path(location))
-        return _info(location.rpartition("/")[0], status)
-
-    def _listed(self, location: str) -> list[FileInfo]:
-        path = self.path(location)
-        with store_errors(location):
-            found = list(self.client.list_status(path))
-        if len(found) == 1 and found[0].path == path:  # a file is listed as itself
-            raise NotADirectoryError(location)
-        return [_info(location, status) for status in found]
-
     def _below(self, children: Iterable[FileInfo], depth: int) -> Iterator[FileInfo]:
         for batch in batches_of(sorted(children), _DIRECTORIES):
             folders = [child.path for child in batch if child.is_dir]
             if folders and depth == 1:
                 raise FormatError(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
-            listed = iter(self.call_all(self._listed, folders, in_order=False))
+            listed = iter(self.call_all(self.children, folders, in_order=False))
             for child in batch:
                 yield child
                 if child.is_dir:

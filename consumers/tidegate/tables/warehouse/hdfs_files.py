@@ -19,7 +19,6 @@ from tidegate.errors import TransientError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.hdfs import HdfsStore
-from tidegate.storage.store_errors import store_errors
 from tidegate.tables.warehouse.changes import MayGo, Moves, RemoteChanges
 
 _FEW: Final = 10
@@ -53,8 +52,8 @@ class HdfsChanges(HdfsStore, RemoteChanges):
 
     def remove_if_empty(self, location: str) -> bool:
         """See `Changes`."""
-        [is_gone] = self.call_all(self._delete_if_empty, (location,))
-        return is_gone
+        entry = self._entry_or_none(location)
+        return entry is None or (entry.is_dir and self._delete_unless_full(location))
 
     def remove_listed(self, location: str, found: Sequence[FileInfo]) -> Sequence[FileInfo]:
         """See `RemoteChanges`. The directory itself goes last."""
@@ -116,51 +115,37 @@ class HdfsChanges(HdfsStore, RemoteChanges):
                 raise
 
     def _entry_or_none(self, location: str) -> FileInfo | None:
-        [entry] = self.call_all(self._look_or_none, (location,))
-        return entry
-
-    def _delete(self, location: str) -> bool:
-        """Remove a file; return whether it existed."""
-        [existed] = self.call_all(self._delete_now, (location,))
-        return existed
-
-    # `call_all` calls these
-
-    def _look_or_none(self, location: str) -> FileInfo | None:
         with suppress(FileNotFoundError, NotADirectoryError):
-            return self.look(location)
+            return self.entry(location)
         return None
 
-    def _delete_now(self, location: str) -> bool:
-        with suppress(NotADirectoryError), store_errors(location):  # its directory is a file now
-            return self.client.delete(self.path(location), recursive=False)
+    def _delete(self, location: str) -> bool:
+        """Remove a file or an empty directory; return whether it existed."""
+        path = self.path(location)
+        with suppress(NotADirectoryError):  # its directory is a file now
+            return self.call(location, lambda: self.client.delete(path, recursive=False))
         return False
 
     def _delete_found(self, entry: FileInfo) -> bool:
         """Whether nothing is there any more."""
         if entry.is_dir:
             return self._delete_unless_full(entry.path)
-        self._delete_now(entry.path)
+        self._delete(entry.path)
         return True
 
     def _delete_listed(self, entry: FileInfo) -> bool:
-        return self._look_or_none(entry.path) == entry and self._delete_now(entry.path)
+        return self._entry_or_none(entry.path) == entry and self._delete(entry.path)
 
     def _delete_named(self, location: str) -> bool:
-        entry = self._look_or_none(location)
+        entry = self._entry_or_none(location)
         if entry is not None and entry.is_dir:
             raise IsADirectoryError(location)
-        return entry is not None and self._delete_now(location)
-
-    def _delete_if_empty(self, location: str) -> bool:
-        """Whether nothing is there any more; a file is left."""
-        entry = self._look_or_none(location)
-        return entry is None or (entry.is_dir and self._delete_unless_full(location))
+        return entry is not None and self._delete(location)
 
     def _delete_unless_full(self, location: str) -> bool:
         """Whether nothing is there any more."""
         try:
-            self._delete_now(location)
+            self._delete(location)
         except OSError as error:
             if error.errno != ENOTEMPTY:
                 raise
