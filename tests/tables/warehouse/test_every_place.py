@@ -20,7 +20,8 @@ from tidegate.tables.warehouse import AlreadyExists
 
 SLOW = ("moto with versions", "minio with versions")
 EMULATORS = ("fake-gcs", "azurite")
-"""Places where a hundred thousand files take ten minutes; a page of Azure has 5,000."""
+"""Places where a hundred thousand files take ten minutes and more: fake-gcs-server takes longer for
+each file that it has. A page of Azure has 5,000."""
 NAMES = ["p=*", "p=?", "p=[ab]", "**", "a#b", "a;b", "a%20b", "a%2Fb", "a b", "ü", "a\\b", "~"]
 BESIDE = ["a", "b", "p=a/f", "p=b/f"]
 
