@@ -176,6 +176,16 @@ def test_where_the_table_is_not_no_folder_is_made(table: Path, warehouse: Wareho
     assert not table.with_name("t2").exists()
 
 
+def test_a_table_is_waited_for_while_its_root_is_gone(table: Path, warehouse: Warehouse) -> None:
+    root = table.parent
+    root.rename(root.with_name("unmounted"))
+    for location in (str(table), f"file://{table}"):
+        with pytest.raises(TransientError, match=f"the warehouse root {root} is gone: mount it"):
+            take(warehouse, location, 1)
+    root.with_name("unmounted").rename(root)
+    take(warehouse, str(table), 1).check()
+
+
 def test_a_table_that_is_dropped_meanwhile_is_not_made_again(
     table: Path, warehouse: Warehouse
 ) -> None:

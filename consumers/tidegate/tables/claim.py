@@ -38,7 +38,8 @@ from tidegate.errors import (
 from tidegate.events import Outcome
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import EVENT_TYPES
-from tidegate.storage import NotFound, Storage, join
+from tidegate.storage import NotFound, Storage, is_below, join
+from tidegate.storage.locations import place_of
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.task_numbers import TaskNumbers, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
@@ -244,6 +245,7 @@ class Claim(Unclaimed):
             try:
                 self.warehouse.names(location)
             except NotFound as error:
+                self._require_root(location)
                 raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory {location}") from error
             with suppress(AlreadyExists):
                 self.warehouse.create(path, json.dumps(ours).encode())
@@ -257,6 +259,16 @@ class Claim(Unclaimed):
                 Reason.LOCATION_OF_ANOTHER_TABLE,
                 f"the location belongs to {theirs}, not to {mine}: see {path}",
             )
+
+    def _require_root(self, location: str) -> None:
+        """A table is not dropped where its local root is gone: that is not mounted, for example."""
+        where = self.warehouse.roots.below(location)
+        for root in self.warehouse.roots.roots:
+            if is_below(where, root) and not place_of(root):
+                try:
+                    self.warehouse.names(root)
+                except NotFound as error:
+                    raise TransientError(f"the warehouse root {root} is gone: mount it") from error
 
     def _read(self, suffix: str, limit: int = MAX_SMALL, number: int | None = None) -> str:
         path = self._path(suffix, number)
