@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -28,7 +25,8 @@ from support.deployment_events import (
 from support.deployment_events import released as command
 from support.samples import NOON, ended, message, savepoint_request, task_of
 from support.waiting import wait_for
-from tidegate.errors import ConfigError, PermanentError
+from support.watching import webhook
+from tidegate.errors import PermanentError
 from tidegate.events import Outcome, RestoreFailed, RestoreRequested, SavepointRejected, TaskEnd
 from tidegate.events.reasons import Reason
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
@@ -230,31 +228,6 @@ def test_dead_letters_are_counted_until_they_are_resolved(
     assert count() == 1
 
 
-@contextmanager
-def webhook() -> Iterator[tuple[int, list[str]]]:
-    """The port of a server, and the messages that are posted to it."""
-    posted: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append(json.loads(body)["message"])
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port, posted
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_approvals_failures_and_dead_letters_are_sent_to_a_webhook_once(
     deployment: Deployment, metrics: Metrics
 ) -> None:
@@ -275,20 +248,9 @@ def test_approvals_failures_and_dead_letters_are_sent_to_a_webhook_once(
         monitor.poll()
     [text] = posted
     waits, dead = text.splitlines()
-    assert waits.startswith("lake.sales.visits: RestoreAwaitingApproval to 20261121041551845: ")
+    assert waits.startswith("lake.sales.visits: RestoreAwaitingApproval: to 20261121041551845: ")
     assert waits.endswith("See: tidegate explain lake.sales.visits")
     assert dead == "2 new dead letters, fault: message. See: tidegate dead-letters list"
-
-
-def test_an_address_that_cannot_be_notified_is_an_error_without_its_secret(
-    deployment: Deployment, metrics: Metrics
-) -> None:
-    file = deployment.settings_file("monitor", {})
-    file.write_text(file.read_text() + '\n[monitoring]\nnotify = ["pigeon://t0ken"]')
-
-    with pytest.raises(ConfigError, match="notify: entry 1") as caught:
-        DeploymentMonitor(Settings.load(file), metrics)
-    assert "t0ken" not in str(caught.value)
 
 
 def test_what_was_not_seen_for_long_is_not_ready(deployment: Deployment, metrics: Metrics) -> None:

@@ -7,10 +7,13 @@ import re
 import shutil
 import signal
 import sys
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +42,31 @@ def get(url: str) -> str | None:
             return text
     except (urllib.error.URLError, ConnectionError):
         return None
+
+
+@contextmanager
+def webhook(port: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """The port of a server, and the messages that are posted to it."""
+    posted: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append(json.loads(body)["message"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, posted
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def found_in(child: Child, pattern: str) -> str:

@@ -6,17 +6,15 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidegate.bridges.position import READS, group_of
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.vacuums import overdue_since, waiting_vacuums
-from tidegate.errors import ConfigError, FormatError, TransientError
-from tidegate.errors.commands import command_line
+from tidegate.errors import FormatError, TransientError
 from tidegate.events import (
     Event,
     Outcome,
@@ -31,17 +29,15 @@ from tidegate.events import (
     SavepointsChecked,
     TaskEnded,
 )
-from tidegate.events.base import Alarm
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import Metric
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of, topics_of
+from tidegate.ops.notifications import Notifications
 from tidegate.ops.status import Recent
-from tidegate.ops.summary import sentence
 from tidegate.ops.topics import connect
 from tidegate.ops.waiting import gate_stores, held_tables, quarantined
 from tidegate.registry import wire_for
@@ -54,9 +50,6 @@ from tidegate.runtime.retry import ELECTION_RETRIES, RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
 from tidegate.tables.settings import covers_name
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
 
 
 def pattern_of(table: str, patterns: Sequence[str]) -> str | None:
@@ -92,59 +85,6 @@ class _PinnedFiles:
             metrics.set(catalog.PINNED, sum(size for size, _ in own), pattern)
             if since := [oldest.timestamp() for _, oldest in own if oldest is not None]:
                 metrics.set(catalog.PINNED_SINCE, min(since), pattern)
-
-
-_NOTIFIED: Final = (Alarm, RestoreAwaitingApproval, RestoreFailed)
-
-
-class _Notifications:
-    """Collects messages during a poll and sends them together. A failed one is only logged."""
-
-    def __init__(self, addresses: Iterable[SecretStr]) -> None:
-        """Take apprise's addresses; without any nothing is sent.
-
-        Raises:
-            ConfigError: apprise does not understand an address.
-            ModuleNotFoundError: apprise is not installed.
-        """
-        self._lines: list[str] = []
-        self._dead_letters = Counter[str]()
-        listed = list(addresses)
-        self._apprise = import_module("apprise").Apprise() if listed else None
-        for number, address in enumerate(listed, 1):
-            if self._apprise is not None and not self._apprise.add(address.get_secret_value()):
-                raise ConfigError(f"[monitoring] notify: entry {number} is not an apprise address")
-
-    def take(self, event: Event) -> None:
-        """Take the next outcome."""
-        if isinstance(event, _NOTIFIED):
-            self._add(
-                f"{event.table}: {type(event).__name__} {sentence(event)}",
-                command_line("explain", event.table),
-            )
-
-    def take_dead_letters(self, fault: str, count: int) -> None:
-        """Take new dead letters; a flood of them is one message."""
-        self._dead_letters[fault] += count
-
-    def send(self) -> None:
-        """Send the collected messages."""
-        for fault, count in self._dead_letters.items():
-            self._add(
-                f"{count} new dead letters, fault: {fault}", command_line("dead-letters list")
-            )
-        lines, self._lines = self._lines, []
-        self._dead_letters.clear()
-        if lines and self._apprise is not None:
-            title = "Tidegate" if len(lines) == 1 else f"Tidegate: {len(lines)} messages"
-            body = "\n".join(lines)
-            if not self._apprise.notify(body, title, notify_type="warning"):
-                log.warning("a notification was not sent: %s", "; ".join(lines))
-
-    def _add(self, message: str, command: str) -> None:
-        if self._apprise is not None:
-            ending = "" if message.endswith((".", "?")) else "."
-            self._lines.append(f"{visible(message)}{ending} See: {visible(command)}")
 
 
 log = logging.getLogger(__name__)
@@ -208,7 +148,7 @@ class DeploymentMonitor:
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
         self._pinned = _PinnedFiles(settings.monitoring.tables)
         self._restores = Recent()
-        self._notifications = _Notifications(settings.monitoring.notify)
+        self._notifications = Notifications(settings.monitoring.notify, self._prefix)
         self._last_poll: float | None = None
         self._read: dict[Partition, int] = {}
         """The next offset to count, of outcomes and dead letters."""
@@ -370,7 +310,8 @@ class DeploymentMonitor:
         if not isinstance(event, Outcome):
             return "unreadable", ""
         self._take(LoggedEvent(record, event), event)
-        self._notifications.take(event)
+        half_way = event.table in self._restores.failed_half_way
+        self._notifications.take(event, half_way=half_way)
         return type(event).__name__, catalog.reason_of(event)
 
     def _read_history(self) -> None:
