@@ -13,13 +13,13 @@ import yaml
 from support.alerts import ALERTS, anchor, rules
 from support.dashboard import PANELS, PROBLEMS, dashboard
 from support.generated import generated
-from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS
+from tidegate.monitoring.catalog import BRIDGE_METRICS, DEPLOYMENT_METRICS, PROCESS_METRICS
 
 ROOT = Path(__file__).parents[2]
 PROMTOOL = shutil.which("promtool")
 NAMES = {
     f"{metric.name}{suffix}"
-    for metric in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
+    for metric in (*PROCESS_METRICS, *BRIDGE_METRICS, *DEPLOYMENT_METRICS)
     for suffix in (("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",))
 }
 _OURS = re.compile(r"\b(?:tidegate|kafka)_[a-z_]+")
@@ -41,6 +41,14 @@ SERIES = {
     'tidegate_open_dead_letters{fault="service"}': "0x70 1x40",
     'tidegate_overdue_vacuums{tables="lake.*"}': "0x5 2x5 0x30",
     'tidegate_outcomes_seen_total{kind="UnknownTableReleased",reason=""}': "_x5 1x90",
+    # its last failed attempt is in minute 10: mended before it was a fault of 15 minutes
+    'tidegate_failed_attempts_total{service="restorer",error="OSError"}': "0 0+1x10 10x100",
+    'tidegate_failed_attempts_total{service="cleaner",error="OSError"}': "0x40 0+1x30 30x50",
+    'tidegate_bridge_active{instance="a"}': "1x70 _x50",
+    'tidegate_bridge_active{instance="b"}': "0x200",
+    # one polls from minute 10 to 30; the other takes over in minute 50
+    'tidegate_metastore_last_poll_timestamp_seconds{instance="a"}': "_x9 600+60x20 1800x40 _x50",
+    'tidegate_metastore_last_poll_timestamp_seconds{instance="b"}': "_x49 3000+60x100",
     "tidegate_pending_approvals": "0x5 1x20 0x100",
     'tidegate_unfinished_restores{state="failed"}': "0x5 1x20 0x100",
     'up{job="tidegate-monitor"}': "1x200",
@@ -58,6 +66,15 @@ FIRING: dict[tuple[int, str], list[tuple[dict[str, str], dict[str, str]]]] = {
     (7, "TidegateApprovalPending"): [],
     (8, "TidegateUnknownTable"): [({"kind": "UnknownTableReleased"}, {})],
     (8, "TidegateServiceWithoutMembers"): [(CLEANER, {})],
+    (1, "TidegateBridgeBlind"): [],
+    (8, "TidegateBridgeBlind"): [({}, {})],  # it has not polled since its start
+    (11, "TidegateBridgeBlind"): [],
+    (34, "TidegateBridgeBlind"): [],
+    (38, "TidegateBridgeBlind"): [({}, {})],
+    (51, "TidegateBridgeBlind"): [],
+    (90, "TidegateBridgeBlind"): [],
+    **{(minute, "TidegateAttemptsFail"): [] for minute in (14, 17, 20, 50, 77)},
+    (60, "TidegateAttemptsFail"): [({"service": "cleaner", "error": "OSError"}, {})],
     (12, "TidegateApprovalPending"): [({}, {"$value": "1"})],
     (14, "TidegateVacuumOverdue"): [],
     (26, "TidegateDeadLetters"): [({"fault": "location"}, {})],  # open, although not new
@@ -70,7 +87,7 @@ FIRING: dict[tuple[int, str], list[tuple[dict[str, str], dict[str, str]]]] = {
     (73, "TidegateServiceFails"): [({}, {})],
     (80, "TidegateUnknownTable"): [],
 }
-PROBLEMS_AT = {1: 0, 3: 2, 7: 7, 50: 2}
+PROBLEMS_AT = {1: 1, 3: 4, 7: 9, 50: 3}
 """How many problems the dashboard's first tile shows at a minute."""
 SITE = "http://docs"
 

@@ -25,7 +25,7 @@ class Alert(NamedTuple):
 _DEFERRED: Final = command_line("outcomes", kind="CleaningDeferred")
 _SITE: Final = "{{ $externalLabels.tidegate_site }}"
 """Where `make site` is served: an external label in the configuration of Prometheus."""
-_REFUSALS: Final = '{kind=~".*(Rejected|Refused)"}'
+REFUSALS: Final = '{kind=~".*(Rejected|Refused)"}'
 
 
 def _seen(selector: str) -> str:
@@ -46,7 +46,7 @@ ALERTS: Final = (
         'up{job="tidegate"} == 0',
         "2m",
         "critical",
-        "A process of `tidegate run` can't be scraped.",
+        "The process at {{ $labels.instance }} can't be scraped.",
         "Look at its supervisor and its log; its work waits on Kafka and is not lost.",
         "A service does not run",
     ),
@@ -86,6 +86,16 @@ ALERTS: Final = (
         "{{ $labels.service }} has not polled for 5 minutes and is not a member of its group.",
         "Send its process SIGTERM; its supervisor starts it again.",
         "A service does not run",
+    ),
+    Alert(
+        "TidegateBridgeBlind",
+        "max(tidegate_bridge_active)"
+        " unless time() - max(tidegate_metastore_last_poll_timestamp_seconds) < 300",
+        "2m",
+        "warning",
+        "No Metastore bridge polls the Metastore: nothing more is cleaned.",
+        "Does the Metastore answer? The log of the bridge has the fault.",
+        "The Metastore bridge sees nothing",
     ),
     Alert(
         "TidegateDeadLetters",
@@ -135,7 +145,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateRefused",
-        f"sum by (kind, reason) {_seen(_REFUSALS)} > 0",
+        f"sum by (kind, reason) {_seen(REFUSALS)} > 0",
         "0m",
         "info",
         "{{ $labels.kind }}: {{ $labels.reason }}.",
@@ -207,7 +217,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateAttemptsFail",
-        "sum by (service, error) (rate(tidegate_failed_attempts_total[10m])) > 0",
+        "sum by (service, error) (rate(tidegate_failed_attempts_total[5m])) > 0",
         "15m",
         "warning",
         "{{ $labels.service }}: attempts have failed for 15 minutes ({{ $labels.error }}).",
@@ -219,7 +229,7 @@ ALERTS: Final = (
         "time() - tidegate_monitor_last_poll_timestamp_seconds > 120"
         ' or absent(up{job="tidegate-monitor"} == 1)',
         "2m",
-        "warning",
+        "critical",
         "The monitor does not see the deployment: the alerts on groups and outcomes are silent.",
         f"Start `tidegate monitor`; check whether the broker answers: {command_line('doctor')}",
         "The monitor sees nothing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from support.alerts import ALERTS
+from support.alerts import ALERTS, REFUSALS
 
 _COLUMNS: Final = 24
 _DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -32,7 +32,7 @@ class Panel(NamedTuple):
 
 
 def _tile(title: str, query: str, *, unit: str = "short", width: int = 4) -> Panel:
-    return Panel(title, unit, ((query, title),), is_tile=True, width=width, empty="none")
+    return Panel(title, unit, ((query, title),), is_tile=True, width=width, empty="no data")
 
 
 def _quantile(share: float, metric: str, by: str) -> str:
@@ -73,7 +73,7 @@ PANELS: Final = (
     _tile("Pending approvals", "tidegate_pending_approvals"),
     _tile("Failed restores", 'tidegate_unfinished_restores{state="failed"}'),
     _tile("Overdue vacuums", "sum(tidegate_overdue_vacuums)"),
-    _tile("Services that are down", "count(kafka_consumergroup_members == 0)"),
+    _tile("Services that are down", "sum(kafka_consumergroup_members == bool 0)"),
     _tile("Tables on hold", "sum(tidegate_held_tables)"),
     Panel(
         "Savepoints written and removed",
@@ -109,7 +109,7 @@ PANELS: Final = (
     Panel(
         "Refusals, by reason",
         "short",
-        ((_increase("tidegate_outcomes_seen_total", "reason", '{reason!=""}'), "{{reason}}"),),
+        ((_increase("tidegate_outcomes_seen_total", "reason", REFUSALS), "{{reason}}"),),
     ),
     Panel(
         "Records consumed",
