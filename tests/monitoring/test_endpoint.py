@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidegate.errors import ConfigError
+from tidegate.monitoring.catalog import RECORDS
 from tidegate.monitoring.endpoint import POLL_LIMIT_SECONDS, ServiceHealth, health_of, serve
 from tidegate.monitoring.metrics import Metrics
 
@@ -69,6 +70,23 @@ def test_a_service_that_polls_no_more_is_not_live(
     assert get(port, "/livez") == (503, "gate: has not polled for 301 s\n")
     gate.polled()
     assert get(port, "/livez") == (200, "ok\n")
+
+
+def test_a_service_that_polls_no_more_is_not_ready(
+    port: int, gate: ServiceHealth, clock: Clock
+) -> None:
+    gate.is_ready = True
+    clock.now += POLL_LIMIT_SECONDS + 1
+    assert get(port, "/readyz") == (503, "gate: has not polled for 301 s\n")
+    gate.polled()
+    assert get(port, "/readyz") == (200, "ok\n")
+
+
+def test_a_counter_is_one_time_series(gate: ServiceHealth) -> None:
+    metrics = Metrics()
+    metrics.add(RECORDS, 1, "coordinator", "tidegate.commits")
+    with serve("127.0.0.1", 0, metrics.registry, health_of({"gate": gate})) as port:
+        assert "_created" not in get(port, "/metrics")[1]
 
 
 def test_anything_else_is_not_found(port: int) -> None:

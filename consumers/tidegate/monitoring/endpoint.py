@@ -65,7 +65,7 @@ def health_of(services: Mapping[str, ServiceHealth]) -> Health:
 
     def not_ready() -> list[str]:
         waiting = [name for name, service in services.items() if not service.is_ready]
-        return [f"{name}: has no partitions from its group yet" for name in waiting]
+        return not_live() + [f"{name}: has no partitions from its group yet" for name in waiting]
 
     return not_live, not_ready
 

@@ -14,6 +14,7 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 
 from tidegate.monitoring import catalog
@@ -27,6 +28,7 @@ class Metrics:
 
     def __init__(self, metrics: Sequence[Metric] = catalog.PROCESS_METRICS) -> None:
         """Register these metrics, and those of Python and the process."""
+        disable_created_metrics()  # a second time series for every counter
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
