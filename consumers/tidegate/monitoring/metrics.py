@@ -28,7 +28,7 @@ class Metrics:
 
     def __init__(self, metrics: Sequence[Metric] = catalog.PROCESS_METRICS) -> None:
         """Register these metrics, and those of Python and the process."""
-        disable_created_metrics()  # a second time series for every counter
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series of every counter
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
