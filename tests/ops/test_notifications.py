@@ -1,4 +1,4 @@
-"""Messages to people: what is sent, to whom, how often, and what happens while nobody takes it."""
+"""Messages to people: what is sent, how often, and what happens while an address takes none."""
 
 from __future__ import annotations
 
