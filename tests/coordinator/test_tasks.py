@@ -38,11 +38,13 @@ from tidegate.events import (
     CleaningHoldRequested,
     CleaningProgressed,
     CleaningReleased,
+    CleaningStarted,
     CleaningUndone,
     CleaningUndoRefused,
     CleaningUndoRequested,
     Event,
     LockHold,
+    QuarantineRemovalRequested,
     Stopped,
     StopRequested,
     TaskEnd,
@@ -441,6 +443,30 @@ def test_a_stopped_cleaning_that_was_undone_does_not_go_on_after_the_hold(place:
 
     causes = [it.caused_by for it in commands_on(place.bus) if isinstance(it, CleaningReleased)]
     assert causes == [vacuum(1).event_id, vacuum(2).event_id]
+
+
+def test_a_quarantine_that_a_cleaning_goes_on_to_fill_is_not_removed_right_behind_it(
+    place: Place,
+) -> None:
+    """Its time was over while people held the table, and begins anew."""
+
+    def started() -> CleaningStarted:
+        found = {"mode": "quarantine", "keep_ms": 60_000, "files": 1, "bytes": 1}
+        about = {"source": "cleaner", "occurred_at": NOON, "directories": ("delta_1_1",)}
+        return CleaningStarted.about(command_of(place.tasks()[-1], Wire()), **found, **about)
+
+    released(place, 1)
+    place.send(started(), hold())
+    place.send(ended(place.tasks()[-1], stopped=Stopped.BEGUN))
+    place.pass_time(minutes=59)
+    place.send(removal())
+    place.pass_time(hours=1)  # the removal is requested before the cleaning says that it goes on
+    place.send(started(), ended(place.tasks()[-1]))
+
+    kinds = [type(it) for it in commands_on(place.bus)]
+    assert kinds == [CleaningReleased, StopRequested, CleaningReleased]
+    place.pass_time(minutes=2)
+    assert type(commands_on(place.bus)[-1]) is QuarantineRemovalRequested
 
 
 def test_a_stop_whose_number_is_taken_is_issued_above_it(place: Place) -> None:

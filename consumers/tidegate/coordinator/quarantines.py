@@ -94,7 +94,9 @@ def quarantine(event: CleaningStarted | DirectoriesCleaned, rows: Store, at: dat
     sizes[part] = max(now, (count, size))
     started = event.event_id if before is None or part == "1" else before.started
     cleaning, due = event.caused_by or "", to_ms(at) + event.keep_ms
-    if before is not None and not before.requested:  # a copy never shortens it
+    if before is not None and before.requested:
+        _drop_queued(event.table, _removal(before, at).event_id, rows)
+    elif before is not None:  # a copy never shortens it
         due = max(due, before.due)
     row = (event.table, hashed(cleaning), due, 0, 0)
     _put_quarantine(
@@ -104,6 +106,8 @@ def quarantine(event: CleaningStarted | DirectoriesCleaned, rows: Store, at: dat
 
 def end_quarantine(event: CleaningUndone | QuarantineRemoved, rows: Store) -> None:
     """A quarantine was put back, or removed."""
+    if isinstance(event, CleaningUndone):  # the cleaning may have been stopped, or deferred
+        _drop_queued(event.table, event.cleaning, rows)
     found = _quarantine_of(rows, event.table, event.cleaning)
     if found is None:
         return
@@ -126,18 +130,27 @@ def request_removals(rows: Store, at: datetime, limit: int) -> list[Command]:
             continue
         wait = _AGAIN_MS << min(found.requested, _MAX_DOUBLINGS)
         _put_quarantine(rows, replace(found, due=now + wait, requested=found.requested + 1))
-        requested.append(
-            QuarantineRemovalRequested(
-                table=found.table,
-                location=found.location,
-                partition=found.partition,
-                caused_by=found.started,
-                occurred_at=at,
-                source=SOURCE,
-                cleaning=found.cleaning,
-            )
-        )
+        requested.append(_removal(found, at))
     return requested
+
+
+def _removal(found: Quarantine, at: datetime) -> QuarantineRemovalRequested:
+    return QuarantineRemovalRequested(
+        table=found.table,
+        location=found.location,
+        partition=found.partition,
+        caused_by=found.started,
+        occurred_at=at,
+        source=SOURCE,
+        cleaning=found.cleaning,
+    )
+
+
+def _drop_queued(table: str, command: str, rows: Store) -> None:
+    """Remove a command from the queue of `tidegate.coordinator.tasks`."""
+    for number, body in rows.all("select id, body from queued where tbl = ?", table):
+        if loads(body)["command"] == command:
+            rows.drop("queued", table, number)
 
 
 def _quarantine_of(rows: Store, table: str, cleaning: str) -> Quarantine | None:

@@ -305,7 +305,6 @@ class Requests:
         ids = set(answered_by(event))
         if isinstance(event, CleaningUndone):
             ids.add(event.cleaning)
-            tasks.drop_queued(event.table, event.cleaning, rows)  # it was stopped, or deferred
         for number in map(hashed, ids):
             if not _was_used(event.table, number, rows):
                 rows.put("used", event.table, number, (to_ms(at),))

@@ -207,13 +207,6 @@ def _next(table: str, rows: Store) -> tuple[int, Queued] | None:
     return lane, Queued(**loads(body))
 
 
-def drop_queued(table: str, command: str, rows: Store) -> None:
-    """Remove a command from the queue."""
-    for number, body in rows.all("select id, body from queued where tbl = ?", table):
-        if loads(body)["command"] == command:
-            rows.drop("queued", table, number)
-
-
 def last_number(table: str, rows: Store) -> int:
     """The last number of a table; 0 if it had no task."""
     found = rows.one("select last from number where tbl = ?", table)

@@ -15,6 +15,7 @@ from tidegate.coordinator.quarantines import (
     quarantines,
 )
 from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.tasks import QUEUED
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, CleaningStarted, CleaningUndone, QuarantineRemoved
 from tidegate.ops.waiting import by_id, newest_of
@@ -37,7 +38,7 @@ def over(
 
 def there(*events: CleaningStarted | CleaningUndone | QuarantineRemoved) -> list[Quarantine]:
     """The quarantines that the coordinator knows after these events, a minute apart."""
-    rows = Store((QUARANTINE,))
+    rows = Store((QUARANTINE, QUEUED))
     for number, event in enumerate(events):
         if isinstance(event, CleaningStarted):
             quarantine(event, rows, NOON + timedelta(minutes=number))
