@@ -56,20 +56,11 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import Command, Event, Outcome, RestoreRejected
+from tidegate.events import Command, Event, Outcome, RestoreRejected, topics
 from tidegate.events.cleanings import HoldRequest
 from tidegate.events.fields import from_ms
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
-from tidegate.events.topics import (
-    CHANGELOG,
-    DEFAULT_PREFIX,
-    OUTCOME_TOPIC,
-    REQUEST_TOPIC,
-    TASK_TOPIC,
-    VACUUMS,
-    topic_of,
-)
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Authorization, TrustedKey, Unauthorized, is_unproven
@@ -91,7 +82,7 @@ POLL_SECONDS: Final = 0.2
 TICK_SECONDS: Final = 2.0
 """Between two checks of due rows."""
 _PARTITION = attrgetter("partition")
-READ_FIRST: Final = (REQUEST_TOPIC, VACUUMS)
+READ_FIRST: Final = (topics.REQUEST_TOPIC, topics.VACUUMS)
 """After an assignment, the backlogs of these are read first: so an old hold is applied before a
 newer release, and a vacuum before the release that it waits for can be forgotten. Where rows are
 rebuilt from the inputs, the outcomes come before them: what was done is not done again."""
@@ -108,7 +99,7 @@ class CoordinatorLoop:
         self,
         subject: Subject,
         bus: Bus,
-        prefix: str = DEFAULT_PREFIX,
+        prefix: str = topics.DEFAULT_PREFIX,
         *,
         retries: RetryPolicy = BROKER_RETRIES,
         limit: DeadLetterLimit | None = None,
@@ -135,9 +126,11 @@ class CoordinatorLoop:
         self._bus, self._prefix, self._retries = bus, prefix, retries
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(SOURCE, bus, prefix, retries, limit)
-        self._inputs = sorted({topic_of(kind).name(prefix) for kind in consumes})
-        own, outcomes = CHANGELOG.name(prefix), OUTCOME_TOPIC.name(prefix)
-        count = require_copartitioned(bus, [*self._inputs, own, TASK_TOPIC.name(prefix), outcomes])
+        self._inputs = sorted({topics.topic_of(kind).name(prefix) for kind in consumes})
+        own, outcomes = topics.CHANGELOG.name(prefix), topics.OUTCOME_TOPIC.name(prefix)
+        count = require_copartitioned(
+            bus, [*self._inputs, own, topics.TASK_TOPIC.name(prefix), outcomes]
+        )
         self._authorization, self._refusals = authorization or Authorization(), RefusalLimit()
         # sets: `isinstance` of pydantic's classes takes as long as a decision
         self._request_kinds = {kind for kind in consumes if issubclass(kind, Command)}

@@ -283,16 +283,13 @@ class _Decision:
             if may_be_forgotten(marks, reader) and vacuums.end_of(self.rows, vacuum, reader) is None
         ]
         if found:
-            self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, *vacuums.ids_of(found))
+            self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, found)
 
     def _flag(
-        self,
-        event: VacuumFinished,
-        flag: VacuumFlag,
-        locks: Sequence[int] = (),
-        transactions: Sequence[int] = (),
+        self, event: VacuumFinished, flag: VacuumFlag, readers: Sequence[Reader] = ()
     ) -> None:
-        self.effects.outcomes.append(alarms.flagged(event, self.at, flag, locks, transactions))
+        flagged = alarms.flagged(event, self.at, flag, *vacuums.ids_of(readers))
+        self.effects.outcomes.append(flagged)
 
     def _is_done(self, table: str, number: int) -> bool:
         query = "select 1 from done where tbl = ? and id = ?"

@@ -101,13 +101,8 @@ class _Vacuum(NamedTuple):
     valid_write_ids: str
     own_transaction_id: int | None
 
-    @classmethod
-    def of(cls, event: VacuumFinished) -> _Vacuum:
-        """The fields of an event."""
-        return cls._make(_copied(event))
 
-
-_copied: Final = attrgetter(*_Vacuum._fields)
+_vacuum_fields: Final = attrgetter(*_Vacuum._fields)
 _lock_fields: Final = attrgetter(*Lock._fields)
 
 
@@ -135,7 +130,7 @@ class WaitingVacuum:
         # a Metastore that was restored from a backup gives the same ids to another vacuum
         metastore = "" if event.metastore is None else f"\x1f{event.metastore}"
         identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}{metastore}")
-        vacuum = _Vacuum.of(event)
+        vacuum = _Vacuum._make(_vacuum_fields(event))
         content = hashed(
             f"{identity}\x1f{vacuum.location}\x1f{vacuum.kind}\x1f{vacuum.min_write_id}"
             f"\x1f{vacuum.max_write_id}\x1f{vacuum.valid_write_ids}\x1f{vacuum.own_transaction_id}"
