@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -85,15 +86,14 @@ def _show_dead_letters(story: Story) -> None:
     for first, *others in story.open_dead_letters():
         more = f" (and {len(others)} more like it)" if others else ""
         write(f"  {first.dead_letter_id}  {first.state}  {first.service}: {first.error}{more}")
-    skipped = [it for it in story.dead_letters if it.is_skipped]
-    for it in skipped:
+    for it in filter(attrgetter("is_skipped"), story.dead_letters):
         back = command_line("dead-letters redrive", it.dead_letter_id, all=True, execute=True)
         write(
             f"  {it.origin_location} was {it.error}; {it.service} never processed it;"
             f" to publish it again: {back}"
         )
     resolved = Counter(
-        it.state for it in story.dead_letters if it.state != "open" and it not in skipped
+        it.state for it in story.dead_letters if it.state != "open" and not it.is_skipped
     )
     for state, count in resolved.items():
         listed = command_line("dead-letters list", table=story.dead_letters[0].table, all=True)

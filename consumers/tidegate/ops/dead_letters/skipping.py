@@ -57,11 +57,7 @@ def plan_skip(
         record = _read(bus, partition, offset)
     finally:
         bus.close()
-    try:
-        logged = EventLog.of(settings).logged(record)
-    except TransientError as error:  # the schema registry is away
-        logged = LoggedEvent(record, None, str(error))
-    return logged or LoggedEvent(record, None)
+    return EventLog.of(settings).logged(record) or LoggedEvent(record, None)
 
 
 def _read(bus: KafkaBus, partition: Partition, offset: int) -> Record:
