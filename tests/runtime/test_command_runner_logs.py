@@ -18,7 +18,9 @@ from support.samples import (
     events_on,
     memory_bus,
     savepoint_request,
+    task_message,
     task_of,
+    work_off,
 )
 from tidegate.errors import TransientError
 from tidegate.events import AttemptFailed, Command, Outcome, RestoreFailed, SavepointRequested
@@ -26,6 +28,7 @@ from tidegate.events.wire import Message, Wire
 from tidegate.ops.summary import sentence
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
@@ -96,6 +99,31 @@ def test_every_line_of_a_command_has_its_table_and_its_ids() -> None:
         }
     ]
     assert structlog.contextvars.get_contextvars() == {}
+
+
+def test_the_lines_of_a_command_that_is_given_up_have_its_table_and_its_ids(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bus, command = memory_bus(), savepoint_request(1)
+    bus.send([task_message(command)])
+    bound: dict[str, dict[str, object]] = {}
+
+    def take(record: logging.LogRecord) -> bool:
+        bound[record.getMessage()] = structlog.contextvars.get_contextvars()
+        return True
+
+    caplog.handler.addFilter(take)
+    try:
+        work_off(ExecutorLoop(Recorder([ValueError("a defect")]), bus))
+    finally:
+        caplog.handler.removeFilter(take)
+
+    written, ended = (
+        next(it for text, it in bound.items() if what in text)
+        for what in ("dead-lettering", "TaskEnded")
+    )
+    expected = {"table": command.table, "event_id": command.event_id, "cause": command.caused_by}
+    assert written == ended == {"service": "recorder", **expected}
 
 
 @dataclass

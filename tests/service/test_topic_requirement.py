@@ -49,7 +49,10 @@ def test_a_topic_that_loses_or_misdates_events_is_refused_with_the_command_that_
 
     [fault] = harmful([declared], {declared.name: actual})
     assert f"topic {declared.name} has {setting} = {value}, declared: " in fault
-    assert f"kafka-configs --alter --entity-type topics --entity-name {declared.name}" in fault
+    assert (
+        'kafka-configs --bootstrap-server "$BROKERS" --alter --entity-type topics'
+        f" --entity-name {declared.name}" in fault
+    )
 
 
 def test_topics_with_different_numbers_of_partitions_are_refused() -> None:

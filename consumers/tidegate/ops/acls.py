@@ -40,7 +40,7 @@ class Acl:
     principals: tuple[str, ...] = ()
     """Kafka's names of the role's principals, e.g. `User:CN=orders,OU=sales`."""
 
-    def command(self, servers: str = "$BROKER") -> str:
+    def command(self, servers: str = '"$BROKERS"') -> str:
         """The same as arguments of `kafka-acls`."""
         allow = " ".join(f"--allow-principal {shlex.quote(name)}" for name in self.principals)
         pattern = " --resource-pattern-type prefixed" if self.prefixed else ""

@@ -173,8 +173,8 @@ def _same(value: str) -> list[str]:
 
 def _alter(topic: str, setting: str, value: str) -> str:
     return (
-        f"kafka-configs --alter --entity-type topics --entity-name {topic}"
-        f" --add-config {setting}={value}"
+        'kafka-configs --bootstrap-server "$BROKERS" --alter --entity-type topics'
+        f" --entity-name {topic} --add-config {setting}={value}"
     )
 
 

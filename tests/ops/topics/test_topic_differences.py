@@ -63,7 +63,8 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
     assert differences([REPLICATED], in_sync("3")) == ()
     [found] = differences([REPLICATED], in_sync("1"))
     assert str(found) == (
-        "topic lake.locks has min.insync.replicas = 1, declared: 2: kafka-configs --alter"
+        "topic lake.locks has min.insync.replicas = 1, declared: 2:"
+        ' kafka-configs --bootstrap-server "$BROKERS" --alter'
         " --entity-type topics --entity-name lake.locks --add-config min.insync.replicas=2"
     )
 
@@ -78,7 +79,8 @@ def test_a_replica_without_confirmed_records_may_lead_no_topic(declared: Declare
     assert str(found) == (
         f"topic {declared.name} has unclean.leader.election.enable = true, declared: false: a"
         " replica without all confirmed records may become the leader, and their loss is not"
-        " noticed; kafka-configs --alter --entity-type topics --entity-name"
+        ' noticed; kafka-configs --bootstrap-server "$BROKERS" --alter --entity-type topics'
+        " --entity-name"
         f" {declared.name} --add-config unclean.leader.election.enable=false"
     )
 
@@ -124,22 +126,22 @@ def test_a_list_of_policies_has_no_order() -> None:
         pytest.param(
             with_setting("retention.ms", "60000"),
             "topic lake.locks has retention.ms = 60000, declared: 2592000000: kafka-configs"
-            " --alter --entity-type topics --entity-name lake.locks"
+            ' --bootstrap-server "$BROKERS" --alter --entity-type topics --entity-name lake.locks'
             " --add-config retention.ms=2592000000",
             id="retention",
         ),
         pytest.param(
             with_setting("cleanup.policy", "compact"),
             "topic lake.locks has cleanup.policy = compact, declared: delete: kafka-configs"
-            " --alter --entity-type topics --entity-name lake.locks"
+            ' --bootstrap-server "$BROKERS" --alter --entity-type topics --entity-name lake.locks'
             " --add-config cleanup.policy=delete",
             id="compaction",
         ),
         pytest.param(
             with_setting("message.timestamp.type", "CreateTime"),
             "topic lake.locks has message.timestamp.type = CreateTime, declared: LogAppendTime:"
-            " kafka-configs --alter --entity-type topics --entity-name lake.locks"
-            " --add-config message.timestamp.type=LogAppendTime",
+            ' kafka-configs --bootstrap-server "$BROKERS" --alter --entity-type topics'
+            " --entity-name lake.locks --add-config message.timestamp.type=LogAppendTime",
             id="timestamps",
         ),
         pytest.param(

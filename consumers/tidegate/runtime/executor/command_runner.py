@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -89,10 +89,13 @@ class CommandRunner:
         Raises:
             Exception: the fault of the last attempt, unchanged: another attempt can't help.
         """
-        command = attempts.command
-        bound = {"table": command.table, "event_id": command.event_id, "cause": command.caused_by}
-        with structlog.contextvars.bound_contextvars(service=self.executor.name, **bound):
+        with self.logging_of(attempts.command):
             return self._attempt(attempts)
+
+    def logging_of(self, command: Command) -> AbstractContextManager[object]:
+        """While it is open, every line that is logged has the service, the table and the ids."""
+        bound = {"table": command.table, "event_id": command.event_id, "cause": command.caused_by}
+        return structlog.contextvars.bound_contextvars(service=self.executor.name, **bound)
 
     def _attempt(self, attempts: Attempts) -> float | None:
         kind = type(attempts.command).__name__

@@ -406,8 +406,9 @@ class ExecutorLoop:
             return error  # the next owner starts its attempts anew
         attempts = task.attempts
         try:
-            self._dead_letters.send(attempts.record, error)
-            self._runner.publish_end(attempts.issued, attempts.record, error, attempts.command)
+            with self._runner.logging_of(attempts.command):
+                self._dead_letters.send(attempts.record, error)
+                self._runner.publish_end(attempts.issued, attempts.record, error, attempts.command)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it
             stop = StopService(f"a dead letter could not be written: {fault}")
             stop.__cause__ = fault
