@@ -57,8 +57,11 @@ def test_what_was_remembered_and_not_published_is_published_by_the_successor(
     dying = CoordinatorLoop(EveryThird(), DyingBus(config, QUICK), prefix)
     with pytest.raises(Killed):
         wait_for("its death", lambda: dying.step(0.2) and False)
-    changes = bus.log(Partition(CHANGELOG.name(prefix), 0))
-    assert row_key("", "outbox", 1) in [record.key for record in changes], "remembered first"
+    changelog = Partition(CHANGELOG.name(prefix), 0)
+    wait_for(  # a transaction's end reaches its partition shortly after the commit
+        "what was remembered first",
+        lambda: row_key("", "outbox", 1) in [record.key for record in bus.log(changelog)],
+    )
     assert causes(bus, prefix) == []
     dying.close()
 
