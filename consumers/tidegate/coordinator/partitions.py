@@ -144,8 +144,8 @@ class OwnedPartitions(dict[int, OwnedPartition]):
                 if stopping():
                     raise StoppingError("the coordinator stops before its rows are restored")
             on_error.pop_all()
-        kept = len(stores.keys() - read.keys())
-        log.info("coordinator owns partitions %s: %d of them kept their rows", numbers, kept)
+        count = len(set(numbers) - (stores.keys() - read.keys()))
+        log.info("coordinator owns partitions %s; it read the rows of %d back", numbers, count)
         for number in numbers:
             if number not in stores or number in read:
                 stores[number] = Store(self._subject.row_types)

@@ -328,7 +328,7 @@ def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
         topics: `retention.ms` of each topic; negative: forever.
     """
     if not topics:
-        return Finding("skipped", "unknown: this principal may not see the topic of tasks")
+        return Finding("skipped", "unknown: there is no topic of tasks, or it may not be seen")
     needed = {
         name: _FOREVER if kept < 0 else min(_FOREVER, -(-kept // _MINUTE))
         for name, kept in topics.items()
