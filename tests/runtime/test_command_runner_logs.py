@@ -191,3 +191,14 @@ def test_failed_attempts_are_published_ever_more_rarely_and_never_in_the_way_of_
         f" (since {made.since:%Y-%m-%dT%H:%M:%SZ})"
     )
     assert [type(event).__name__ for event in published[2:]] == ["SavepointCreated", "TaskEnded"]
+
+
+def test_a_fault_that_names_a_file_without_utf_8_is_published_and_tried_again() -> None:
+    bus, made = memory_bus(), attempts()
+    fault = TransientError("not listed: /lake/o/\udcff")
+
+    assert runner_of(Recorder([fault]), bus).attempt(made) is not None
+
+    [failed] = events_on(bus, "tidegate.outcomes")
+    assert isinstance(failed, AttemptFailed)
+    assert failed.message == "not listed: /lake/o/\\udcff"

@@ -19,7 +19,7 @@ from functools import lru_cache
 from hashlib import sha1
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from tidegate.errors import FormatError, validation
 
@@ -30,6 +30,11 @@ MAX_WIDE_BYTES: Final = 8 * 2**20
 counted while they are read, so that a small message can't become a large event."""
 MAX_MESSAGE_CHARS: Final = 10_000
 _ABSOLUTE: Final = re.compile(r"(/|[A-Za-z][A-Za-z0-9+.-]*:/)[^\x00-\x1f\x7f]*")
+
+
+def _encodable(text: object) -> object:
+    """Bytes of a file name that are not UTF-8, which Python makes lone surrogates, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
 def _shortened(text: str) -> str:
@@ -63,9 +68,11 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Id = Annotated[int, Field(ge=0, lt=2**62)]
 """An id of the metastore: of a lock, a transaction or a write. The coordinator's rows need a bit to
 tell the first two apart."""
-ErrorText = Annotated[str, AfterValidator(_shortened)]
+ErrorText = Annotated[str, BeforeValidator(_encodable), AfterValidator(_shortened)]
 """An error as a service reported it; a longer one is shortened."""
-Message = Annotated[str, Field(min_length=1), AfterValidator(_shortened)]
+Message = Annotated[
+    str, BeforeValidator(_encodable), Field(min_length=1), AfterValidator(_shortened)
+]
 """A sentence for people; a longer one is shortened, because an outcome must always be published."""
 MAX_DIRECTORIES: Final = 1_000
 MAX_LOCKS: Final = 100_000
