@@ -13,7 +13,14 @@ from confluent_kafka import TopicPartition
 from support.samples import memory_bus
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.metastore import MetastoreBridgeLoop
-from tidegate.bridges.position import METASTORE_BRIDGE, baseline_in, last_poll, leading_partition
+from tidegate.bridges.position import (
+    METASTORE_BRIDGE,
+    baseline_in,
+    last_poll,
+    leading_partition,
+    split_time,
+)
+from tidegate.errors import TransientError
 from tidegate.events import Event
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
@@ -39,6 +46,14 @@ class Looked:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class Away(Looked):
+    """The same, but the Metastore does not answer."""
+
+    def look(self) -> int:
+        super().look()
+        raise TransientError("it is away")
 
 
 class NothingThere:
@@ -87,3 +102,27 @@ def test_the_successor_knows_the_baseline_and_people_the_time_of_the_last_poll()
     assert polled is not None
     assert timedelta() <= datetime.now(UTC) - polled < timedelta(minutes=2)
     assert baseline_in(position) == bridge.baseline
+
+
+def test_a_successor_that_cannot_poll_keeps_the_time_of_the_last_poll() -> None:
+    """Else `status` would show no problem while the Metastore is away."""
+    bus, leading = memory_bus(), leading_partition("tidegate")
+
+    def run(bridge: Looked, stop: threading.Event) -> str:
+        loop = MetastoreBridgeLoop(
+            bus,
+            "tidegate",
+            lambda _: cast("MetastoreBridge", bridge),
+            lambda *_: cast("FactsReader", NothingThere()),
+            interval_ms=1,
+        )
+        loop.run(stop)
+        loop.close()
+        return bus.commit_metadata[loop._group][leading]
+
+    stop = threading.Event()
+    polled = run(Looked(stop), stop)
+    assert split_time(polled)[0]
+
+    stop = threading.Event()
+    assert run(Away(stop), stop) == polled

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tidegate.bridges.position import with_time
+from tidegate.bridges.position import split_time, with_time
 from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
 from tidegate.runtime.bus import NO_METADATA, CommitMetadata, Offsets, Partition, Subscription
 
@@ -87,4 +87,9 @@ class BridgeMember:
 
     def _metadata(self) -> CommitMetadata:
         """The text to commit with the offsets."""
-        return dict.fromkeys(self._offsets, with_time(self._polled, ""))
+        return {part: self._with_time(part, "") for part in self._offsets}
+
+    def _with_time(self, part: Partition, text: str) -> str:
+        """With the time of the last poll; before the first one, that of the predecessor."""
+        before, _ = split_time(self._subscription.committed_metadata(part))
+        return with_time(self._polled or before, text)

@@ -16,7 +16,7 @@ from typing import Final
 
 from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.member import BridgeMember
-from tidegate.bridges.position import group_of, split_time, with_time
+from tidegate.bridges.position import group_of, split_time
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
@@ -143,4 +143,4 @@ class MetastoreBridgeLoop(BridgeMember):
         if not self._leads:
             return NO_METADATA
         baseline = self._bridge.baseline.dumps() if self._bridge is not None else self._stored()
-        return {self._leading: with_time(self._polled, baseline)}
+        return {self._leading: self._with_time(self._leading, baseline)}
