@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from apprise.plugins.custom_json import NotifyJSON
 from pydantic import SecretStr
 
 from support.deployment_events import ORDERS, restore_request
@@ -95,6 +96,20 @@ def test_a_message_has_fifty_lines_at_most() -> None:
     assert lines[0] == "more messages: see tidegate status"
     assert lines[1].startswith("lake.s.t151: ")
     assert lines[-1].startswith("lake.s.t199: ")
+
+
+def test_what_is_too_long_for_an_address_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would refuse all that has collected, together with everything that follows."""
+    monkeypatch.setattr(NotifyJSON, "body_maxlen", 2_000)
+    with webhook() as (port, posted):
+        notifications = Notifications([address(port)], "tidegate")
+        for number in range(40):
+            notifications.take(alarm(f"lake.s.t{number:02}"), half_way=False)
+        notifications.send()
+
+    assert len(posted) > 1
+    assert max(map(len, posted)) <= 2_000
+    assert "".join(posted).count("UnknownTableReleased") == 40
 
 
 def test_an_address_that_cannot_be_notified_is_an_error_without_its_secret(

@@ -91,6 +91,8 @@ class _Address:
                 raise ConfigError(f"[monitoring] notify: entry {number} is not an apprise address")
         finally:
             self._log.disabled = False
+        for service in self._apprise:  # one that refuses a long message would take none any more
+            service.overflow_mode = "split"
 
     def send(self, title: str, lines: Sequence[str]) -> None:
         """Send these lines after those of before; where that fails they are sent with the next."""
