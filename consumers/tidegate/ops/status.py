@@ -188,7 +188,8 @@ class Recent:
                 pass
 
 
-_ALARMS: Final = 10
+_MOST: Final = 10
+"""Lines of a kind; with a store, thousands of tables may fail."""
 _LONG: Final = timedelta(minutes=5)
 """A task that has failed for so long needs a person: most faults of a store have ended by then."""
 _Open = (
@@ -206,7 +207,6 @@ def needs(
     recent: Recent, services: Sequence[Mapping[str, Any]], unknown_dead_letters: int, now: datetime
 ) -> list[str]:
     """What needs a person, the most urgent first: one line each, with its command."""
-    alarms = by_time(recent.alarms)
     found = [
         f"{service['service']} is not running: {command_line('run', service['service'])}"
         for service in services
@@ -224,19 +224,21 @@ def needs(
         if isinstance(event := logged.event, RestoreStarted | RestoreFailed)
         and event.table in recent.failed_half_way
     ]
-    found += [
+    failing = [
         f"{event.table}: {content_of(event)}: {command_line('explain', event.table)}"
         for logged in by_time(recent.failing)
         if isinstance(event := logged.event, AttemptFailed) and now - event.since >= _LONG
     ]
+    found += newest(failing, "tasks that are tried again")
     found += [
         _approval(event)
         for logged in recent.awaiting_at(now)
         if isinstance(event := logged.event, RestoreAwaitingApproval)
     ]
-    found += [_alarm(event) for it in alarms[-_ALARMS:] if isinstance(event := it.event, _Open)]
-    if (older := len(alarms) - _ALARMS) > 0:
-        found.append(f"{older} older alarms: {command_line('status', json=True)}")
+    alarms = by_time(recent.alarms)
+    found += newest(
+        [_alarm(event) for it in alarms if isinstance(event := it.event, _Open)], "alarms"
+    )
     found += [
         f"{counted(count, 'open dead letter')} of {service['service']}:"
         f" {command_line('dead-letters list', service=service['service'])}"
@@ -257,6 +259,13 @@ def needs(
             today = counted(count, thing)
             found.append(f"{today} of the last 24 hours failed or refused: {listed}")
     return found
+
+
+def newest(lines: Sequence[str], what: str) -> Sequence[str]:
+    """The last of these lines, and how many others there are."""
+    if (older := len(lines) - _MOST) <= 0:
+        return lines
+    return [*lines[-_MOST:], f"{older} older {what}: {command_line('status', json=True)}"]
 
 
 def awaiting_approval(settings: Settings, table: str) -> list[LoggedEvent]:

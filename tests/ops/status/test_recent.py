@@ -333,6 +333,15 @@ def test_the_policys_own_checks_are_not_requests() -> None:
     assert needs(after(of_its_check, checked), (), 0, NOON) == [f"1 savepoint check {look}"]
 
 
+def test_of_thousands_of_tasks_that_are_tried_again_the_newest_are_named() -> None:
+    failed = failed_attempt(savepoint_request(1), 1)
+    tables = [failed.model_copy(update={"table": f"lake.s.t{n}"}) for n in range(12)]
+
+    *lines, rest = needs(after(*tables), (), 0, NOON + timedelta(minutes=6))
+    assert [line.partition(":")[0] for line in lines] == [f"lake.s.t{n}" for n in range(2, 12)]
+    assert rest == "2 older tasks that are tried again: tidegate status --json"
+
+
 def service(name: str, *members: str, lag: int = 0, dead_letters: int = 0) -> dict[str, Any]:
     fields: dict[str, Any] = {"service": name, "members": members, "lag": lag, "problem": None}
     return fields | {"dead_letters": dead_letters, "last_outcome": None, "last_poll": None}

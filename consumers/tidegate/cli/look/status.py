@@ -24,7 +24,7 @@ from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import TransientError
 from tidegate.events.fields import from_ms
 from tidegate.ops.event_log import PATTERN, EventLog, LoggedEvent
-from tidegate.ops.status import read_status
+from tidegate.ops.status import newest, read_status
 from tidegate.ops.summary import counted, line_of, size
 from tidegate.ops.waiting import (
     OldestVacuums,
@@ -217,8 +217,8 @@ def _show(found: Mapping[str, Any]) -> None:
             f" {counted(len(moved), 'cleaning')}, {size(sum(row['bytes'] for row in moved))};"
             f" the first to be removed: {quarantine_line(moved[0])}"
         )
-    for running in found["running"]:
-        write(f"under way: {line_of(running)}")
+    for line in newest([f"under way: {line_of(it)}" for it in found["running"]], "tasks"):
+        write(line)
     write(
         f"since {found['since']:%Y-%m-%dT%H:%M:%SZ}:"
         f" {counted(found['savepoints_made'], 'savepoint')} made,"
