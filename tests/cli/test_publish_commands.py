@@ -374,6 +374,20 @@ def test_a_misspelt_table_is_refused_with_the_nearest_name(
     assert [event.table for event in monitor.events("requests")] == ["lake.sales.vists"]
 
 
+def test_a_table_that_may_not_be_read_is_an_error_of_a_line(
+    tidegate: Tidegate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = savepointed(tmp_path)
+
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", location)
+
+    monkeypatch.setattr("tidegate.storage.reader.Storage.names", denied)
+
+    said = tidegate("savepoints", "list", location, "-c", str(tmp_path / "tidegate.toml"))
+    assert said == (1, "", f"tidegate: {location}: Permission denied\n")
+
+
 @pytest.mark.kafka
 def test_the_location_of_a_table_comes_from_its_events(
     tidegate: Tidegate, settings_file: Path, bootstrap_servers: str, topic_prefix: str
@@ -398,11 +412,14 @@ def test_the_location_of_a_table_comes_from_its_events(
     monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
     assert {event.location for event in monitor.events("requests")} == {location}
 
-    assert tidegate(*first[:-2], "--source", "mallory", "-l", "/elsewhere")[0] == 0
+    ended = ("publish", "lock-released", *orders, "--lock-id", "5", "-l", f"{location}/day=1")
+    assert tidegate(*ended)[0] == 0
+    assert tidegate("savepoints", "list", "lake.sales.orders", *config)[0] == 0
+    assert tidegate(*first[:-2], "--source", "mallory", "-l", "/elsewhere/orders")[0] == 0
     code, _, err = tidegate("savepoints", "list", "lake.sales.orders", *config)
     assert code == 2
-    assert f"events name lake.sales.orders at several locations: {location}, /elsewhere" in err or (
-        f"events name lake.sales.orders at several locations: /elsewhere, {location}" in err
+    assert f"events name lake.sales.orders at several locations: {location}, /elsewhere/orders" in err or (
+        f"events name lake.sales.orders at several locations: /elsewhere/orders, {location}" in err
     )
 
 
@@ -427,7 +444,10 @@ def test_a_misspelt_table_and_an_invented_instant_are_said_when_a_commit_is_publ
     code, _, err = tidegate(*commit, "-t", "lake.sales.ordres", "--instant", "latest")
     assert (code, "did you mean lake.sales.orders?" in err) == (0, True)
     elsewhere = ("publish", "commit", "-t", "lake.sales.orders", "-c", str(settings_file))
-    code, _, err = tidegate(*elsewhere, "-l", "/elsewhere", "--instant", at(3))
+    for misspelt in (elsewhere, ("publish", "condemned", *elsewhere[2:], "--reason", "bad")):
+        code, out, err = tidegate(*misspelt, "-l", f"{location}x", "--instant", at(3))
+        assert (code, out, f"there is no Hudi table at {location}x" in err) == (2, "", True)
+    code, _, err = tidegate(*elsewhere, "-l", "/elsewhere/orders", "--instant", at(3))
     assert (code, "not compared with the timeline" in err) == (0, True)
 
 

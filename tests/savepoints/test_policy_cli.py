@@ -31,7 +31,9 @@ from tidegate.publisher import Receipt
 from tidegate.runtime.bus import Partition, Record
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.service.settings import Settings
+from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused
+from tidegate.tables.warehouse import Warehouse
 
 POLICY = """
 [[savepoints]]
@@ -155,7 +157,8 @@ def test_without_a_table_changed_settings_are_planned_for_all_tables_whose_commi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_with_savepoints(tmp_path)
-    published = {"lake.sales.gone": str(tmp_path / "gone"), "lake.sales.orders": table.location}
+    published = {"lake.sales.denied": "/denied", "lake.sales.gone": str(tmp_path / "gone")}
+    published["lake.sales.orders"] = table.location
     moved = [("lake.sales.orders", "/before/it/was/moved"), *published.items()]
 
     class Commits:
@@ -173,15 +176,24 @@ def test_without_a_table_changed_settings_are_planned_for_all_tables_whose_commi
                 event = CommitCompleted.model_validate({**fields, "occurred_at": NOW})
                 yield LoggedEvent(Record(Partition("t", 0), 0, b"", b"", (), 0), event)
 
+    def opened(warehouse: Warehouse, location: str) -> object:
+        if location == "/denied":
+            raise PermissionError(13, "Permission denied", location)
+        return open_table(warehouse, location)
+
     monkeypatch.setattr("tidegate.cli.restore.plan.EventLog", Commits)
+    monkeypatch.setattr("tidegate.cli.restore.plan.open_table", opened)
     changed = POLICY.replace('policy = "sales"', 'policy = "orders"')
 
     text = call(tmp_path, "plan", "retention", "--json", policy=changed)
 
-    gone, *orders = map(json.loads, text.splitlines())
+    denied, gone, *orders = map(json.loads, text.splitlines())
+    assert denied["why"] == "/denied: Permission denied"
     assert (gone["table"], gone["would"]) == ("lake.sales.gone", "be refused")
     assert {row["table"] for row in orders} == {"lake.sales.orders"}
     assert at(1) in {row["savepoint"] for row in orders if row["would"] == "stay"}
+    first, *_ = call(tmp_path, "plan", "retention", policy=changed).splitlines()
+    assert first.split() == ["table", "savepoint", "would", "why"]
     with pytest.raises(ConfigError, match="give --table too"):
         call(tmp_path, "plan", "retention", "-l", table.location)
 

@@ -267,7 +267,7 @@ class _ReachablePublisher(Publisher):
         Raises:
             NoSuchTable: the latest is asked for, and there is no table.
             InvalidEventError: the timeline has no completed write of this instant, or contradicts
-                what was given.
+                what was given, or there is no table where others are.
         """
         from tidegate.publisher import timelines  # noqa: PLC0415 - heavy
 
@@ -280,7 +280,9 @@ class _ReachablePublisher(Publisher):
                 found = timelines.completed_commit(name, where, instant, self._source)
             except InvalidEventError:
                 raise
-            except TidegateError as error:
+            except (TidegateError, OSError) as error:
+                if isinstance(error, timelines.NoSuchTable) and _has_others(where):
+                    raise InvalidEventError(f"{error}; what is beside it was read") from error
                 found = str(error)
         if isinstance(found, str):
             return found
@@ -392,6 +394,13 @@ class _ReachablePublisher(Publisher):
                 " counts for one that comes later; is the id right? "
                 + command_line("waiting", table=event.table)
             )
+
+
+def _has_others(location: str) -> bool:
+    """Whether the directory above can be read here and is not empty: a table there would be seen."""
+    with suppress(TidegateError, OSError):
+        return bool(Storage().names(location.rpartition("/")[0] or "/"))
+    return False
 
 
 def publisher_of(

@@ -40,6 +40,7 @@ from tidegate.events import (
 )
 from tidegate.events.base import Verdict, answered_by
 from tidegate.events.fields import span
+from tidegate.events.reasons import Reason
 from tidegate.events.wire import answered_id
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent, reason_of
@@ -189,12 +190,14 @@ class Story:
             listed = command_line("waiting", table=self.waiting[0].table)
             yield f"{younger} younger vacuums wait, too: {listed}"
         vacuums = [event for event in self._events() if isinstance(event, VacuumFinished)]
-        # a later publication replaces an earlier one
-        newest = {(e.partition, e.directories, e.own_lock_id): e.event_id for e in vacuums}
-        for event_id in newest.values():
-            if event_id not in known | released:
+        # a later publication replaces an earlier one, or adds readers to it
+        published = defaultdict[object, list[str]](list)
+        for e in vacuums:
+            published[e.partition, e.directories, e.own_lock_id].append(e.event_id)
+        for ids in published.values():
+            if not (known | released) & {*ids}:
                 yield (
-                    f"vacuum {event_id} is neither waiting nor released: the coordinator has"
+                    f"vacuum {ids[-1]} is neither waiting nor released: the coordinator has"
                     " not read it yet, or its release is older than the shown events; see:"
                     f" {command_line('status')}"
                 )
@@ -266,7 +269,11 @@ class _Answers:
         self.last = type(outcome).__name__
         if Verdict.DONE in self.verdicts:  # a copy of it may be refused later
             self.refused = None
-        elif outcome.verdict is Verdict.REFUSED and getattr(outcome, "requested_by", None):
+        elif (
+            outcome.verdict is Verdict.REFUSED
+            and getattr(outcome, "requested_by", None)
+            and reason_of(outcome) != Reason.WITHDRAWN  # by a person, who knows
+        ):
             self.refused = ": ".join(
                 filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
             )

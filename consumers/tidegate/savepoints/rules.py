@@ -100,7 +100,7 @@ class _TierSettings(Section, frozen=True):
     """The retention of a tier: the newest `keep`, each for `lifetime`; at least one of the two."""
 
     keep: int | None = Field(default=None, ge=1)
-    """How many: the newest, of a period the newest in it."""
+    """How many: the newest, of a period the first in it."""
     lifetime: Lifetime | None = None
     """How long each: 12h, 30d, 4w, or "forever"; by default the rule's, unless `keep` is given."""
 

@@ -476,9 +476,9 @@ def _with_servers(
     config: dict[str, str | int | bool], servers: str | None
 ) -> dict[str, str | int | bool]:
     named = servers or config.get("bootstrap.servers") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    if not named:
+    if not isinstance(named, str) or not named:
         raise ConfigError(
-            "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS to host:port"
+            "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS, to host:port,host:port"
         )
     return {**config, "bootstrap.servers": named}
 

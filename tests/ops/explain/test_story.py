@@ -108,6 +108,8 @@ def test_a_request_that_was_refused_says_why_and_what_to_do() -> None:
     )
     [step] = story(restore_request(), rejected(restore_request())).next_steps()
     assert "was refused (writer-alive: a writer is at work)" in step
+    withdrawn = rejected(restore_request()).model_copy(update={"reason": "withdrawn"})
+    assert story(restore_request(), withdrawn).next_steps() == NOTHING
 
 
 def test_a_task_that_is_tried_again_says_why() -> None:
@@ -304,6 +306,10 @@ def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
     assert step.endswith("is released when these have ended: lock 8 of ana")
     [step] = story(event).next_steps()
     assert "neither waiting nor released" in step
+    again = vacuum(7, 8, 9)  # its readers are added to those of the first one
+    assert again.event_id != event.event_id
+    [step] = story(event, again, waiting=(waits_for(event),)).next_steps()
+    assert "is released with the next event" in step
 
 
 def test_a_chain_goes_from_the_first_cause_to_the_last_outcome() -> None:

@@ -294,10 +294,12 @@ def retention(
         try:
             with refusing_unreadable():
                 view = views.of(open_table(warehouse, at), rule)
-        except Refused as refused:
+        except (Refused, PermissionError) as error:
             if name:
                 raise
-            rows.append({"table": named, "would": "be refused", "why": refused.message})
+            denied = isinstance(error, PermissionError)
+            why = f"{error.filename}: {error.strerror}" if denied else error.message
+            rows.append({"table": named, "savepoint": None, "would": "be refused", "why": why})
         else:
             rows += [{"table": named} | row for row in _of_retention(view, rule, now)]
     write_rows(rows, "nothing would be made or removed", as_json=as_json)

@@ -35,6 +35,8 @@ def _line(kind: str, path: tuple[int | str, ...], message: str, model: type[Base
     if kind == _UNKNOWN:
         message = f"unknown setting{suggestion(str(path[-1]), _known(model, path[:-1]))}"
     where = ".".join(map(str, path)).removesuffix(".[key]")
+    if kind == "tuple_type" and _known(model, path):
+        message = f"write [[{where}]]: there may be several"
     return f"{where}: {message}" if where else message
 
 
