@@ -92,6 +92,10 @@ def test_a_problem_is_one_line_and_exit_code_2(
         ('[topics]\nprefix = "My Topics"', "topics.prefix: write up to 200 of a-z"),
         (f'[topics]\nprefix = "{"x" * 201}"', "topics.prefix: write up to 200 of a-z"),
         ('[warehouse]\nroots = ["lake"]', "not an absolute path or URI, or it has '..': 'lake'"),
+        (
+            "[[security.keys]]\nname = 'ana'\nroles = ['holder']\npublic_key = 'x'",
+            "the public key of ana ",
+        ),
         ('[warehouse]\nroots = ["/"]', "none may be an entire file system"),
     ],
 )

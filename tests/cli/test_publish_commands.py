@@ -176,7 +176,7 @@ def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "approval", "--request", "r-1", "--reason", "checked")
 
     assert code == 2
-    assert "missing: --table, --plan-id" in err
+    assert "missing: --table, --plan-id, or --plan, which has them" in err
 
 
 @pytest.mark.kafka

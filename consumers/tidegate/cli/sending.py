@@ -282,7 +282,7 @@ class _ReachablePublisher(Publisher):
                 raise
             except (TidegateError, OSError) as error:
                 if isinstance(error, timelines.NoSuchTable) and _has_others(where):
-                    raise InvalidEventError(f"{error}; what is beside it was read") from error
+                    raise InvalidEventError(f"{error}, and what is beside it can be read") from error
                 found = str(error)
         if isinstance(found, str):
             return found

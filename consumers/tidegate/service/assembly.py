@@ -251,7 +251,10 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
         ConfigError: a key is not one; or `joserfc` is not installed.
     """
     return [
-        TrustedKey(public=PublicKey(key.public_key), **key.model_dump(exclude={"public_key"}))
+        TrustedKey(
+            public=PublicKey(key.public_key, f"the public key of {key.name}"),
+            **key.model_dump(exclude={"public_key"}),
+        )
         for key in settings.security.keys
     ]
 

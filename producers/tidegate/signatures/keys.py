@@ -22,16 +22,16 @@ _MAX_BYTES: Final = 10_000
 class PublicKey:
     """A key that verifies. Its id is the thumbprint of RFC 7638."""
 
-    def __init__(self, pem: str) -> None:
+    def __init__(self, pem: str, where: str = "the public key") -> None:
         """Read a public key.
 
         Raises:
             ConfigError: it is not a public Ed25519 key in PEM, or `joserfc` is not installed.
         """
-        key = _parsed(pem, "the public key")
+        key = _parsed(pem, where)
         if key.is_private:
             raise ConfigError(
-                "the public key is a private one: a reader of these settings could sign with it."
+                f"{where} is a private one: a reader of these settings could sign with it."
                 " Make a new key, and put what `tidegate keys show` prints into the settings"
             )
         self.jwk = key

@@ -50,7 +50,7 @@ _PLAIN: Final[Mapping[str, str]] = {
     "extra_forbidden": "is not a field",
     "string_type": "write text",
     "too_short": "write at least {min_length}",
-    "string_too_short": "write at least {min_length} characters",
+    "string_too_short": "write some text",
     "string_too_long": "write at most {max_length} characters",
     "int_type": "write a whole number",
     "int_parsing": "write a whole number",

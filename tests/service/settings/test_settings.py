@@ -204,7 +204,7 @@ def test_constructing_settings_reads_no_environment(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_mistyped_variable_is_refused_and_the_nearest_section_named(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_TOPIC__PREFIX", "x")
     with pytest.raises(
@@ -215,6 +215,10 @@ def test_a_mistyped_variable_is_refused_and_the_nearest_section_named(
     monkeypatch.setenv("TIDEGATE_TOPICS__PREFX", "x")
     with pytest.raises(ConfigError, match=r"topics\.prefx: unknown setting, did you mean prefix"):
         Settings.load()
+    file = tmp_path / "tidegate.toml"
+    file.write_text("")
+    with pytest.raises(ConfigError, match=r"tidegate\.toml or environment: topics\.prefx: unknown"):
+        Settings.load(file)
 
 
 def test_a_list_in_a_variable_that_is_not_json_is_refused_with_an_example(

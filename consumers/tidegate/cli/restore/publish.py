@@ -313,7 +313,8 @@ def _completed(
     """
     wanted = PlanFile.read(plan).completed(given) if plan else given
     if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
-        raise ConfigError(f"missing: {', '.join(missing)}")
+        otherwise = "" if plan else ", or --plan, which has them"
+        raise ConfigError(f"missing: {', '.join(missing)}{otherwise}")
     return wanted | {
         "location": located(Settings.load(sending.config), wanted["table"], wanted["location"])
     }

@@ -21,6 +21,7 @@ from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 from tidegate.service.settings.unused import unused_rules
+from tidegate.signatures.keys import PublicKey
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
 config = typer.Typer(help="Make, check, show and compare the settings.", no_args_is_help=True)
@@ -93,6 +94,8 @@ def check(as_json: bool = False, config: Path | None = None) -> None:
     settings = Settings.load(config)
     if settings.warehouse.roots:
         WarehouseRoots.of(*settings.warehouse.roots)
+    for key in settings.security.keys:
+        PublicKey(key.public_key, f"the public key of {key.name}")
     # librdkafka judges the names; without an address it connects to no broker
     ConfirmedProducer({**settings.connection(), "bootstrap.servers": "", "log_level": 0}).close()
     warnings = unused_rules(settings)

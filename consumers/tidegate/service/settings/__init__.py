@@ -380,7 +380,10 @@ class Settings(Section, frozen=True):
         try:
             return cls.model_validate(merged(content, above))
         except ValidationError as error:
-            where = f"{named}" if named else "environment"
+            sources = [str(named)] if named else []
+            if not named or above.keys() - {"kafka"}:
+                sources.append("environment")
+            where = " or ".join(sources)
             raise _InvalidSettingsError(where, problems(error, cls)) from None  # it has the values
 
     def connection(self) -> dict[str, str | int | bool]:
