@@ -66,7 +66,9 @@ def test_a_problem_is_one_line_and_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "tidegate.toml"
-    file.write_text('[topics]\npartitons = 3\n[monitoring]\nport = "x"\ntables = "*"\n[savepoints]\nx = 1')
+    file.write_text(
+        '[topics]\npartitons = 3\n[monitoring]\nport = "x"\ntables = "*"\n[savepoints]\nx = 1'
+    )
 
     assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 2
     said = capsys.readouterr().err

@@ -384,8 +384,8 @@ def test_a_table_that_may_not_be_read_is_an_error_of_a_line(
 
     monkeypatch.setattr("tidegate.storage.reader.Storage.names", denied)
 
-    said = tidegate("savepoints", "list", location, "-c", str(tmp_path / "tidegate.toml"))
-    assert said == (1, "", f"tidegate: {location}: Permission denied\n")
+    code, _, err = tidegate("savepoints", "list", location, "-c", str(tmp_path / "tidegate.toml"))
+    assert (code, err) == (1, f"tidegate: [Errno 13] Permission denied: '{location}'\n")
 
 
 @pytest.mark.kafka
@@ -418,9 +418,8 @@ def test_the_location_of_a_table_comes_from_its_events(
     assert tidegate(*first[:-2], "--source", "mallory", "-l", "/elsewhere/orders")[0] == 0
     code, _, err = tidegate("savepoints", "list", "lake.sales.orders", *config)
     assert code == 2
-    assert f"events name lake.sales.orders at several locations: {location}, /elsewhere/orders" in err or (
-        f"events name lake.sales.orders at several locations: /elsewhere/orders, {location}" in err
-    )
+    named = sorted((location, "/elsewhere/orders"))
+    assert f"events name lake.sales.orders at several locations: {', '.join(named)}" in err
 
 
 @pytest.mark.kafka

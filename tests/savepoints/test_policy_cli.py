@@ -188,7 +188,7 @@ def test_without_a_table_changed_settings_are_planned_for_all_tables_whose_commi
     text = call(tmp_path, "plan", "retention", "--json", policy=changed)
 
     denied, gone, *orders = map(json.loads, text.splitlines())
-    assert denied["why"] == "/denied: Permission denied"
+    assert "Permission denied: '/denied'" in denied["why"]
     assert (gone["table"], gone["would"]) == ("lake.sales.gone", "be refused")
     assert {row["table"] for row in orders} == {"lake.sales.orders"}
     assert at(1) in {row["savepoint"] for row in orders if row["would"] == "stay"}

@@ -52,12 +52,10 @@ def explained(error: Exception) -> _Failure | None:
         case ValidationError():
             line = f"invalid {error.title}: {validation_message(error)}"
             return _Failure(ExitCode.WRONG, (line,))
-        case TidegateError():
+        case TidegateError() | PermissionError():
             return _Failure(ExitCode.FAILED, (str(error),))
         case KafkaException():
             return _Failure(ExitCode.FAILED, (f"Kafka: {error.args[0].str()}",))
-        case PermissionError():
-            return _Failure(ExitCode.FAILED, (f"{error.filename}: {error.strerror}",))
         case ModuleNotFoundError():
             missing = missing_extra(error)
             return None if missing is None else _Failure(ExitCode.WRONG, (missing,))

@@ -282,7 +282,9 @@ class _ReachablePublisher(Publisher):
                 raise
             except (TidegateError, OSError) as error:
                 if isinstance(error, timelines.NoSuchTable) and _has_others(where):
-                    raise InvalidEventError(f"{error}, and what is beside it can be read") from error
+                    raise InvalidEventError(
+                        f"{error}, and what is beside it can be read"
+                    ) from error
                 found = str(error)
         if isinstance(found, str):
             return found
@@ -397,7 +399,7 @@ class _ReachablePublisher(Publisher):
 
 
 def _has_others(location: str) -> bool:
-    """Whether the directory above can be read here and is not empty: a table there would be seen."""
+    """Whether the directory above is read and not empty: a table would be seen there."""
     with suppress(TidegateError, OSError):
         return bool(Storage().names(location.rpartition("/")[0] or "/"))
     return False

@@ -375,8 +375,8 @@ class EventLog:
     def locations_of(self, table: str) -> list[str]:
         """The locations at which events name a table, sorted.
 
-        Writers' commits and vacuums decide, else the other events. The end of a lock counts wherever
-        it is said to be, and a request may name a wrong location, and so may its refusal.
+        Writers' commits and vacuums decide, else the other events: the end of a lock counts at any
+        location, and a request may name a wrong one, and so may its refusal.
         """
         for topics in ((COMMITS, VACUUMS), (LOCKS, REQUEST_TOPIC, OUTCOME_TOPIC)):
             found = {

@@ -478,7 +478,7 @@ def _with_servers(
     named = servers or config.get("bootstrap.servers") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
     if not isinstance(named, str) or not named:
         raise ConfigError(
-            "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS, to host:port,host:port"
+            "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS, to host:port,..."
         )
     return {**config, "bootstrap.servers": named}
 

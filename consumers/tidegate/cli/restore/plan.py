@@ -297,8 +297,7 @@ def retention(
         except (Refused, PermissionError) as error:
             if name:
                 raise
-            denied = isinstance(error, PermissionError)
-            why = f"{error.filename}: {error.strerror}" if denied else error.message
+            why = error.message if isinstance(error, Refused) else str(error)
             rows.append({"table": named, "savepoint": None, "would": "be refused", "why": why})
         else:
             rows += [{"table": named} | row for row in _of_retention(view, rule, now)]
