@@ -265,27 +265,26 @@ class _ReachablePublisher(Publisher):
             Why the timeline was not read, else the event.
 
         Raises:
-            NoSuchTable: the latest is asked for, and there is no table.
+            NoSuchTable: there is no table, and the latest is asked for, or it would be seen.
             InvalidEventError: the timeline has no completed write of this instant, or contradicts
-                what was given, or there is no table where others are.
+                what was given.
         """
         from tidegate.publisher import timelines  # noqa: PLC0415 - heavy
 
         name, where = timelines.checked(table, location)
-        found: CommitCompleted | str
-        if instant == "latest":
-            found = timelines.latest_commit(name, where, self._source)
-        else:
-            try:
-                found = timelines.completed_commit(name, where, instant, self._source)
-            except InvalidEventError:
+        is_latest = instant == "latest"
+        try:
+            found = (
+                timelines.latest_commit(name, where, self._source)
+                if is_latest
+                else timelines.completed_commit(name, where, instant, self._source)
+            )
+        except InvalidEventError:
+            raise
+        except (TidegateError, OSError) as error:
+            if is_latest or (isinstance(error, timelines.NoSuchTable) and _has_others(where)):
                 raise
-            except (TidegateError, OSError) as error:
-                if isinstance(error, timelines.NoSuchTable) and _has_others(where):
-                    raise InvalidEventError(
-                        f"{error}, and what is beside it can be read"
-                    ) from error
-                found = str(error)
+            return str(error)
         if isinstance(found, str):
             return found
         more = dict[str, str]()
