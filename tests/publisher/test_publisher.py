@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -361,7 +361,7 @@ def test_without_a_broker_named_there_is_not_a_publisher(monkeypatch: pytest.Mon
     with pytest.raises(ConfigError, match="no broker: give bootstrap_servers"):
         Publisher(source="ingest")
     with pytest.raises(ConfigError, match="to host:port,"):
-        Publisher(["127.0.0.1:9"], source="ingest")  # pyright: ignore[reportArgumentType]
+        Publisher(cast("str", ["127.0.0.1:9"]), source="ingest")
 
 
 def test_a_setting_that_librdkafka_refuses_is_named() -> None:

@@ -269,7 +269,8 @@ class _ReachablePublisher(Publisher):
             InvalidEventError: the timeline has no completed write of this instant, or contradicts
                 what was given.
         """
-        from tidegate.publisher import timelines  # noqa: PLC0415 - heavy
+        from tidegate.hudi_reader.table import NoSuchTable  # noqa: PLC0415 - heavy
+        from tidegate.publisher import timelines  # noqa: PLC0415
 
         name, where = timelines.checked(table, location)
         is_latest = instant == "latest"
@@ -282,7 +283,7 @@ class _ReachablePublisher(Publisher):
         except InvalidEventError:
             raise
         except (TidegateError, OSError) as error:
-            if is_latest or (isinstance(error, timelines.NoSuchTable) and _has_others(where)):
+            if is_latest or (isinstance(error, NoSuchTable) and _has_others(where)):
                 raise
             return str(error)
         if isinstance(found, str):
