@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import string
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from time import time
@@ -68,6 +71,9 @@ from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 OTHER = "hive.sales.other"
+CJK = [chr(code) for code in range(0x4E00, 0x9FFF)]
+ASCII = string.ascii_letters + string.digits
+ANY_PLANE = [chr(code) for code in range(0x10000, 0x110000, 16)]
 
 
 def vacuum(lock: int, table: str = TABLE) -> VacuumFinished:
@@ -166,6 +172,46 @@ def place() -> Place:
 def released(place: Place, *locks: int, table: str = TABLE) -> None:
     for lock in locks:
         place.send(vacuum(lock, table), release(lock, table))
+
+
+def random_text(characters: Sequence[str], length: int, seed: int = 0) -> str:
+    """Text that no compression makes much smaller."""
+    return "".join(random.Random(seed).choices(characters, k=length))  # noqa: S311
+
+
+@pytest.mark.parametrize(
+    ("write_ids", "names"),
+    [
+        pytest.param(random_text(CJK, 225_000), 1, id="Chinese write ids"),
+        pytest.param(random_text(ASCII, 250_000), 1_000, id="ASCII write ids and many names"),
+        pytest.param(random_text(ANY_PLANE, 224_000), 1, id="write ids of any characters"),
+    ],
+)
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_a_vacuum_that_was_accepted_fits_into_the_rows_of_its_task(
+    place: Place, write_ids: str, names: int, *, is_queued: bool
+) -> None:
+    large = vacuum(2).model_copy(
+        update={
+            "valid_write_ids": write_ids,
+            "directories": tuple(random_text(ASCII, 255, seed=n + 1) for n in range(names)),
+        }
+    )
+    large = VacuumFinished.model_validate(large.model_dump(exclude={"event_id"}))
+    if is_queued:
+        released(place, 1)
+        place.send(large, release(2, TABLE))
+        place.send(ended(place.tasks()[0]))
+    else:
+        place.send(large, release(2, TABLE))
+    assert place.bus.records("tidegate.dead-letters") == []
+    command = command_of(place.tasks()[-1], Wire())
+    assert isinstance(command, CleaningReleased)
+    assert command.valid_write_ids == write_ids
+
+    place.restart()  # publishes it again
+    first, again = place.bus.records("tidegate.tasks")[-2:]
+    assert (first.value, first.headers) == (again.value, again.headers)
 
 
 def test_the_tasks_of_a_table_are_numbered_and_come_one_after_the_other(place: Place) -> None:

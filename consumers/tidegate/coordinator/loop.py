@@ -194,7 +194,7 @@ class CoordinatorLoop:
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         owned = self._owned.values()
-        running = [message for it in owned for message in tasks.unfinished(it.store)]
+        running = [message for it in owned for message in self._tasks.unfinished(it.store)]
         self._publish_unsent(owned, running)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         early = self._catch_up.read_first(starts)
@@ -375,7 +375,8 @@ class CoordinatorLoop:
             owned.store.begin()
             effects = self._subjects.due(owned.store, at)
             messages = self._messages(effects, owned.store, at)
-            for table in {command.table for command in effects.commands}:
+            # sorted: a set of strings has another order in each process
+            for table in sorted({command.table for command in effects.commands}):
                 messages += self._tasks.issue(table, owned.store, at)
             owned.store.send(messages)
             owned.store.commit()
@@ -410,7 +411,8 @@ class CoordinatorLoop:
             if not Requests.is_over(command, store):
                 queued = tasks.Queued.of(command, self._outgoing.command(command, at))
                 tasks.enqueue(command, queued, store)
-        return [*effects.republish, *map(self._outgoing.outcome, effects.outcomes)]
+        again = map(self._outgoing.task, effects.republish)
+        return [*again, *map(self._outgoing.outcome, effects.outcomes)]
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""

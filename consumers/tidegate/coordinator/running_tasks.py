@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
+from tidegate.coordinator.rows.records import dump_message
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.coordinator.tasks import Queued
-from tidegate.events import Event, Stopped, TaskEnd, TaskEnded, TaskOverdue
+from tidegate.coordinator.tasks import Queued, Task
+from tidegate.events import Event, Stopped, TaskEnd, TaskEnded, TaskIssued, TaskOverdue
 from tidegate.events.fields import span, to_ms
 from tidegate.events.wire import Message
 
@@ -34,37 +34,36 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     found = _row_of(event, rows)
     if found is None or (event.end is TaskEnd.NUMBER_TAKEN and not _is_unknown(event, rows)):
         return None
-    kind, lane, carried = found
-    if lane == tasks.STOPS and event.end is not TaskEnd.NUMBER_TAKEN:
-        return _stopped(event, carried, rows)
+    kind, lane, task = found
+    if task.stops is not None and event.end is not TaskEnd.NUMBER_TAKEN:
+        return _stopped(event, task.stops, rows)
     rows.drop(kind, table, number)
     if event.end is TaskEnd.NUMBER_TAKEN:
         rows.put("number", table, None, (max(tasks.last_number(table, rows), event.highest or 0),))
-        if lane == tasks.STOPS:
+        if task.stops is not None:
             return None
     if kind == "task" and (stop := rows.one(tasks.STOP_ROW, table)) is not None:
         rows.drop("task", table, stop[0])  # too late
-    queued = Queued(**carried)
+    queued = task.queued
     if event.end is TaskEnd.NUMBER_TAKEN and event.highest != number:  # perhaps it has begun
         queued = queued._replace(has_begun=True)
     if event.end in {TaskEnd.REDRIVEN, TaskEnd.NUMBER_TAKEN}:
         tasks.enqueue_again(table, lane, queued, rows)
         return queued, False, []
     if event.end is TaskEnd.DEAD_LETTERED:  # perhaps it has begun
-        body = dumps([event.caused_by, None, queued._replace(has_begun=True)._asdict()])
-        rows.put("failed", table, number, (lane,), body)
+        failed_task = task._replace(queued=queued._replace(has_begun=True))
+        rows.put("failed", table, number, (lane,), failed_task.dump())
     return queued, event.end is not TaskEnd.DEAD_LETTERED, []
 
 
-def _row_of(event: TaskEnded, rows: Store) -> tuple[str, int, Any] | None:
-    """The row type of a task that has ended, its lane, and what it carries."""
+def _row_of(event: TaskEnded, rows: Store) -> tuple[str, int, Task] | None:
+    """The row type of a task that has ended, its lane, and the task."""
     # a copy of a task that became a dead letter may have been carried out
     kinds = {TaskEnd.REDRIVEN: ("failed",), TaskEnd.ANSWERED: ("task", "failed")}
     for kind in kinds.get(event.end, ("task",)):
-        lane, body = rows.one(_ROWS[kind], event.table, event.number) or (0, "[null, 0, 0]")
-        task, _, carried = loads(body)
-        if task is not None and task == event.caused_by:
-            return kind, lane, carried
+        found = rows.one(_ROWS[kind], event.table, event.number)
+        if found and (task := Task.load(found[1])).id == event.caused_by:
+            return kind, found[0], task
     return None
 
 
@@ -90,8 +89,8 @@ def _stopped(
     lane, body = rows.one(tasks.TASK_ROW, table, number)
     rows.drop("task", table, number)
     rows.drop("task", table, event.number)
-    task, _, carried = loads(body)
-    queued = Queued(**carried)
+    task = Task.load(body)
+    queued = task.queued
     if event.stopped is Stopped.BEGUN:
         queued = queued._replace(has_begun=True)
     tasks.enqueue_again(table, lane, queued, rows, -number)  # in front: it may be half way
@@ -100,7 +99,7 @@ def _stopped(
         location=queued.location,
         occurred_at=event.occurred_at,
         source=SOURCE,
-        caused_by=task,
+        caused_by=task.id,
         number=number,
         end=TaskEnd.SUPERSEDED,
         message=f"task {event.number} stopped it",
@@ -108,19 +107,19 @@ def _stopped(
     return queued, False, [outcome]
 
 
-def again(event: TaskEnded, rows: Store) -> list[Message]:
-    """The message of a running task that was redriven: its worker could not decode it."""
+def again(event: TaskEnded, rows: Store) -> list[TaskIssued]:
+    """The running task that was redriven: its worker could not decode it."""
     found = rows.one(tasks.TASK_ROW, event.table, event.number)
     if event.end is not TaskEnd.REDRIVEN or found is None:
         return []
-    event_id, message, _ = loads(found[1])
-    return [load_message(message)] if event_id == event.caused_by else []
+    issued = Task.load(found[1]).event(event.table, event.number)
+    return [issued] if issued.event_id == event.caused_by else []
 
 
 def failed(table: str, command: str, rows: Store) -> list[int]:
     """The numbers of a command's tasks that became dead letters."""
     found = rows.all("select number, body from failed where tbl = ?", table)
-    return [number for number, body in found if loads(body)[2]["command"] == command]
+    return [number for number, body in found if Task.load(body).queued.command == command]
 
 
 def progressed(table: str, rows: Store, at: datetime) -> None:
@@ -137,7 +136,7 @@ def next_overdue(rows: Store) -> int | None:
 
 
 def overdue(rows: Store, at: datetime, limit: int) -> Effects:
-    """The messages of overdue tasks, again, with an alarm for each task that is not a stop."""
+    """Overdue tasks, to publish again, with an alarm for each that is not a stop."""
     effects = Effects()
     found = rows.all(
         "select tbl, number, lane, body from task indexed by task_due where due <= ?"
@@ -146,17 +145,17 @@ def overdue(rows: Store, at: datetime, limit: int) -> Effects:
     )
     for table, number, lane, body in found:
         tasks.store_task(rows, table, number, lane, body, at)
-        task, message, carried = loads(body)
-        effects.republish.append(load_message(message))
-        if lane == tasks.STOPS:
+        task = Task.load(body)
+        effects.republish.append(task.event(table, number))
+        if task.stops is not None:
             continue
-        queued = Queued(**carried)
+        queued = task.queued
         alarm = TaskOverdue(
             table=table,
             location=queued.location,
             occurred_at=at,
             source=SOURCE,
-            caused_by=task,
+            caused_by=task.id,
             number=number,
             kind=queued.kind,
             message=f"task {number} ({queued.kind}) has had no outcome for"
@@ -183,7 +182,7 @@ def running(table: str, rows: Store) -> Queued | None:
     if found is None:
         return None
     _, body = rows.one(tasks.TASK_ROW, table, found[0])
-    return Queued(**loads(body)[2])
+    return Task.load(body).queued
 
 
 def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:

@@ -8,10 +8,9 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidegate.events import Answer, Command, Event, Outcome
+from tidegate.events import Answer, Command, Event, Outcome, TaskIssued
 from tidegate.events.fields import to_ms
 from tidegate.events.topics import Role
-from tidegate.events.wire import Message
 
 if TYPE_CHECKING:
     from tidegate.coordinator.rows.row_type import RowType
@@ -31,8 +30,8 @@ class Effects:
 
     commands: list[Command] = field(default_factory=list[Command])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
-    republish: list[Message] = field(default_factory=list[Message])
-    """Messages that were published before, to publish once more."""
+    republish: list[TaskIssued] = field(default_factory=list[TaskIssued])
+    """Running tasks, to publish once more."""
 
     def add(self, others: Effects) -> None:
         """Add others, behind these."""

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.outgoing import Outgoing
-from tidegate.coordinator.rows.records import dump_message, dumps, load_message, loads
+from tidegate.coordinator.rows.records import dumps, load_message, loads
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE
@@ -43,8 +43,7 @@ NUMBER: Final = RowType("number", ("last",))
 TASK: Final = RowType(
     "task", ("lane", "due"), key="number", has_body=True, indexes=("task_due on task (due)",)
 )
-"""A running task: its id, its message, and the command that it carries; for a stop, the number of
-the task that it stops. From `due` on it is overdue."""
+"""A running task, its body a `Task`. From `due` on it is overdue."""
 OVERDUE_AFTER: Final = timedelta(hours=1)
 QUEUED: Final = RowType(
     "queued", ("lane",), key="id", has_body=True, indexes=("queued_next on queued (tbl, lane, id)",)
@@ -53,7 +52,7 @@ QUEUED: Final = RowType(
 one at most is queued."""
 ANY, CLEANINGS, CHECKS, STOPS = range(4)
 FAILED: Final = RowType("failed", ("lane",), key="number", has_body=True)
-"""A task that became a dead letter: it is issued again once that is redriven."""
+"""A `Task` that became a dead letter: it is issued again once that is redriven."""
 UNCONFIRMED: Final = RowType("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is running."""
 STOPPING: Final = RowType("stopping", key="id", has_body=True)
@@ -108,6 +107,58 @@ class Queued(NamedTuple):
             has_begun=has_begun,
         )
 
+    @classmethod
+    def load(cls, body: str) -> Queued:
+        """The command that a row's body holds."""
+        return cls(**loads(body))
+
+    def dump(self) -> str:
+        """A row's body."""
+        return dumps(self._asdict())
+
+    def as_task(self, table: str, number: int, issued: int) -> TaskIssued:
+        """The event that lets a worker carry it out, issued at this time of the broker, in ms."""
+        return TaskIssued(
+            table=table,
+            location=self.location,
+            occurred_at=from_ms(issued),
+            source=SOURCE,
+            caused_by=self.command,
+            number=number,
+            command=of_json(self.original),
+            grounds=tuple(map(of_json, self.grounds)),
+        )
+
+
+class Task(NamedTuple):
+    """A running task, or one that became a dead letter; its table and number are the row's key.
+
+    Its message is not stored, but made again: it has the command a second time, and a record of the
+    changelog has no room for a large command twice.
+    """
+
+    id: str
+    issued: int
+    """Milliseconds of the broker's time."""
+    stops: int | None
+    """For a stop, the number of the task that it stops."""
+    queued: Queued
+    """The command that it carries."""
+
+    @classmethod
+    def load(cls, body: str) -> Task:
+        """The task that a row's body holds."""
+        *fields, queued = loads(body)
+        return cls(*fields, Queued(**queued))
+
+    def dump(self) -> str:
+        """A row's body."""
+        return dumps([*self[:-1], self.queued._asdict()])
+
+    def event(self, table: str, number: int) -> TaskIssued:
+        """Its event, to publish again."""
+        return self.queued.as_task(table, number, self.issued)
+
 
 class Tasks:
     """Issues queued commands as tasks. The caller owns the transaction of the rows."""
@@ -127,54 +178,52 @@ class Tasks:
         if lane is None:
             if (found := _next(table, rows)) is not None:
                 queue, queued = found
-                messages.append(self._issue(table, queue, queued, queued._asdict(), rows, at))
+                messages.append(self._issue(table, queue, queued, rows, at))
         elif _must_stop(table, lane, rows):
             stop = self._stop(table, number, rows, at)
-            messages.append(self._issue(table, STOPS, stop, number, rows, at))
+            messages.append(self._issue(table, STOPS, stop, rows, at, stops=number))
         return messages
 
-    def _issue(  # noqa: PLR0913, PLR0917 - the parts of a row
+    def unfinished(self, rows: Store) -> list[Message]:
+        """The messages of all running tasks, and of stops."""
+        found = rows.all("select tbl, number, body from task order by tbl, number")
+        return [
+            self._outgoing.task(Task.load(body).event(table, number))
+            for table, number, body in found
+        ]
+
+    def _issue(  # noqa: PLR0913 - the parts of a row
         self,
         table: str,
         lane: int,
         queued: Queued,
-        carries: int | dict[str, Any],
         rows: Store,
         at: datetime,
+        *,
+        stops: int | None = None,
     ) -> Message:
         """Store a new task, with the table's next number; return its message."""
-        number = 1 + last_number(table, rows)
-        task = TaskIssued(
-            table=table,
-            location=queued.location,
-            occurred_at=from_ms(to_ms(at)),
-            source=SOURCE,
-            caused_by=queued.command,
-            number=number,
-            command=of_json(queued.original),
-            grounds=tuple(map(of_json, queued.grounds)),
-        )
-        message = self._outgoing.task(task)
+        number, issued = 1 + last_number(table, rows), to_ms(at)
+        event = queued.as_task(table, number, issued)
         rows.put("number", table, None, (number,))
-        body = dumps([task.event_id, dump_message(message), carries])
-        store_task(rows, table, number, lane, body, at)
-        return message
+        task = Task(event.event_id, issued, stops, queued)
+        store_task(rows, table, number, lane, task.dump(), at)
+        return self._outgoing.task(event)
 
     def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Queued:
         """The command that stops the task with this number."""
         _, body = rows.one(TASK_ROW, table, number)
-        task, _, carries = loads(body)
-        queued = Queued(**carries)
+        task = Task.load(body)
         command = StopRequested(
             table=table,
-            location=queued.location,
+            location=task.queued.location,
             occurred_at=from_ms(to_ms(at)),
             source=SOURCE,
-            caused_by=task,
+            caused_by=task.id,
             stops=number,
-            command=queued.command,
-            kind=queued.kind,
-            partition=queued.partition,
+            command=task.queued.command,
+            kind=task.queued.kind,
+            partition=task.queued.partition,
         )
         return Queued.of(command, self._outgoing.command(command, at))
 
@@ -192,7 +241,7 @@ def enqueue_again(
 ) -> None:
     """Queue a command that was queued before; with `number` in the place of another command."""
     number = rows.next_sequence() if number is None else number
-    rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
+    rows.put("queued", table, number, (lane,), queued.dump())
 
 
 def _next(table: str, rows: Store) -> tuple[int, Queued] | None:
@@ -204,19 +253,13 @@ def _next(table: str, rows: Store) -> tuple[int, Queued] | None:
         return None
     sequence, lane, body = first
     rows.drop("queued", table, sequence)
-    return lane, Queued(**loads(body))
+    return lane, Queued.load(body)
 
 
 def last_number(table: str, rows: Store) -> int:
     """The last number of a table; 0 if it had no task."""
     found = rows.one("select last from number where tbl = ?", table)
     return found[0] if found else 0
-
-
-def unfinished(rows: Store) -> list[Message]:
-    """The messages of all running tasks, and of stops."""
-    bodies = rows.all("select body from task order by tbl, number")
-    return [load_message(loads(body)[1]) for (body,) in bodies]
 
 
 def _confirmations(table: str, rows: Store) -> list[Message]:
