@@ -565,8 +565,8 @@ RULES: Final = (
     Rule(
         "half a batch does not count",
         "consumers/tidegate/coordinator/rows/store.py",
-        "        self._changed = {key: rows.get(key) for key in cut}\n",
-        "        self._changed = {}\n",
+        "        self._batch_changes = {key: rows.get(key) for key in cut}\n",
+        "        self._batch_changes = {}\n",
         "tests/coordinator/test_store.py::test_what_has_no_end_mark_is_written_again_with_its_former_value",
     ),
     Rule(

@@ -83,6 +83,21 @@ def test_a_table_that_is_due_decides_without_an_event() -> None:
     assert asked(bus) == sorted(TABLES)
 
 
+def test_the_tasks_of_due_tables_have_the_same_order_in_every_process() -> None:
+    bus, time = memory_bus(partitions=1), Passing()
+    loop = CoordinatorLoop(
+        HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60), tick_seconds=0
+    )
+    bus.send([message(commit(1, f"lake.sales.t{n:02}")) for n in range(20)])
+    loop.step(0)
+    time.seconds += 3700
+    loop.step(0)
+    loop.step(0)
+
+    tables = [command.table for command in commands_on(bus)]
+    assert tables == [f"lake.sales.t{n:02}" for n in range(20)]
+
+
 def test_what_is_due_outlives_a_restart_and_is_done_once() -> None:
     bus, time = memory_bus(), Passing()
     loop = CoordinatorLoop(

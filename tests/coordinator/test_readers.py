@@ -369,6 +369,18 @@ def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_
         assert causes(commands) == [vacuum(1, 2).event_id]
 
 
+def test_a_check_that_was_rolled_back_is_made_with_the_next_event() -> None:
+    tables = Tables(FORGETFUL, restarts=False)
+    tables.decide(released(5))
+    tables.store.begin()
+    tables.subject.handle(released(100), tables.store, LATER)
+    tables.store.rollback()
+    assert tables.ended() == 1
+    tables.decide(released(101), at=LATER)
+    assert tables.decide(vacuum(5), at=LATER) == []
+    assert tables.flagged() == [VacuumFlag.RELEASE_MAY_BE_FORGOTTEN]
+
+
 def test_a_waiting_vacuum_is_never_forgotten() -> None:
     tables = Tables(ReaderGate(remember_for=timedelta(days=1), remember_most=2))
     tables.decide(vacuum(1))

@@ -27,7 +27,7 @@ from tidegate.publisher import Message
 
 PACKAGE = Path(readers.__file__).parent
 SCANNED = {
-    "select body from task order by tbl, number": "all tasks under way: after a restart",
+    "select tbl, number, body from task order by tbl, number": "all tasks under way: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
     "select tbl, since from unknown where reported is null": "all tables: after a restart",
     "select tbl, body from policy": "all tables: after a restart",
@@ -135,7 +135,7 @@ def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) 
     rows = Rows(restarts=False)
     for start in range(0, len(events), size):
         rows.handle(*events[start : start + size], at=NOON)
-        rows.store.send([Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),))])
+        rows.store.add_to_outbox([Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),))])
         rows.write()
     before = all_rows(rows.store)
 
@@ -156,7 +156,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.handle(vacuum(1, 2))
     rows.store.begin()
     rows.subject.handle(release(1), rows.store, NOON)
-    rows.store.send([Message("tidegate.tasks", b"k", b"v")])
+    rows.store.add_to_outbox([Message("tidegate.tasks", b"k", b"v")])
     rows.store.rollback()
 
     assert rows.store.unsent() == []

@@ -5,11 +5,12 @@ The way of an event, from a record to a task:
     step
       _poll                        up to CHUNK records
       _apply ... _apply_record     skips what was applied; an invalid record becomes a dead letter
-        _decided                   does it count: signature, running task, first use of a request
+        _decided                   as a request, an outcome or a fact:
+          _of_request ...          does it count: signature, first use, running task
           Subjects.handle          its subject puts and drops rows, and returns `Effects`
           _messages                commands are queued (`tasks.enqueue`), outcomes serialized
           Tasks.issue              if no task of the table is running, the next command becomes one
-        Store.send                 the messages become rows of the outbox
+        Store.add_to_outbox        the messages become rows of the outbox
       _finish
         OwnedPartitions.write      changed rows, the position last, in one fenced transaction
         _publish_unsent            the messages in the outbox
@@ -270,7 +271,7 @@ class CoordinatorLoop:
         store.begin()
         try:
             at = from_ms(record.timestamp_ms)
-            store.send(self._decided(owned, event, record, at))
+            store.add_to_outbox(self._decided(event, record, store, at))
         except Exception as error:
             store.rollback()  # invariant 4: one bad event must not hold up its partition
             if isinstance(error, StopService) or is_broker_fault(error):
@@ -280,32 +281,47 @@ class CoordinatorLoop:
             store.commit()
             self._dead_letters.limit.succeeded(where)
 
-    def _decided(
-        self, owned: OwnedPartition, event: Event, record: Record, at: datetime
-    ) -> list[Message]:
+    def _decided(self, event: Event, record: Record, store: Store, at: datetime) -> list[Message]:
         """Decide on an event; return the messages to publish."""
-        kind, store = type(event), owned.store
-        if kind in self._outcome_kinds and is_unproven(event):
-            return []
-        subject: Subject = self._subjects
-        # its task is not running: it comes late, is a copy, or is forged
-        if kind in requests.NEED_A_TASK and carried(event, store) is None:
-            late = self._subject_of_late(kind, record)
-            if late is None or not self._is_genuine(event, record):
-                return []
-            subject = late
-        if kind in self._signed_kinds:
-            self._authorization.require(event, record)
+        kind = type(event)
+        effects: Effects | None
         if kind in self._request_kinds and isinstance(event, Command):
-            effects = self._authorized(owned, event, record, at)
+            effects = self._of_request(event, record, store, at)
+        elif kind in self._outcome_kinds:
+            effects = self._of_outcome(event, record, store, at)
         else:
-            effects = subject.handle(event, store, at)
+            effects = self._of_fact(self._subjects, event, record, store, at)
+        if effects is None:
+            return []
         messages = self._messages(effects, store, at)
         if isinstance(event, HoldRequest) and confirm_later(event.table, messages, store):
             messages = []
         if effects.commands or kind in requests.ISSUE_AFTER:
             messages += self._tasks.issue(event.table, store, at)
         return messages
+
+    def _of_fact(
+        self, subject: Subject, event: Event, record: Record, store: Store, at: datetime
+    ) -> Effects:
+        """Apply what happened, if its signature is valid where one is required."""
+        if type(event) in self._signed_kinds:
+            self._authorization.require(event, record)
+        return subject.handle(event, store, at)
+
+    def _of_outcome(
+        self, event: Event, record: Record, store: Store, at: datetime
+    ) -> Effects | None:
+        """Apply an outcome; None if it does not count."""
+        if is_unproven(event):
+            return None
+        subject: Subject = self._subjects
+        # its task is not running: it comes late, is a copy, or is forged
+        if type(event) in requests.NEED_A_TASK and carried(event, store) is None:
+            late = self._subject_of_late(type(event), record)
+            if late is None or not self._is_genuine(event, record):
+                return None
+            subject = late
+        return self._of_fact(subject, event, record, store, at)
 
     def _subject_of_late(self, kind: type[Event], record: Record) -> Subject | None:
         """The subject that applies an outcome whose task is not running; None if none does."""
@@ -324,14 +340,12 @@ class CoordinatorLoop:
             return False
         return True
 
-    def _authorized(
-        self, owned: OwnedPartition, event: Command, record: Record, at: datetime
-    ) -> Effects:
+    def _of_request(self, event: Command, record: Record, store: Store, at: datetime) -> Effects:
         """Apply a request only if its signature permits it; otherwise the outcome is a refusal."""
         signed_by: TrustedKey | None = None
         try:
             signed_by = self._authorization.check(event, record)
-            if Requests.is_used(event, owned.store, at):
+            if Requests.is_used(event, store, at):
                 log.info("the request %s was used before", event.event_id)
                 return Effects()
         except Unauthorized as refused:
@@ -344,9 +358,9 @@ class CoordinatorLoop:
             begun = self._catch_up.is_rebuilding(record)  # lost rows may have had a task of it
             original = self._outgoing.request(record, at)
             queued = tasks.Queued.of(event, original, signer, has_begun=begun)
-            effects = self._requests.requested(event, queued, owned.store, at)
+            effects = self._requests.requested(event, queued, store, at)
         else:
-            effects = self._subjects.handle(event, owned.store, at)
+            effects = self._subjects.handle(event, store, at)
         effects.name_asker(event, signer)
         return effects
 
@@ -378,7 +392,7 @@ class CoordinatorLoop:
             # sorted: a set of strings has another order in each process
             for table in sorted({command.table for command in effects.commands}):
                 messages += self._tasks.issue(table, owned.store, at)
-            owned.store.send(messages)
+            owned.store.add_to_outbox(messages)
             owned.store.commit()
             owned.is_changed = True
             if self._is_due(number, at):
@@ -451,4 +465,4 @@ class CoordinatorLoop:
                 f" reconfigured: raise its max.message.bytes. {error}"
             ) from error
         for store in stores:
-            store.sent()
+            store.clear_outbox()

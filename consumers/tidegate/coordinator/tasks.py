@@ -148,8 +148,8 @@ class Task(NamedTuple):
     @classmethod
     def load(cls, body: str) -> Task:
         """The task that a row's body holds."""
-        *fields, queued = loads(body)
-        return cls(*fields, Queued(**queued))
+        task, issued, stops, queued = loads(body)
+        return cls(task, issued, stops, Queued(**queued))
 
     def dump(self) -> str:
         """A row's body."""

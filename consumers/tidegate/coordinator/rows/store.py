@@ -45,9 +45,9 @@ class Store:
         self.execute = self._db.execute
         self._put = {name: it.insert for name, it in self.row_types.items()}
         self._delete = {name: it.delete for name, it in self.row_types.items()}
-        self._changed: dict[bytes, bytes | None] = {}
+        self._batch_changes: dict[bytes, bytes | None] = {}
         """Records of the next batch."""
-        self._event: dict[bytes, bytes | None] = {}
+        self._event_changes: dict[bytes, bytes | None] = {}
         """Those of the event that is being decided."""
         self._sequence = 0
         self.last_checks: dict[str, tuple[int, int]] = {}
@@ -90,17 +90,19 @@ class Store:
         if body is not None:
             row.append(body)
         self.execute(self._put[row_type], (*row, *derived))
-        self._event[records.row_key(table, row_type, key)] = records.row_value(columns, body)
+        self._event_changes[records.row_key(table, row_type, key)] = records.row_value(
+            columns, body
+        )
 
     def drop(self, row_type: str, table: str, key: int | None = None) -> None:
         """Remove a row, if it is there."""
         if self.execute(self._delete[row_type], (table,) if key is None else (table, key)).rowcount:
-            self._event[records.row_key(table, row_type, key)] = None
+            self._event_changes[records.row_key(table, row_type, key)] = None
 
     # Messages
 
-    def send(self, messages: Iterable[Message]) -> None:
-        """Add messages to the outbox."""
+    def add_to_outbox(self, messages: Iterable[Message]) -> None:
+        """Add messages, which are published once they are in the changelog."""
         for message in messages:
             self.put(OUTBOX.name, "", self.next_sequence(), body=records.dump_message(message))
 
@@ -114,8 +116,8 @@ class Store:
         rows = self.execute("select body from outbox order by sequence")
         return [records.load_message(body) for (body,) in rows]
 
-    def sent(self) -> None:
-        """All of them were published: a later batch removes them from the changelog."""
+    def clear_outbox(self) -> None:
+        """Its messages were published: a later batch removes them from the changelog."""
         for (sequence,) in self.all("select sequence from outbox"):
             self.drop(OUTBOX.name, "", sequence)
         self._keep_event()
@@ -135,11 +137,12 @@ class Store:
         """Undo what the event has changed, and nothing else."""
         self.execute("rollback to event")
         self.execute("release event")
-        self._event.clear()
+        self._event_changes.clear()
+        self.last_checks.clear()  # the check is undone, too
 
     def _keep_event(self) -> None:
-        self._changed.update(self._event)
-        self._event.clear()
+        self._batch_changes.update(self._event_changes)
+        self._event_changes.clear()
 
     # Changelog
 
@@ -154,14 +157,14 @@ class Store:
     @property
     def has_changes(self) -> bool:
         """Whether rows changed since the last batch."""
-        return bool(self._changed)
+        return bool(self._batch_changes)
 
     def batch(self) -> list[ChangelogRecord]:
         """The records to append for all changes since the last call; the position is the last."""
         self._keep_event()
         self.position.sequence = self._sequence
-        batch = [*self._changed.items(), self.position.record()]
-        self._changed.clear()
+        batch = [*self._batch_changes.items(), self.position.record()]
+        self._batch_changes.clear()
         return batch
 
     def restore(self, log: Iterable[ChangelogRecord]) -> None:
@@ -187,7 +190,7 @@ class Store:
                     rows[name] = changed
             cut.clear()
         # written again, or a later end mark would make half a batch count
-        self._changed = {key: rows.get(key) for key in cut}
+        self._batch_changes = {key: rows.get(key) for key in cut}
         self.execute("begin")
         while rows:
             self._restore_row(*rows.popitem())
