@@ -27,7 +27,7 @@ from tidegate.publisher import Message
 
 PACKAGE = Path(readers.__file__).parent
 SCANNED = {
-    "select tbl, number, body from task order by tbl, number": "all tasks under way: after a restart",
+    "select tbl, number, body from task order by tbl, number": "all running tasks: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
     "select tbl, since from unknown where reported is null": "all tables: after a restart",
     "select tbl, body from policy": "all tables: after a restart",
