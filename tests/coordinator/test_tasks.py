@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import string
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -72,7 +71,7 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 OTHER = "hive.sales.other"
 CJK = [chr(code) for code in range(0x4E00, 0x9FFF)]
-ASCII = string.ascii_letters + string.digits
+ASCII = [character for character in map(chr, range(128)) if character.isalnum()]
 ANY_PLANE = [chr(code) for code in range(0x10000, 0x110000, 16)]
 
 
