@@ -119,6 +119,7 @@ def test_the_example_of_every_event_is_valid(tidegate: Tidegate, kind: str) -> N
     [
         pytest.param(("--timeout", "soon", "--wait"), "is not a duration", id="a time-out"),
         pytest.param(("-l", "orders"), "not an absolute path", id="a relative location"),
+        pytest.param(("--reason", "Zo\udce8"), "write text in UTF-8", id="not UTF-8"),
     ],
 )
 def test_a_request_that_is_wrong_is_an_error_at_the_caller(

@@ -49,6 +49,7 @@ _PLAIN: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "extra_forbidden": "is not a field",
     "string_type": "write text",
+    "string_unicode": "write text in UTF-8",
     "too_short": "write at least {min_length}",
     "string_too_short": "write some text",
     "string_too_long": "write at most {max_length} characters",
