@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -38,7 +40,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Partition
+from tidegate.runtime.bus import Partition, Watermarks
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import RetryPolicy
 
@@ -155,6 +157,45 @@ def test_a_hold_that_its_topic_has_forgotten_is_known_from_its_outcome(place: Pl
     assert tasks_on(place.bus) != []
     place.lose_the_changelog()
     assert [*holds(place.loop._owned[0].store)] == []
+
+
+def test_a_hold_is_not_removed_again_with_the_outcome_of_an_earlier_removal(place: Place) -> None:
+    """Where the vacuums of before were deleted after their time, but no row was lost."""
+    first = {"requested_by": "ana", "reason": "an audit", "source": "ana", "occurred_at": NOON}
+
+    def decided(kind: type[Event], name: str) -> None:
+        send(kind.model_validate(first | {"table": TABLE, "event_id": name}))
+
+    def send(*events: Event) -> None:
+        for event in events:
+            place.bus.send([message(event)])
+            place.loop.step(0)
+
+    vacuums = Partition("tidegate.vacuums", 0)
+    place.loop.step(0)
+    place.loop._subscription.pause([Partition("tidegate.outcomes", 0)])  # they come too late
+    decided(CleaningHoldRequested, "h-1")
+    decided(CleaningHoldRemovalRequested, "r-1")
+    send(vacuum(release_of_acid("/wh/t", caused_by="one"), 1), release(1, TABLE))
+    decided(CleaningHoldRequested, "h-2")  # it is confirmed once the cleaning is stopped
+    assert len(tasks_on(place.bus)) == 2
+    place.loop.close()
+    watermarks, deleted = place.bus.watermarks, len(place.bus.log(vacuums))
+
+    def without_deleted(partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        found = watermarks(partitions)
+        if vacuums in found:
+            found[vacuums] = replace(found[vacuums], first=deleted)
+        return found
+
+    place.bus.watermarks = without_deleted  # type: ignore[method-assign]
+    place.bus.send([message(vacuum(release_of_acid("/wh/t", caused_by="other"), 2))])
+    place.loop = CoordinatorLoop(ReaderGate(), place.bus)
+    while place.loop.step(0):
+        pass
+
+    [(table, held, _)] = holds(place.loop._owned[0].store)
+    assert (table, held.event_id) == (TABLE, "h-2")
 
 
 def _request(name: str) -> dict[str, object]:

@@ -70,10 +70,13 @@ def hold(event: CleaningHoldRequested, rows: Store, at: datetime) -> CleaningHel
 
 def rebuild(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
     """Rebuild a hold from its outcome: its request may no longer be on its topic."""
+    table, request = event.table, hashed(event.caused_by or "")
+    if rows.one("select 1 from used where tbl = ? and id = ?", table, request) is not None:
+        return  # the request was applied to these rows, and perhaps later ones too
     if isinstance(event, CleaningHeld):
-        _put(event.table, [event.caused_by, event.requested_by, event.why], rows, at)
-    else:
-        rows.drop("hold", event.table)
+        _put(table, [event.caused_by, event.requested_by, event.why], rows, at)
+    elif (found := hold_on(rows, table)) is not None and found.since <= to_ms(at):
+        rows.drop("hold", table)
 
 
 def _put(table: str, body: Sequence[str | None], rows: Store, at: datetime) -> None:
