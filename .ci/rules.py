@@ -67,8 +67,8 @@ RULES: Final = (
     Rule(
         "a vacuum that becomes free while its table is held waits",
         "consumers/tidegate/coordinator/readers.py",
-        "            if is_held(rows, table):\n                return\n",
-        "",
+        "        if not is_held(self.rows, table):\n",
+        "        if table:\n",
         "tests/coordinator/test_holds.py::test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal",
     ),
     # the cleaner, its quarantine and aborted writes

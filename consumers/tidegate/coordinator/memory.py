@@ -1,12 +1,13 @@
 """How long the ends of readers, and released vacuums, are remembered.
 
-Ended locks and transactions are remembered for `remember_for` of the broker's time, and about
-`remember_most` of them for each table; the oldest are forgotten first. Those that a waiting vacuum
-lists are renewed instead. What is forgotten leaves a mark. Waiting vacuums are never forgotten.
+After an event of its table, an end is forgotten if it is older than `remember_for` by the broker's
+time, or has `remember_most` newer ones on its table. An end that a waiting vacuum lists is renewed
+instead. What is forgotten leaves a mark. Waiting vacuums are never forgotten.
 
-A table is checked with its first event after a restart, then with the first event a sixteenth of
-`remember_for` after the last check, or the event that makes a 64th of `remember_most` since then.
-The check is skipped while it could remove fewer rows than vacuums wait: it has to read all of them.
+Not every event is followed by a check: a table's first one after a restart is, and then the first
+one a sixteenth of `remember_for` after the last check, or the one that makes a 64th of
+`remember_most` since then. A table without events is never checked. Ends are not forgotten while
+they are fewer than the vacuums that wait, because all of these have to be read for it.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidegate.coordinator import vacuums
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, WaitingVacuum
+from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, Token, WaitingVacuum
 
 DONE: Final = RowType("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
 """The identity, or the content, of a vacuum whose cleaning was released."""
 FORGOTTEN: Final = RowType("forgotten", ("lock_mark", "transaction_mark"), key="epoch")
-"""The highest ids of a lock and of a transaction whose end was forgotten (-1 if none was), by the
-epoch of the Metastore that assigned them; 0: any epoch."""
+"""The `Marks` of a table, by the epoch of the Metastore that assigned the ids; 0: any epoch."""
+_CHECKS_BY_TIME: Final = 16
+_CHECKS_BY_COUNT: Final = 64
 _DONE_LIMIT: Final = 2 * 4096
-"""Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
+"""Two for each vacuum. A vacuum that is published again after it was forgotten is released again,
+with the id that its command had; once its ends are forgotten too, it waits, flagged, until they are
+published again."""
 _MARKS: Final = (
     "select coalesce(max(lock_mark), -1), coalesce(max(transaction_mark), -1) from forgotten"
     " where tbl = ?"
@@ -35,61 +39,75 @@ _MARKS: Final = (
 _WAITING: Final = f"{SELECT_VACUUMS} where tbl = ?"
 
 
-def forget(rows: Store, table: str, now: int, remember_for: timedelta, remember_most: int) -> None:
-    """Forget what is too old, or too much, if a check of the table is due with this event."""
-    last, events = rows.last_checks.get(table, (0, 0))
-    remember_ms = remember_for // timedelta(milliseconds=1)
-    if events < remember_most // 64 and now - last < remember_ms // 16:
-        rows.last_checks[table] = last, events + 1
-        return
-    rows.last_checks[table] = now, 0
-    old = _oldest(rows, "ended", "token", table, now - remember_ms, remember_most)
-    [count] = rows.one("select count(*) from vacuum where tbl = ?", table)
-    if old and len(old) >= count:
-        _forget_ended(rows, table, now, old)
-    for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
-        rows.drop("done", table, number)
+class Marks(NamedTuple):
+    """The highest ids of a lock and of a transaction whose end was forgotten; -1 if none was."""
 
+    lock: int = -1
+    transaction: int = -1
 
-def _forget_ended(rows: Store, table: str, now: int, old: Sequence[int]) -> None:
-    """Forget ends, but renew those that a waiting vacuum lists; leave a mark of the others."""
-    needed = {
-        token
-        for vacuum in vacuums.waiting(rows, _WAITING, table)
-        for reader in vacuum.readers
-        for token in reader
-    }
-    marks = defaultdict[str | None, list[int]](lambda: [-1, -1])
-    for token in old:
-        end = vacuums.ended(rows, table, token)
-        if end is not None and token in needed:
-            rows.put("ended", table, token, (now, *end))
-            continue
-        rows.drop("ended", table, token)
-        for epoch in (None,) if end is None or end.epochs is None else end.epochs.split():
-            mark, kind = marks[epoch], vacuums.is_transaction(token)
-            mark[kind] = max(mark[kind], vacuums.id_of(token))
-    for epoch, raised in marks.items():
-        key = _key(epoch)
-        before = rows.one(f"{_MARKS} and epoch = ?", table, key)
-        rows.put("forgotten", table, key, [*map(max, before, raised)])
+    def raised(self, token: Token) -> Marks:
+        """These marks, once the end of what a token names is forgotten, too."""
+        number = vacuums.id_of(token)
+        if vacuums.is_transaction(token):
+            return self._replace(transaction=max(self.transaction, number))
+        return self._replace(lock=max(self.lock, number))
 
-
-Marks = Sequence[int]
-"""The highest ids of a lock and of a transaction whose end was forgotten; -1 if none was."""
+    def may_cover(self, reader: Reader) -> bool:
+        """Whether the end of a reader may have been forgotten."""
+        return any(vacuums.id_of(token) <= self[vacuums.is_transaction(token)] for token in reader)
 
 
 def marks_of(rows: Store, vacuum: WaitingVacuum) -> Marks:
     """The marks of the Metastore's epoch in which the ids of a vacuum's readers were assigned."""
     epoch = vacuums.epoch_of(vacuum.metastore)
     which, keys = ("", ()) if epoch is None else (" and epoch in (0, ?)", (_key(epoch),))
-    marks: Marks = rows.one(f"{_MARKS}{which}", vacuum.table, *keys)
-    return marks
+    return Marks._make(rows.one(f"{_MARKS}{which}", vacuum.table, *keys))
 
 
-def may_be_forgotten(marks: Marks, reader: Reader) -> bool:
-    """Whether the end of a reader may have been forgotten."""
-    return any(vacuums.id_of(token) <= marks[vacuums.is_transaction(token)] for token in reader)
+def forget(rows: Store, table: str, now: int, remember_for: timedelta, remember_most: int) -> None:
+    """Forget what is too old, or too much, if a check of the table is due with this event."""
+    remember_ms = remember_for // timedelta(milliseconds=1)
+    if not _check_is_due(rows, table, now, remember_ms, remember_most):
+        return
+    old = _oldest(rows, "ended", "token", table, now - remember_ms, remember_most)
+    [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
+    if old and len(old) >= waiting:
+        _forget_ends(rows, table, now, old)
+    for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
+        rows.drop("done", table, number)
+
+
+def _check_is_due(rows: Store, table: str, now: int, remember_ms: int, remember_most: int) -> bool:
+    """Count an event, and whether the table is to be checked with it."""
+    last, events = rows.last_checks.get(table, (0, 0))
+    is_due = (
+        now - last >= remember_ms // _CHECKS_BY_TIME or events >= remember_most // _CHECKS_BY_COUNT
+    )
+    rows.last_checks[table] = (now, 0) if is_due else (last, events + 1)
+    return is_due
+
+
+def _forget_ends(rows: Store, table: str, now: int, old: Sequence[Token]) -> None:
+    """Forget ends, but renew those that a waiting vacuum lists; leave marks of the others."""
+    listed = {
+        token
+        for vacuum in vacuums.waiting(rows, _WAITING, table)
+        for reader in vacuum.readers
+        for token in reader
+    }
+    marks = defaultdict[str | None, Marks](Marks)
+    for token in old:
+        end = vacuums.End._make(rows.one(vacuums.END_ROW, table, token))
+        if token in listed:
+            rows.put("ended", table, token, (now, *end))
+            continue
+        rows.drop("ended", table, token)
+        for epoch in (None,) if end.epochs is None else end.epochs.split():
+            marks[epoch] = marks[epoch].raised(token)
+    for epoch, raised in marks.items():
+        key = _key(epoch)
+        before = rows.one(f"{_MARKS} and epoch = ?", table, key)
+        rows.put("forgotten", table, key, [*map(max, before, raised)])
 
 
 def _key(epoch: str | None) -> int:

@@ -1,17 +1,19 @@
 """Readers: a vacuum waits until the last lock and transaction that it saw has ended.
 
-A vacuum, here, is what Hive calls a compaction. Events may arrive in any order, twice, or late. The
-end of a lock or transaction becomes a row `ended`. When a vacuum arrives and all its readers are
-among those rows, its cleaning is released at once; else it becomes a row `vacuum`.
+A vacuum, here, is what Hive calls a compaction; its readers are those locks and transactions. A
+*hold* is what a person has on a table (`tidegate.coordinator.holds`). Events may arrive in any
+order, twice, or late. The end of a reader becomes a row `ended`. When a vacuum arrives and all its
+readers are among those rows, its cleaning is released at once; else it becomes a row `vacuum`.
 
-An end is remembered for `remember_for`, and for as long as a waiting vacuum lists it
-(`tidegate.coordinator.memory`). What is forgotten leaves a mark: a vacuum with a reader at or below
-the mark is flagged by an outcome that people see, and publishing the release again sets it free.
-Forgetting delays a cleaning; it never makes one unsafe, and it is never silent.
+Ends are forgotten by one rule (`tidegate.coordinator.memory`): after an event of the table, those
+that are older than `remember_for`, or not among the `remember_most` newest, and that no waiting
+vacuum lists. What is forgotten leaves a mark: a vacuum with a reader at or below the mark is
+flagged by an outcome that people see, and publishing the release again sets it free. Forgetting
+delays a cleaning; it never makes one unsafe, and it is never silent.
 
 A waiting vacuum watches one of its readers that has not ended. When that ends, it watches the next
 one, until there are none. So a release costs what it sets in motion, not the number of vacuums or
-of their readers. A *hold* is what a person has on a table (`tidegate.coordinator.holds`).
+of their readers.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Final
 from tidegate.coordinator import alarms, holds, quarantines, vacuums
 from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
-from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of, may_be_forgotten
+from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of
 from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
@@ -108,10 +110,9 @@ class ReaderGate:
 
     alarms: tuple[AlarmSettings, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
+    # not settings of a deployment; tests make them smaller
     remember_for: timedelta = timedelta(days=7)
-    """How long ended readers are remembered (see `tidegate.coordinator.memory`)."""
     remember_most: int = 2**18
-    """How many of them are remembered for a table."""
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     row_types: Sequence[RowType] = field(default=ROW_TYPES, init=False)
 
@@ -159,7 +160,8 @@ class ReaderGate:
                 effects.outcomes.append(holds.hold(event, rows, at))
             case CleaningHoldRemovalRequested():
                 effects.commands += holds.remove_hold(event, rows, at)
-                decision.release_cleanings(vacuums.waiting(rows, _READY, event.table))
+                ready = vacuums.waiting(rows, _READY, event.table)
+                decision.release_unless_held(event.table, ready)
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningHeld() | CleaningHoldRemoved():
@@ -192,7 +194,7 @@ class _Decision:
             first = dumps(event.model_dump(mode="json"))
             rows.put("unknown", table, None, (now, None), first, (due,))
         tokens = vacuums.reader_of(event.lock_id, event.transaction_id)
-        for token in tokens:
+        for token in tokens:  # both, before a vacuum that waits for both is looked at
             vacuums.put_end(rows, event, token, now)
         freed: dict[int, WaitingVacuum] = {}
         for token in tokens:
@@ -202,7 +204,7 @@ class _Decision:
                 if reader is None:
                     freed[vacuum.id] = vacuum
         if freed:
-            self.release_cleanings(freed.values())
+            self.release_unless_held(table, freed.values())
 
     def vacuum_finished(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
@@ -210,45 +212,26 @@ class _Decision:
         vacuum = WaitingVacuum.of_event(event, to_ms(self.at))
         self._resolve_unknown(event)
         query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
-        if before := next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None):
+        before = next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None)
+        if before is not None:
             self._published_again(event, before, vacuum)
         elif self._is_done(vacuum.table, vacuum.content):
-            marks = marks_of(self.rows, vacuum)
-            outstanding = (
-                it for it in vacuum.readers if vacuums.end_of(self.rows, vacuum, it) is None
-            )
-            if not all(may_be_forgotten(marks, reader) for reader in outstanding):
-                self._flag(event, VacuumFlag.HOLDS_AFTER_RELEASE)
+            self._published_after_release(event, vacuum)
         else:
-            if self._is_done(vacuum.table, vacuum.id):
-                self._flag(event, VacuumFlag.CONTENT_CHANGED)
-            self._wait_or_release(vacuum)
-            self._flag_forgotten(event, vacuum, vacuum.readers)
+            self._published_first(event, vacuum)
 
-    def _wait_or_release(self, vacuum: WaitingVacuum) -> None:
-        """Release the cleaning of a vacuum, or store it: it waits for a reader or a hold's end."""
-        rows, table, reader = self.rows, vacuum.table, vacuums.next_reader(self.rows, vacuum)
-        if reader is None and not is_held(rows, table):
-            self.release_cleanings([vacuum])
-            return
-        derived = _derived(rows, vacuum, reader, self.alarms)
-        columns = (vacuum.since, vacuum.content)
-        rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
+    def _published_first(self, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
+        if self._is_done(vacuum.table, vacuum.id):  # first with this content
+            self._flag(event, VacuumFlag.CONTENT_CHANGED)
+        self._release_or_wait(vacuum)
+        self._flag_forgotten(event, vacuum, vacuum.readers)
 
-    def release_cleanings(self, freed: Iterable[WaitingVacuum]) -> None:
-        """Release the cleanings of vacuums whose readers have ended, unless the table is held."""
-        rows = self.rows
-        for vacuum in sorted(freed, key=attrgetter("since", "event_id")):
-            table = vacuum.table
-            if is_held(rows, table):
-                return
-            self._end_overdue(vacuum)
-            rows.drop("vacuum", table, vacuum.id)
-            for done in (vacuum.id, vacuum.content):
-                rows.put("done", table, done, (to_ms(self.at),))
-            ends = [vacuums.end_of(rows, vacuum, reader) for reader in vacuum.readers]
-            expired = any(end.expired for end in ends if end)
-            self.effects.commands.append(_command(vacuum, self.at, after_expiry=expired))
+    def _published_after_release(self, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
+        """Its cleaning was released: a reader that may be living is reported."""
+        marks = marks_of(self.rows, vacuum)
+        outstanding = [it for it in vacuum.readers if self._has_not_ended(vacuum, it)]
+        if not all(map(marks.may_cover, outstanding)):
+            self._flag(event, VacuumFlag.HOLDS_AFTER_RELEASE)
 
     def _published_again(
         self, event: VacuumFinished, before: WaitingVacuum, vacuum: WaitingVacuum
@@ -266,9 +249,35 @@ class _Decision:
         else:
             vacuum.event_id, vacuum.fields = before.event_id, before.fields
         if vacuum != before:
-            self._wait_or_release(vacuum)
+            self._release_or_wait(vacuum)
             further = set(vacuum.readers) - set(before.readers)  # no other was forgotten
             self._flag_forgotten(event, vacuum, further)
+
+    def _release_or_wait(self, vacuum: WaitingVacuum) -> None:
+        """Release the cleaning of a vacuum, or store it: it waits for a reader or a hold's end."""
+        rows, table, reader = self.rows, vacuum.table, vacuums.next_reader(self.rows, vacuum)
+        if reader is None and not is_held(rows, table):
+            self._release(vacuum)
+            return
+        derived = _derived(rows, vacuum, reader, self.alarms)
+        columns = (vacuum.since, vacuum.content)
+        rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
+
+    def release_unless_held(self, table: str, freed: Iterable[WaitingVacuum]) -> None:
+        """Release the cleanings of vacuums whose readers have ended, unless the table is held."""
+        if not is_held(self.rows, table):
+            for vacuum in sorted(freed, key=attrgetter("since", "event_id")):
+                self._release(vacuum)
+
+    def _release(self, vacuum: WaitingVacuum) -> None:
+        rows, table = self.rows, vacuum.table
+        self._end_overdue(vacuum)
+        rows.drop("vacuum", table, vacuum.id)
+        for done in (vacuum.id, vacuum.content):
+            rows.put("done", table, done, (to_ms(self.at),))
+        ends = [vacuums.end_of(rows, vacuum, reader) for reader in vacuum.readers]
+        expired = any(end.expired for end in ends if end)
+        self.effects.commands.append(_command(vacuum, self.at, after_expiry=expired))
 
     def _flag_forgotten(
         self, event: VacuumFinished, vacuum: WaitingVacuum, readers: Iterable[Reader]
@@ -277,13 +286,12 @@ class _Decision:
         marks = marks_of(self.rows, vacuum)
         if max(marks) < 0:  # nothing was ever forgotten
             return
-        found = [
-            reader
-            for reader in readers
-            if may_be_forgotten(marks, reader) and vacuums.end_of(self.rows, vacuum, reader) is None
-        ]
-        if found:
+        covered = filter(marks.may_cover, readers)
+        if found := [it for it in covered if self._has_not_ended(vacuum, it)]:
             self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, found)
+
+    def _has_not_ended(self, vacuum: WaitingVacuum, reader: Reader) -> bool:
+        return vacuums.end_of(self.rows, vacuum, reader) is None
 
     def _flag(
         self, event: VacuumFinished, flag: VacuumFlag, readers: Sequence[Reader] = ()

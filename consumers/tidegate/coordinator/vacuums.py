@@ -13,13 +13,7 @@ from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.row_type import RowType
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE
-from tidegate.events import (
-    LockReleased,
-    OutstandingReader,
-    ReleaseReason,
-    VacuumFinished,
-    VacuumKind,
-)
+from tidegate.events import LockReleased, OutstandingReader, ReleaseReason, VacuumFinished
 from tidegate.events.fields import from_ms
 
 VACUUM: Final = RowType(
@@ -42,6 +36,7 @@ ENDED: Final = RowType(
     "ended", ("at", "expired", "epochs"), key="token", indexes=("ended_at on ended (tbl, at)",)
 )
 """A lock or transaction that has ended: when by the broker's time, and the fields of `End`."""
+END_ROW: Final = "select expired, epochs from ended where tbl = ? and token = ?"
 SELECT_VACUUMS: Final = "select tbl, id, since, content, body from vacuum"
 _WATCHING: Final = (
     f"{SELECT_VACUUMS} indexed by vacuum_lock where tbl = ? and watch_lock = ?",
@@ -51,7 +46,8 @@ _WATCHING: Final = (
 _WIDE: Final = 1_000
 """With more readers than these, the order in which they are watched is pseudo-random."""
 Token = int
-"""Names what can end: a lock by twice its id, a transaction by the next odd number."""
+"""Names what can end, by one integer that is the key of its row: a lock by twice its id, a
+transaction by twice its id plus one."""
 Reader = tuple[Token, ...]
 """What a vacuum waits for. A lock that belongs to a transaction ends with either of the two."""
 
@@ -93,7 +89,7 @@ class _Vacuum(NamedTuple):
     """The fields of a vacuum that its CleaningReleased repeats."""
 
     location: str
-    kind: VacuumKind
+    kind: str
     partition: str | None
     directories: tuple[str, ...]
     min_write_id: int
@@ -144,20 +140,17 @@ class WaitingVacuum:
     def of_row(cls, row: Sequence[Any]) -> WaitingVacuum:
         """The vacuum of a row: table, id, since, content, body."""
         table, number, since, content, body = row
-        event_id, locks, transactions, vacuum, metastore = loads(body)
-        vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
+        event_id, locks, transactions, fields, metastore = loads(body)
+        vacuum = _Vacuum._make(fields)
+        vacuum = vacuum._replace(directories=tuple(vacuum.directories))
         readers = tuple(map(Lock._make, locks)), tuple(transactions)
-        return cls(table, number, since, content, event_id, *readers, _Vacuum(*vacuum), metastore)
+        return cls(table, number, since, content, event_id, *readers, vacuum, metastore)
 
     @property
     def body(self) -> str:
         """Its fields as the row's body."""
-        fields = self.fields._replace(kind=str(self.fields.kind))  # type: ignore[arg-type]
-        locks = [
-            (lock, txn, partition, kind and str(kind), owner)
-            for lock, txn, partition, kind, owner in self.locks
-        ]
-        return dumps([self.event_id, locks, self.transactions, fields, self.metastore])
+        readers = self.locks, self.transactions
+        return dumps([self.event_id, *readers, self.fields, self.metastore])
 
     @property
     def readers(self) -> list[Reader]:
@@ -207,8 +200,7 @@ class WaitingVacuum:
         """The readers that have not ended, as events show them."""
         locks, transactions = self.outstanding(rows)
         for lock in locks:
-            kind = None if lock.lock_type is None else str(lock.lock_type)
-            yield OutstandingReader.model_validate(lock._replace(lock_type=kind)._asdict())
+            yield OutstandingReader.model_validate(lock._asdict())
         # a lock that has ended may still name the owner of a transaction that has not
         owners = {lock.transaction_id: lock.owner for lock in self.locks if lock.owner}
         for txn in transactions:
@@ -248,7 +240,7 @@ class End(NamedTuple):
 
 def ended(rows: Store, table: str, token: Token) -> End | None:
     """How a lock or transaction ended, in any epoch of the Metastore; None if it has not."""
-    row = rows.one("select expired, epochs from ended where tbl = ? and token = ?", table, token)
+    row = rows.one(END_ROW, table, token)
     return None if row is None else End._make(row)
 
 
