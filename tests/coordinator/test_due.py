@@ -10,8 +10,7 @@ from support.memory_bus import MemoryBus
 from support.samples import commands_on, commit, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.partitions import BrokerTime
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import CommitCompleted, Event, SavepointRequested
 from tidegate.events.fields import to_ms

@@ -18,8 +18,7 @@ from tidegate.coordinator import readers, requests
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.coordinator.rows.records import dumps, loads, row_key
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import OUTBOX, Store
+from tidegate.coordinator.rows.store import OUTBOX, RowType, Store
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event

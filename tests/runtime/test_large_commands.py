@@ -30,8 +30,7 @@ from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES
 from tidegate.coordinator.rows.records import MAX_RECORD_BYTES
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
 from tidegate.events import CleaningReleased, Command, CommitCompleted, Event, TaskEnded, TaskIssued

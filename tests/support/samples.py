@@ -11,8 +11,7 @@ from typing import ClassVar, cast
 
 from support.memory_bus import MemoryBus
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import Effects
 from tidegate.events import (
     AttemptFailed,

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import CleaningDeferred, CleaningHoldRequested, Command
 from tidegate.events.cleanings import (

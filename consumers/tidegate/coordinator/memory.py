@@ -18,8 +18,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from tidegate.coordinator import vacuums
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, Token, WaitingVacuum
 
 DONE: Final = RowType("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))

@@ -15,8 +15,7 @@ from typing import Final
 
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     CleaningMode,

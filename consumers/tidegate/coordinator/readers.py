@@ -29,8 +29,7 @@ from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of
 from tidegate.coordinator.rows.records import dumps
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, WaitingVacuum
 from tidegate.errors import PermanentError

@@ -14,8 +14,7 @@ from typing import Final
 
 from tidegate.coordinator import running_tasks, tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.tasks import ANY, Queued, of_json
 from tidegate.errors import PermanentError

@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 from pydantic import AwareDatetime, Field, TypeAdapter
 
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.errors import FormatError
 from tidegate.errors.commands import command_line

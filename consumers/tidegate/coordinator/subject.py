@@ -13,8 +13,7 @@ from tidegate.events.fields import to_ms
 from tidegate.events.topics import Role
 
 if TYPE_CHECKING:
-    from tidegate.coordinator.rows.row_type import RowType
-    from tidegate.coordinator.rows.store import Store
+    from tidegate.coordinator.rows.store import RowType, Store
 
 SOURCE: Final = str(Role.COORDINATOR)
 """The coordinator, as its events name it."""

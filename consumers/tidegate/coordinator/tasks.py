@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.outgoing import Outgoing
 from tidegate.coordinator.rows.records import dumps, load_message, loads
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     AbortedCleaningReleased,

@@ -10,8 +10,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.rows.records import dumps, hashed, loads
-from tidegate.coordinator.rows.row_type import RowType
-from tidegate.coordinator.rows.store import Store
+from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import LockReleased, OutstandingReader, ReleaseReason, VacuumFinished
 from tidegate.events.fields import from_ms
