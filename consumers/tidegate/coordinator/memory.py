@@ -41,15 +41,8 @@ _WAITING: Final = f"{SELECT_VACUUMS} where tbl = ?"
 class Marks(NamedTuple):
     """The highest ids of a lock and of a transaction whose end was forgotten; -1 if none was."""
 
-    lock: int = -1
-    transaction: int = -1
-
-    def raised(self, token: Token) -> Marks:
-        """These marks, once the end of what a token names is forgotten, too."""
-        number = vacuums.id_of(token)
-        if vacuums.is_transaction(token):
-            return self._replace(transaction=max(self.transaction, number))
-        return self._replace(lock=max(self.lock, number))
+    lock: int
+    transaction: int
 
     def may_cover(self, reader: Reader) -> bool:
         """Whether the end of a reader may have been forgotten."""
@@ -94,7 +87,7 @@ def _forget_ends(rows: Store, table: str, now: int, old: Sequence[Token]) -> Non
         for reader in vacuum.readers
         for token in reader
     }
-    marks = defaultdict[str | None, Marks](Marks)
+    forgotten = defaultdict[str | None, list[Token]](list)
     for token in old:
         end = vacuums.End._make(rows.one(vacuums.END_ROW, table, token))
         if token in listed:
@@ -102,11 +95,13 @@ def _forget_ends(rows: Store, table: str, now: int, old: Sequence[Token]) -> Non
             continue
         rows.drop("ended", table, token)
         for epoch in (None,) if end.epochs is None else end.epochs.split():
-            marks[epoch] = marks[epoch].raised(token)
-    for epoch, raised in marks.items():
+            forgotten[epoch].append(token)
+    for epoch, tokens in forgotten.items():
         key = _key(epoch)
-        before = rows.one(f"{_MARKS} and epoch = ?", table, key)
-        rows.put("forgotten", table, key, [*map(max, before, raised)])
+        before = Marks._make(rows.one(f"{_MARKS} and epoch = ?", table, key))
+        locks, transactions = vacuums.ids_of([tuple(tokens)])
+        marks = max([before.lock, *locks]), max([before.transaction, *transactions])
+        rows.put("forgotten", table, key, marks)
 
 
 def _key(epoch: str | None) -> int:

@@ -210,7 +210,7 @@ class Requests:
         queued = {
             sequence: it
             for sequence, body in rows.all(_QUEUED, table)
-            if (it := Queued.load(body)).command == event.request
+            if (it := Queued(**loads(body))).command == event.request
         }
         until, body = rows.one(_AWAITING, table, number) or (None, "")
         awaiting = None if until is None else Queued(**loads(body)[0])

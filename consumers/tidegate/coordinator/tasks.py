@@ -106,15 +106,6 @@ class Queued(NamedTuple):
             has_begun=has_begun,
         )
 
-    @classmethod
-    def load(cls, body: str) -> Queued:
-        """The command that a row's body holds."""
-        return cls(**loads(body))
-
-    def dump(self) -> str:
-        """A row's body."""
-        return dumps(self._asdict())
-
     def as_task(self, table: str, number: int, issued: int) -> TaskIssued:
         """The event that lets a worker carry it out, issued at this time of the broker, in ms."""
         return TaskIssued(
@@ -240,7 +231,7 @@ def enqueue_again(
 ) -> None:
     """Queue a command that was queued before; with `number` in the place of another command."""
     number = rows.next_sequence() if number is None else number
-    rows.put("queued", table, number, (lane,), queued.dump())
+    rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
 
 
 def _next(table: str, rows: Store) -> tuple[int, Queued] | None:
@@ -252,7 +243,7 @@ def _next(table: str, rows: Store) -> tuple[int, Queued] | None:
         return None
     sequence, lane, body = first
     rows.drop("queued", table, sequence)
-    return lane, Queued.load(body)
+    return lane, Queued(**loads(body))
 
 
 def last_number(table: str, rows: Store) -> int:
