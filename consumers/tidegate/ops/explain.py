@@ -51,16 +51,22 @@ def _described(tier: TierRule) -> str:
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
     """The ids of an event, its causes, and all effects of those.
 
+    A vacuum that was published more than once is one vacuum.
+
     Args:
         event_id: The event.
         events: All events of its table, in any order.
     """
     causes: dict[str, str] = {}
     effects: dict[str, set[str]] = defaultdict(set)
+    first = dict[int, str]()
     for event in events:
-        if event.caused_by is not None:
-            causes[event.event_id] = event.caused_by
-            effects[event.caused_by].add(event.event_id)
+        cause = event.caused_by
+        if isinstance(event, VacuumFinished):
+            cause = first.setdefault(WaitingVacuum.of_event(event, 0).id, event.event_id)
+        if cause is not None:
+            causes[event.event_id] = cause
+            effects[cause].add(event.event_id)
     root, seen = event_id, {event_id}
     while (cause := causes.get(root)) is not None and cause not in seen:
         seen.add(cause)
@@ -160,11 +166,14 @@ def _story(
             ):
                 newest.append(without_bytes(logged))
                 count += 1
-    shown, also = {logged.event.event_id for logged in newest if logged.event}, set[str]()
+    shown, also = dict[int, str](), set[str]()
+    for event in (logged.event for logged in newest):
+        if isinstance(event, VacuumFinished):
+            shown[WaitingVacuum.of_event(event, 0).content] = event.event_id
 
     def wanted(vacuum: WaitingVacuum) -> bool:
-        if vacuum.event_id in shown:
-            also.add(vacuum.event_id)
+        if vacuum.content in shown:
+            also.add(shown[vacuum.content])
         return chain is None or vacuum.event_id in chain
 
     oldest, held = OldestVacuums(limit, wanted), list[Mapping[str, Any]]()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any, Final
 
+from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -174,30 +175,34 @@ class Story:
     def _vacuums(self) -> Iterator[str]:
         known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
-        for vacuum in self.waiting:
-            holds = ", ".join(map(str, vacuum.outstanding[:_HOLDS]))
-            if (more := len(vacuum.outstanding) - _HOLDS) > 0:
+        newest, published = dict[int, str](), defaultdict[int, set[str]](set)
+        for event in self._events():
+            if isinstance(event, VacuumFinished):
+                vacuum = WaitingVacuum.of_event(event, 0)
+                newest[vacuum.id] = event.event_id  # a later publication replaces an earlier one
+                published[vacuum.content].add(event.event_id)
+        same = {event_id: ids for ids in published.values() for event_id in ids}
+        for waiting in self.waiting:
+            holds = ", ".join(map(str, waiting.outstanding[:_HOLDS]))
+            if (more := len(waiting.outstanding) - _HOLDS) > 0:
                 holds += f" and {more} more"
-            if vacuum.outstanding:
-                overdue = "; it is overdue" if vacuum.overdue_since else ""
+            if waiting.outstanding:
+                overdue = "; it is overdue" if waiting.overdue_since else ""
                 when = f"when these have ended: {holds}{overdue}"
-            elif vacuum.held_by:
+            elif waiting.held_by:
                 when = "once the hold of the table is removed"
             else:
                 when = "with the next event"
-            yield f"the cleaning after vacuum {vacuum.event_id} is released {when}"
+            others = ", ".join(sorted(same.get(waiting.event_id, set()) - {waiting.event_id}))
+            again = f" (published again as {others})" if others else ""
+            yield f"the cleaning after vacuum {waiting.event_id}{again} is released {when}"
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
             listed = command_line("waiting", table=self.waiting[0].table)
             yield f"{younger} younger vacuums wait, too: {listed}"
-        vacuums = [event for event in self._events() if isinstance(event, VacuumFinished)]
-        # a later publication replaces an earlier one, or adds readers to it
-        published = defaultdict[object, list[str]](list)
-        for e in vacuums:
-            published[e.partition, e.directories, e.own_lock_id].append(e.event_id)
-        for ids in published.values():
-            if not (known | released) & {*ids}:
+        for event_id in newest.values():
+            if same[event_id].isdisjoint(known | released):
                 yield (
-                    f"vacuum {ids[-1]} is neither waiting nor released: the coordinator has"
+                    f"vacuum {event_id} is neither waiting nor released: the coordinator has"
                     " not read it yet, or its release is older than the shown events; see:"
                     f" {command_line('status')}"
                 )

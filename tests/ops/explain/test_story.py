@@ -198,6 +198,24 @@ def test_a_vacuum_that_was_published_again_with_other_content_is_replaced_and_no
     assert corrected.event_id in step
 
 
+def test_a_vacuum_that_was_published_again_with_other_holds_is_merged_and_not_unread() -> None:
+    first, again = vacuum(7), vacuum(7, 8)
+    assert first.event_id != again.event_id
+    waits = waits_for(first, OutstandingReader(lock_id=7), OutstandingReader(lock_id=8))
+
+    assert story(first, again, waiting=(waits,)).next_steps() == [
+        (
+            f"the cleaning after vacuum {first.event_id} (published again as {again.event_id}) is"
+            " released when these have ended: lock 7, lock 8"
+        )
+    ]
+    done = cleaned(released(first))
+    assert story(first, released(first), done, again).next_steps() == NOTHING
+    known = {first.event_id, again.event_id, released(first).event_id}
+    for event in (first, again, released(first)):
+        assert ids_of_chain(event.event_id, [first, again, vacuum(9), released(first)]) == known
+
+
 def test_a_hold_of_a_person_is_a_next_step_also_where_no_vacuum_waits() -> None:
     hold = {"table": "lake.sales.orders", "requested_by": "mara", "reason": "an audit"}
     [step] = replace(story(commit(1)), held=[hold]).next_steps()
