@@ -82,6 +82,26 @@ def test_a_service_that_polls_no_more_is_not_ready(
     assert get(port, "/readyz") == (200, "ok\n")
 
 
+def exchange(port: int, method: str, path: str) -> tuple[set[bytes], bytes]:
+    """The lines of an answer's head, and the bytes after it."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(f"{method} {path} HTTP/1.0\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    varies = (b"Date:", b"Content-Length:")
+    return {line for line in head.split(b"\r\n") if not line.startswith(varies)}, body
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/settings", "/etc/passwd"])
+def test_head_is_answered_as_get_without_the_body(port: int, path: str) -> None:
+    head, body = exchange(port, "GET", path)
+    assert body
+    assert exchange(port, "HEAD", path) == (head, b"")
+    status, page = exchange(port, "HEAD", "/metrics")
+    assert page == b""
+    assert b"HTTP/1.0 200 OK" in status
+
+
 def test_a_counter_is_one_time_series(gate: ServiceHealth) -> None:
     metrics = Metrics()
     metrics.add(RECORDS, 1, "coordinator", "tidegate.commits")

@@ -47,6 +47,22 @@ def test_a_task_that_is_given_up_is_sent_with_its_cause() -> None:
     assert other == text + command
 
 
+def test_a_message_about_a_table_that_takes_no_writes_is_a_failure_and_any_other_a_warning() -> None:
+    with webhook() as (gone, _):
+        pass
+    with webhook(field="type") as (port, posted):
+        notifications = Notifications([address(port), address(gone)], "tidegate")
+        taken = (GAVE_UP, True), (GAVE_UP, False), (alarm(), True), (alarm(), False)
+        for event, half_way in taken:
+            notifications.take(event, half_way=half_way)
+            notifications.send()
+        with webhook(gone, field="type") as (_, late):
+            notifications.send()
+
+    assert posted == ["failure", "warning", "warning", "warning"]
+    assert late == ["failure"]
+
+
 def test_a_flood_of_dead_letters_is_a_message_every_five_minutes() -> None:
     now = 0.0
     with webhook() as (port, posted):

@@ -45,14 +45,14 @@ def get(url: str) -> str | None:
 
 
 @contextmanager
-def webhook(port: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """The port of a server, and the messages that are posted to it."""
+def webhook(port: int = 0, field: str = "message") -> Iterator[tuple[int, list[str]]]:
+    """The port of a server, and the messages that are posted to it, or another field of them."""
     posted: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append(json.loads(body)["message"])
+            posted.append(json.loads(body)[field])
             self.send_response(200)
             self.end_headers()
 

@@ -125,6 +125,9 @@ def _application(
 
     def application(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
+        if environ["REQUEST_METHOD"] == "HEAD":
+            application(environ | {"REQUEST_METHOD": "GET"}, start)
+            return iter([b""])  # of a list the library would send the length, 0
         if path == "/metrics":
             page: Iterable[bytes] = metrics(environ, start)
             return page

@@ -23,6 +23,7 @@ from tidegate.events.fields import span
 from tidegate.hive.write_ids import shortened
 from tidegate.ops.event_log import LoggedEvent, Proof, reason_of
 
+NO_WRITES: Final = "the table takes no writes until its restore is complete"
 _STEP: Final = 1024
 _OWN: Final = frozenset({"coordinator", "coordinator, unsigned"})
 """Requesters that a line leaves out where they gave no reason: no person asked."""

@@ -17,6 +17,7 @@ import typer
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.errors import ConfigError, TransientError
 from tidegate.errors.commands import command_line
+from tidegate.ops.notifications import Notifications
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
@@ -99,6 +100,10 @@ def check(as_json: bool = False, config: Path | None = None) -> None:
     # librdkafka judges the names; without an address it connects to no broker
     ConfirmedProducer({**settings.connection(), "bootstrap.servers": "", "log_level": 0}).close()
     warnings = unused_rules(settings)
+    try:
+        Notifications(settings.monitoring.notify, settings.topics.prefix)
+    except ModuleNotFoundError:  # only the monitor's machine needs apprise
+        warnings.append("[monitoring] notify is not checked: the extra notify is not installed")
     if as_json:
         write_json({"valid": True, "warnings": warnings})
     else:
