@@ -47,7 +47,9 @@ def test_a_task_that_is_given_up_is_sent_with_its_cause() -> None:
     assert other == text + command
 
 
-def test_a_message_about_a_table_that_takes_no_writes_is_a_failure_and_any_other_a_warning() -> None:
+def test_a_message_about_a_table_that_takes_no_writes_is_a_failure_and_any_other_a_warning() -> (
+    None
+):
     with webhook() as (gone, _):
         pass
     with webhook(field="type") as (port, posted):

@@ -256,8 +256,8 @@ def needs(
     listed = command_line("outcomes", failed=True, since="1d")
     for of_policy, thing in ((False, "request"), (True, "savepoint check")):
         if count := recent.of_today(of_policy=of_policy):
-            today = counted(count, thing)
-            found.append(f"{today} of the last 24 hours failed or refused: {listed}")
+            today = f"{counted(count, f'failed or refused {thing}')} of the last 24 hours"
+            found.append(f"{today} without a success on the same table since: {listed}")
     return found
 
 

@@ -29,6 +29,7 @@ from tidegate.events import (
     RestoreCompleted,
     RestoreFailed,
     RestoreProgressed,
+    RestoreStarted,
     SavepointsCheckRequested,
     StopRequested,
     TaskEnd,
@@ -45,7 +46,7 @@ from tidegate.events.reasons import Reason
 from tidegate.events.wire import answered_id
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent, reason_of
-from tidegate.ops.summary import approval_command, flag_key, flagged
+from tidegate.ops.summary import NO_WRITES, approval_command, flag_key, flagged
 from tidegate.ops.waiting import PendingVacuum
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 
@@ -159,8 +160,13 @@ class Story:
             if isinstance(task, TaskIssued) and end and end.end is TaskEnd.DEAD_LETTERED:
                 answers[task.caused_by or ""].dead = end.message
         for it in self.dead_letters:
+            its = answers[answered_id(dict(it.headers)).decode(errors="replace")]
             if it.is_skipped:
-                answers[answered_id(dict(it.headers)).decode(errors="replace")].dead = it.error
+                its.dead = it.error
+            elif it.state == "open":
+                its.redrive = command_line(
+                    "dead-letters redrive", it.dead_letter_id, destructive=True, execute=True
+                )
 
     def _flagged(self) -> Iterable[str]:
         day_ago, newest = datetime.now(UTC) - timedelta(days=1), dict[str, str]()
@@ -258,8 +264,12 @@ class _Answers:
     """Why a person's request was refused."""
     waits: RestoreAwaitingApproval | CleaningDeferred | None = None
     """The last outcome, if a person has to act."""
+    has_begun: bool = False
+    """Whether its restore began: until it completes, the table takes no writes."""
     dead: str | None = None
     """Why its task became a dead letter."""
+    redrive: str | None = None
+    """The command that publishes its open dead letter again."""
     failing: str | None = None
     """Why its task is tried again."""
 
@@ -283,6 +293,7 @@ class _Answers:
                 filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
             )
         self.waits = None
+        self.has_begun |= isinstance(outcome, RestoreStarted)
         if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
             self.waits = outcome
         if isinstance(outcome, RestoreFailed):
@@ -302,11 +313,9 @@ def _step(
     service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
     if answers.has_ended:
         return None
-    if Verdict.FAILED in answers.verdicts:
-        failed = answers.failed
-        reason = f": {failed.message}" if failed else ""
-        to = f" to {failed.savepoint}" if failed else ""
-        return f"{named} failed half way{reason}; another request{to} resumes it"
+    if failed := answers.failed:
+        again = f"another request to {failed.savepoint} resumes it"
+        return f"{named} failed half way: {failed.message}; {NO_WRITES}; {again}"
     match answers.waits:
         case RestoreAwaitingApproval() as awaiting:
             until = awaiting.expires_at
@@ -318,7 +327,10 @@ def _step(
             when = "when the hold of the table is removed" if held else after
             return f"{named} is released again {when}: {deferred.reason}: {deferred.message}"
         case None:
-            if answers.dead is not None:
+            if answers.dead is not None and answers.has_begun:
+                then = f"; mend the cause, then: {answers.redrive}" if answers.redrive else ""
+                state = f"failed half way: {answers.dead}; {NO_WRITES}{then}"
+            elif answers.dead is not None:
                 state = f"is a dead letter: {answers.dead}"
             elif answers.failing is not None:
                 state = f"is tried again by {service}: {answers.failing}"

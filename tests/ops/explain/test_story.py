@@ -171,7 +171,28 @@ def test_a_request_that_became_a_dead_letter_is_not_under_way() -> None:
     dead = ended(task, end=TaskEnd.DEAD_LETTERED, message="no permission")
 
     [step] = story(request, task, started(request), dead).next_steps()
+    assert step == (
+        "RestoreRequested restore-1 failed half way: no permission; the table takes no writes until"
+        " its restore is complete"
+    )
+    [step] = story(request, task, dead).next_steps()
     assert step == "RestoreRequested restore-1 is a dead letter: no permission"
+
+
+def test_a_restore_that_became_a_dead_letter_half_way_goes_on_by_its_redrive() -> None:
+    request, task = restore_request(), task_of(restore_request(), 3)
+    end = ended(task, end=TaskEnd.DEAD_LETTERED, message="no permission")
+    seen = story(request, task, started(request), end)
+    old = dead_letter(6, "no permission", "redriven")
+    found = [old, dead_letter(7, "no permission"), dead_letter(8, "lost", "discarded")]
+
+    step, decision = replace(seen, dead_letters=found).next_steps()
+    assert step == (
+        "RestoreRequested restore-1 failed half way: no permission; the table takes no writes until"
+        " its restore is complete; mend the cause, then: tidegate dead-letters redrive d-7"
+        " --destructive --execute"
+    )
+    assert decision.startswith("dead letter d-7 of cleaner waits for a decision")
 
 
 def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
@@ -303,8 +324,8 @@ def test_a_restore_that_failed_is_resumed_by_another_request() -> None:
     [step] = story(request, started(request), failed).next_steps()
 
     assert step == (
-        "RestoreRequested restore-1 failed half way: a write completed; another request to"
-        f" {request.savepoint} resumes it"
+        "RestoreRequested restore-1 failed half way: a write completed; the table takes no writes"
+        f" until its restore is complete; another request to {request.savepoint} resumes it"
     )
     other = restore_request("restore-2")
     again = (other, started(other))
@@ -407,17 +428,23 @@ def test_a_condemned_commit_to_which_no_service_reacts_is_a_next_step() -> None:
     assert step.startswith("dead letter d-1 of coordinator")
 
 
-def dead(number: int, error: str, state: str = "open") -> DeadLetter:
+def dead_letter(number: int, error: str, state: str = "open") -> DeadLetter:
     record = Record(Partition("dead", 0), number, b"lake.sales.orders", b"", (), 0)
     at = Partition("t", 0)
     headers = (("ce_id", b"restore-1"),)
-    dead_letter = DeadLetter(f"d-{number}", record, "cleaner", at, number, error, headers)
-    return replace(dead_letter, state=state, table="lake.sales.orders")
+    found = DeadLetter(f"d-{number}", record, "cleaner", at, number, error, headers)
+    return replace(found, state=state, table="lake.sales.orders")
 
 
 def test_dead_letters_of_one_reason_have_one_next_step() -> None:
-    of_files = [dead(number, f"not found: /lake/orders/f{number}.parquet") for number in range(3)]
-    found = [*of_files, dead(7, "not-signed: a"), dead(8, "not found: /lake", "discarded")]
+    of_files = [
+        dead_letter(number, f"not found: /lake/orders/f{number}.parquet") for number in range(3)
+    ]
+    found = [
+        *of_files,
+        dead_letter(7, "not-signed: a"),
+        dead_letter(8, "not found: /lake", "discarded"),
+    ]
 
     files, unsigned = replace(story(), dead_letters=found).next_steps()
 
@@ -438,7 +465,7 @@ def test_dead_letters_of_one_reason_have_one_next_step() -> None:
 def test_resolved_dead_letters_are_counted_and_open_ones_shown_by_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = [dead(1, "lost 1"), dead(2, "lost 2"), dead(3, "old", "discarded")]
+    found = [dead_letter(1, "lost 1"), dead_letter(2, "lost 2"), dead_letter(3, "old", "discarded")]
 
     _show_dead_letters(replace(story(), dead_letters=found))
 
@@ -451,7 +478,7 @@ def test_resolved_dead_letters_are_counted_and_open_ones_shown_by_reason(
 def test_what_a_person_skipped_is_shown_with_the_way_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    skipped = dead(7, "skipped by ana: it crashes", "discarded")
+    skipped = dead_letter(7, "skipped by ana: it crashes", "discarded")
     found = replace(story(restore_request()), dead_letters=[skipped])
 
     _show_dead_letters(found)
@@ -468,7 +495,9 @@ def test_what_a_person_skipped_is_shown_with_the_way_back(
 
 
 def test_errors_that_differ_from_the_start_are_selected_by_their_service() -> None:
-    [step] = replace(story(), dead_letters=[dead(1, "1 is bad"), dead(2, "2 is bad")]).next_steps()
+    [step] = replace(
+        story(), dead_letters=[dead_letter(1, "1 is bad"), dead_letter(2, "2 is bad")]
+    ).next_steps()
 
     assert "list --table lake.sales.orders --service cleaner; if none" in step
 

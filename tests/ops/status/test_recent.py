@@ -321,11 +321,17 @@ def test_the_policys_own_checks_are_not_requests() -> None:
     mine, its = refused_savepoint(1, "ana"), refused_savepoint(2, "coordinator")
     made = saved_at(3).model_copy(update={"requested_by": "coordinator"})
     recent = after(mine, its, refused_savepoint(4, "coordinator"))
-    look = "of the last 24 hours failed or refused: tidegate outcomes --failed --since 1d"
+    look = (
+        "of the last 24 hours without a success on the same table since:"
+        " tidegate outcomes --failed --since 1d"
+    )
 
     assert recent.refused == 1
-    assert needs(recent, (), 0, NOON) == [f"1 request {look}", f"2 savepoint checks {look}"]
-    assert needs(after(mine, its, made), (), 0, NOON) == [f"1 request {look}"]
+    assert needs(recent, (), 0, NOON) == [
+        f"1 failed or refused request {look}",
+        f"2 failed or refused savepoint checks {look}",
+    ]
+    assert needs(after(mine, its, made), (), 0, NOON) == [f"1 failed or refused request {look}"]
     of_its_check = its.model_copy(update={"event_id": "", "caused_by": made.caused_by})
     checked = SavepointsChecked.about(
         commit(3), source="savepoint-writer", occurred_at=NOON, savepoints=3, duration_ms=1
@@ -391,7 +397,8 @@ def test_status_begins_with_what_needs_a_person_and_its_command(
     assert late.endswith(f": tidegate waiting --table {vacuum(7).table}")
     assert dead == "  2 open dead letters of cleaner: tidegate dead-letters list --service cleaner"
     assert refused.endswith(
-        "1 request of the last 24 hours failed or refused: tidegate outcomes --failed --since 1d"
+        "1 failed or refused request of the last 24 hours without a success on the same table since:"
+        " tidegate outcomes --failed --since 1d"
     )
     assert down == "  restorer is not running: tidegate run restorer"
     assert table.startswith("service")
