@@ -26,10 +26,6 @@ _DEAD_LETTERS_EVERY: Final = 300.0
 """Seconds between two messages about new dead letters: a flood may last for hours."""
 
 
-_Line = tuple[str, bool]
-"""A line of a message, and whether it is about a table that takes no writes."""
-
-
 class Notifications:
     """Collects lines during a poll and sends them as one message to every address."""
 
@@ -47,7 +43,7 @@ class Notifications:
         """
         self._addresses = [_Address(*numbered) for numbered in enumerate(addresses, 1)]
         self._title, self._clock, self._dead_letters_due = f"Tidegate ({prefix})", clock, 0.0
-        self._lines: list[_Line] = []
+        self._lines: list[str] = []
         self._dead_letters = Counter[str]()
 
     def take(self, event: Event, *, half_way: bool) -> None:
@@ -56,9 +52,9 @@ class Notifications:
         if not gave_up and not isinstance(event, Alarm | RestoreAwaitingApproval | RestoreFailed):
             return
         text = f"{event.table}: {type(event).__name__}: {sentence(event)}"
-        if blocks := half_way and not isinstance(event, Alarm):
+        if half_way and not isinstance(event, Alarm):
             text += f"; {NO_WRITES}"
-        self._add(text, command_line("explain", event.table), blocks=blocks)
+        self._add(text, command_line("explain", event.table))
 
     def take_dead_letters(self, fault: str, count: int) -> None:
         """Take new dead letters; a flood of them is one message every five minutes."""
@@ -77,16 +73,16 @@ class Notifications:
             address.send(self._title, self._lines)
         self._lines.clear()
 
-    def _add(self, message: str, command: str, *, blocks: bool = False) -> None:
+    def _add(self, message: str, command: str) -> None:
         ending = "" if message.endswith((".", "?")) else "."
-        self._lines.append((f"{visible(message)}{ending} See: {visible(command)}", blocks))
+        self._lines.append(f"{visible(message)}{ending} See: {visible(command)}")
 
 
 class _Address:
     """One address, with the lines that it did not take yet."""
 
     def __init__(self, number: int, address: SecretStr) -> None:
-        self._number, self._lines, self._is_away = number, list[_Line](), False
+        self._number, self._lines, self._is_away = number, list[str](), False
         self._apprise: Any = import_module("apprise").Apprise()
         self._log = logging.getLogger("apprise")
         self._log.disabled = True  # it would log the address, with its secret
@@ -98,18 +94,18 @@ class _Address:
         for service in self._apprise:  # one that refuses a long message would take none any more
             service.overflow_mode = "split"
 
-    def send(self, title: str, lines: Sequence[_Line]) -> None:
+    def send(self, title: str, lines: Sequence[str]) -> None:
         """Send these lines after those of before; where that fails they are sent with the next."""
         self._lines += lines
         if not self._lines:
             return
         if len(self._lines) > _MOST_LINES:
             more = f"more messages: see {command_line('status')}"
-            self._lines = [(more, False), *self._lines[1 - _MOST_LINES :]]
+            self._lines = [more, *self._lines[1 - _MOST_LINES :]]
         self._log.disabled = self._is_away  # the cause is logged once
         try:
-            kind = "failure" if any(blocks for _, blocks in self._lines) else "warning"
-            text = "\n".join(line for line, _ in self._lines)
+            text = "\n".join(self._lines)
+            kind = "failure" if NO_WRITES in text else "warning"
             was_sent = self._apprise.notify(text, title, notify_type=kind)
         finally:
             self._log.disabled = False

@@ -184,24 +184,24 @@ class Story:
         newest, published = dict[int, str](), defaultdict[int, set[str]](set)
         for event in self._events():
             if isinstance(event, VacuumFinished):
-                vacuum = WaitingVacuum.of_event(event, 0)
-                newest[vacuum.id] = event.event_id  # a later publication replaces an earlier one
-                published[vacuum.content].add(event.event_id)
+                it = WaitingVacuum.of_event(event, 0)
+                newest[it.id] = event.event_id  # a later publication replaces an earlier one
+                published[it.content].add(event.event_id)
         same = {event_id: ids for ids in published.values() for event_id in ids}
-        for waiting in self.waiting:
-            holds = ", ".join(map(str, waiting.outstanding[:_HOLDS]))
-            if (more := len(waiting.outstanding) - _HOLDS) > 0:
+        for vacuum in self.waiting:
+            holds = ", ".join(map(str, vacuum.outstanding[:_HOLDS]))
+            if (more := len(vacuum.outstanding) - _HOLDS) > 0:
                 holds += f" and {more} more"
-            if waiting.outstanding:
-                overdue = "; it is overdue" if waiting.overdue_since else ""
+            if vacuum.outstanding:
+                overdue = "; it is overdue" if vacuum.overdue_since else ""
                 when = f"when these have ended: {holds}{overdue}"
-            elif waiting.held_by:
+            elif vacuum.held_by:
                 when = "once the hold of the table is removed"
             else:
                 when = "with the next event"
-            others = ", ".join(sorted(same.get(waiting.event_id, set()) - {waiting.event_id}))
+            others = ", ".join(sorted(same.get(vacuum.event_id, set()) - {vacuum.event_id}))
             again = f" (published again as {others})" if others else ""
-            yield f"the cleaning after vacuum {waiting.event_id}{again} is released {when}"
+            yield f"the cleaning after vacuum {vacuum.event_id}{again} is released {when}"
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
             listed = command_line("waiting", table=self.waiting[0].table)
             yield f"{younger} younger vacuums wait, too: {listed}"
@@ -268,8 +268,8 @@ class _Answers:
     """Whether its restore began: until it completes, the table takes no writes."""
     dead: str | None = None
     """Why its task became a dead letter."""
-    redrive: str | None = None
-    """The command that publishes its open dead letter again."""
+    redrive: str = ""
+    """The command that publishes its open dead letter again, if there is one."""
     failing: str | None = None
     """Why its task is tried again."""
 
@@ -328,7 +328,7 @@ def _step(
             return f"{named} is released again {when}: {deferred.reason}: {deferred.message}"
         case None:
             if answers.dead is not None and answers.has_begun:
-                then = f"; mend the cause, then: {answers.redrive}" if answers.redrive else ""
+                then = answers.redrive and f"; mend the cause, then: {answers.redrive}"
                 state = f"failed half way: {answers.dead}; {NO_WRITES}{then}"
             elif answers.dead is not None:
                 state = f"is a dead letter: {answers.dead}"
