@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -38,6 +38,7 @@ class _TableHold:
     event_id: str
     requested_by: str
     reason: str
+    signed_by: str | None
 
 
 def hold_on(rows: Store, table: str) -> _TableHold | None:
@@ -63,8 +64,9 @@ def is_held(rows: Store, table: str) -> bool:
 
 def hold(event: CleaningHoldRequested, rows: Store, at: datetime) -> CleaningHeld:
     """Hold the table; a second hold replaces the first."""
-    _put(event.table, [event.event_id, event.requested_by, event.reason], rows, at)
-    return CleaningHeld.about(event, occurred_at=at, source=SOURCE)
+    held = CleaningHeld.about(event, occurred_at=at, source=SOURCE).to(event)
+    store(held, rows, at)
+    return held
 
 
 def rebuild(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime) -> None:
@@ -73,13 +75,15 @@ def rebuild(event: CleaningHeld | CleaningHoldRemoved, rows: Store, at: datetime
     if rows.one("select 1 from used where tbl = ? and id = ?", table, request) is not None:
         return  # the request was applied to these rows, and perhaps later ones too
     if isinstance(event, CleaningHeld):
-        _put(table, [event.caused_by, event.requested_by, event.why], rows, at)
+        store(event, rows, at)
     elif (found := hold_on(rows, table)) is not None and found.since <= to_ms(at):
         rows.drop("hold", table)
 
 
-def _put(table: str, body: Sequence[str | None], rows: Store, at: datetime) -> None:
-    rows.put("hold", table, columns=(to_ms(at),), body=dumps(body))
+def store(event: CleaningHeld, rows: Store, at: datetime) -> None:
+    """Store a hold as its outcome has it; once more when the outcome names the signer."""
+    body = [event.caused_by, event.requested_by, event.why, event.signed_by]
+    rows.put("hold", event.table, columns=(to_ms(at),), body=dumps(body))
 
 
 def remove_hold(event: CleaningHoldRemovalRequested, rows: Store, at: datetime) -> list[Command]:

@@ -42,7 +42,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from tidegate.coordinator import requests, tasks
+from tidegate.coordinator import holds, requests, tasks
 from tidegate.coordinator.outgoing import ALWAYS_ACCEPTED_BYTES, Outgoing
 from tidegate.coordinator.partitions import BrokerTime, CatchUp, OwnedPartition, OwnedPartitions
 from tidegate.coordinator.requests import Requests
@@ -58,7 +58,7 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import Command, Event, Outcome, RestoreRejected, topics
-from tidegate.events.cleanings import HoldRequest
+from tidegate.events.cleanings import CleaningHeld, HoldRequest
 from tidegate.events.fields import from_ms
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
@@ -362,6 +362,9 @@ class CoordinatorLoop:
         else:
             effects = self._subjects.handle(event, store, at)
         effects.name_asker(event, signer)
+        for outcome in effects.outcomes:
+            if isinstance(outcome, CleaningHeld):
+                holds.store(outcome, store, at)
         return effects
 
     def _pass_ends(self) -> None:

@@ -246,7 +246,8 @@ class Requests:
         rows.drop("awaiting", table, number)
         declined = isinstance(event, RestoreDeclined)
         reason = Reason.DECLINED if declined else Reason.WITHDRAWN
-        by, verb = signed_by or event.requested_by, "rejected" if declined else "withdrew"
+        by = signed_by or f"{event.requested_by}, unsigned,"
+        verb = "rejected" if declined else "withdrew"
         ended = self._end(table, found, reason, f"{by} {verb} it: {event.reason}", at)
         withdrawn = RequestWithdrawn.about(
             event, request=event.request, source=SOURCE, occurred_at=at

@@ -28,7 +28,7 @@ from tidegate.errors.commands import command_line
 from tidegate.events import LockReleased, OutstandingReader, derived_id, table_identity
 from tidegate.events.fields import from_ms
 from tidegate.events.topics import CHANGELOG, partition_of
-from tidegate.ops.event_log import PATTERN, EventLog
+from tidegate.ops.event_log import PATTERN, EventLog, Proof
 from tidegate.ops.summary import counted
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -75,7 +75,9 @@ class PendingVacuum:
             outstanding=tuple(waiting.outstanding_readers(rows)),
             overdue_since=None if overdue is None else from_ms(overdue),
             metastore=waiting.metastore,
-            held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
+            held_by=None
+            if hold is None
+            else f"{Proof(hold.signed_by).named(hold.requested_by)}: {hold.reason}",
         )
 
 
@@ -190,6 +192,7 @@ def held_tables(rows: Store) -> Iterator[dict[str, Any]]:
         yield {
             "table": table,
             "requested_by": hold.requested_by,
+            "signed_by": hold.signed_by,
             "reason": hold.reason,
             "since": from_ms(hold.since),
             "event_id": hold.event_id,
@@ -200,7 +203,12 @@ def held_tables(rows: Store) -> Iterator[dict[str, Any]]:
 def held_line(hold: Mapping[str, Any]) -> str:
     """A held table for people: the holder, the time and the reason."""
     since = f"{hold['since']:%Y-%m-%dT%H:%M:%SZ}"
-    return f"{hold['table']}  held by {hold['requested_by']} since {since}: {hold['reason']}"
+    return f"{hold['table']}  held since {since} by {holder(hold)}: {hold['reason']}"
+
+
+def holder(hold: Mapping[str, Any]) -> str:
+    """Who holds a table: the signer, or a name that no signature proves."""
+    return Proof(hold["signed_by"]).named(hold["requested_by"])
 
 
 def quarantined(rows: Store) -> Iterator[dict[str, Any]]:

@@ -100,10 +100,7 @@ class SavepointWriter:
         return claim_table(self.warehouse, command.location, task)
 
     def execute(
-        self,
-        command: Command,
-        claim: Unclaimed = NO_CLAIM,
-        grounds: Sequence[Published] = (),  # noqa: ARG002 - the protocol's
+        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         """Write or remove the savepoint, or yield a rejection.
 
@@ -115,7 +112,9 @@ class SavepointWriter:
         if isinstance(command, SavepointRemovalRequested):
             yield remove_savepoint(command, self.warehouse, self.clock, self.name, claim=claim)
         elif isinstance(command, SavepointRequested):
-            yield self._answer(command, claim)
+            # the timeline names the requester, who is the signer if there is one
+            by = grounds[0].who if grounds else command.requested_by
+            yield self._answer(command.model_copy(update={"requested_by": by}), claim)
         elif isinstance(command, SavepointsCheckRequested):
             try:
                 with refusing_unreadable():

@@ -238,12 +238,13 @@ def test_a_vacuum_that_was_published_again_with_other_holds_is_merged_and_not_un
 
 
 def test_a_hold_of_a_person_is_a_next_step_also_where_no_vacuum_waits() -> None:
-    hold = {"table": "lake.sales.orders", "requested_by": "mara", "reason": "an audit"}
+    hold = {"table": "lake.sales.orders", "signed_by": "mara", "requested_by": "root"}
+    hold["reason"] = "an audit"
     [step] = replace(story(commit(1)), held=[hold]).next_steps()
 
     assert step == (
-        "mara holds the table (an audit), and nothing of it is cleaned until: tidegate hold remove"
-        " lake.sales.orders --reason 'it is done'"
+        "the table is held by mara (as root): an audit; nothing of it is cleaned until: tidegate"
+        " hold remove lake.sales.orders --reason 'it is done'"
     )
 
 
@@ -258,7 +259,7 @@ def test_a_deferred_cleaning_is_released_again_in_time_or_with_the_removal_of_th
     [step] = seen.next_steps()
     assert step.endswith(" is released again after 90s: not-confirmed: it is open there")
 
-    hold = {"table": command.table, "requested_by": "mara", "reason": "an audit"}
+    hold = {"table": command.table, "signed_by": None, "requested_by": "mara", "reason": "an audit"}
     [_, step] = replace(seen, held=[hold]).next_steps()
     assert " is released again when the hold of the table is removed: not-confirmed" in step
 
