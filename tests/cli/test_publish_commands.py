@@ -794,7 +794,7 @@ def test_a_request_that_a_condemned_commit_led_to_is_addressed_as_a_persons_is(
     made = own.model_copy(update={"source": "coordinator", "needs_approval": True})
     publish(bootstrap_servers, topic_prefix, task_of(made, prefix=topic_prefix), awaiting(made))
     at = ("-t", made.table, "-l", made.location, "--reason", "x", "-c", str(settings_file))
-    approval = ("publish", "approval", *at, "--plan-id", "p1", "--approved-by", "ben")
+    approval = ("publish", "approval", *at, "--plan-id", "p1", "--requested-by", "ben")
 
     for command in (("publish", "withdraw", *at), approval):
         assert tidegate(*command, "--request", "22222222")[0] == 0

@@ -122,13 +122,13 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
             "--wait",
             "--json",
         ),
-        *("--approved-by", "ana"),
+        *("--requested-by", "ana"),
     )
     assert own.exit_code == 3, own.output
     assert table.read() != kept
 
     approval = ["publish", "approval", "--request", "r-1", "--plan", plan, "--reason", "checked"]
-    approval += ["--approved-by", "ben", "--request-id", "a-1"]
+    approval += ["--requested-by", "ben", "--request-id", "a-1"]
     assert tidegate(*approval).exit_code == 0
     timeline = table.path / ".hoodie/timeline"
     while not list(timeline.glob("*.restore.*")):

@@ -83,7 +83,7 @@ CASES = (
     Case("people", "simulate", prints=POLICED, times=5),
     Case("people", "hold add", (ORDERS, "--reason", "x", "--wait"), prints="CleaningHeld"),
     Case("people", "events tail", ("--topic", "requests", "--no-follow"), prints="Requested"),
-    Case("people", "hold list", prints="held by", times=5),
+    Case("people", "hold list", prints="  held since ", times=5),
     Case("people", "hold remove", (ORDERS, "--reason", "x", "--wait"), prints="HoldRemoved"),
     Case("people", "publish savepoint", (*AT, "--wait"), 3, "SavepointRejected", times=3),
     Case("people", "publish savepoint-removal", (*AT, "--instant", INSTANT, "--reason", "x")),
@@ -91,7 +91,7 @@ CASES = (
     Case(
         "people",
         "publish approval",
-        (*AT, "--request", "r-1", "--plan-id", "p-1", "--reason", "x", "--approved-by", "ben"),
+        (*AT, "--request", "r-1", "--plan-id", "p-1", "--reason", "x", "--requested-by", "ben"),
     ),
     Case("people", "publish withdraw", (*AT, "--request", "r-1", "--reason", "x")),
     Case("people", "publish rejection", (*AT, "--request", "r-1", "--reason", "x")),

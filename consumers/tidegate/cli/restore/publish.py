@@ -208,7 +208,7 @@ def approval(
     table: str | None = None,
     location: str | None = None,
     plan_id: str | None = None,
-    approved_by: str | None = None,
+    requested_by: str | None = None,
     request_id: str | None = None,
 ) -> None:
     """Approve a restore that another person requested; it is then carried out.
@@ -217,7 +217,6 @@ def approval(
         restore_request: Id of the restore's request, or its first characters.
         plan: The plan that you read: `tidegate plan restore --out` wrote it.
         plan_id: Id of the plan that you read; any other is refused.
-        approved_by: Who approves; by default your login name.
 
     Examples:
         tidegate plan restore -t lake.sales.orders --savepoint 20261121041551845 --out plan.json
@@ -235,7 +234,7 @@ def approval(
         location=wanted["location"],
         request=whole_request_id(Settings.load(sending.config), name, restore_request),
         plan_id=wanted["plan_id"],
-        approved_by=person(approved_by),
+        approved_by=person(requested_by),
         reason=reason,
         approval_id=request_id,
     )
