@@ -62,7 +62,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
     assert "attempt 1 failed" in began
     assert "storage is away" in began
     assert created == "SavepointCreated"
-    assert ended == "SavepointRequested succeeded after 4 failed attempts"
+    assert ended == "SavepointRequested is done after 4 failed attempts"
 
 
 @dataclass

@@ -38,6 +38,8 @@ from tidegate.runtime.kafka.records import Config
 from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
 
+UNVERIFIED: Final = "signature not verified"
+
 
 class Proof(NamedTuple):
     """Whose key signed a command; without one, what follows the name in it."""
@@ -200,7 +202,7 @@ class _Signers:
         try:
             key = self._authorization.check(event, record)
         except Unauthorized as refused:
-            return Proof(refused.signed_by)
+            return Proof(refused.signed_by, UNVERIFIED)
         return Proof(key.name if key else None)
 
 

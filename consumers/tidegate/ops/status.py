@@ -136,8 +136,11 @@ class Recent:
                 self.running[event.table] = logged
                 self.failing.pop(event.table, None)
             case TaskEnded() if event.end is not TaskEnd.NUMBER_TAKEN:  # that is of a copy
-                self.running.pop(event.table, None)
                 self.failing.pop(event.table, None)
+                # a restore that has begun goes on after a stop: its command is issued again
+                is_stop = event.stopped is not None or event.end is TaskEnd.SUPERSEDED
+                if not (is_stop and event.table in self.unfinished.keys() - self.failed_half_way):
+                    self.running.pop(event.table, None)
             case _:
                 pass
 

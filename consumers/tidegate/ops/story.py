@@ -193,8 +193,7 @@ class Story:
             if (more := len(vacuum.outstanding) - _HOLDS) > 0:
                 holds += f" and {more} more"
             if vacuum.outstanding:
-                overdue = "; it is overdue" if vacuum.overdue_since else ""
-                when = f"when these have ended: {holds}{overdue}"
+                when = f"when these have ended: {holds}{_overdue(vacuum)}"
             elif vacuum.held_by:
                 when = "once the hold of the table is removed"
             else:
@@ -287,7 +286,8 @@ class _Answers:
         elif (
             outcome.verdict is Verdict.REFUSED
             and getattr(outcome, "requested_by", None)
-            and reason_of(outcome) != Reason.WITHDRAWN  # by a person, who knows
+            # a person who withdrew it knows; and what is too late stays so
+            and reason_of(outcome) not in {Reason.WITHDRAWN, Reason.TOO_LATE}
         ):
             self.refused = ": ".join(
                 filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
@@ -340,6 +340,22 @@ def _step(
                 how = f", as task {task.number} of the table" if task else ""
                 state = f"has no outcome yet: {service} will carry it out{how}"
             return f"{named} {state}"
+
+
+def _overdue(vacuum: PendingVacuum) -> str:
+    """That it is overdue, and how the end of its first reader is published."""
+    if vacuum.overdue_since is None or vacuum.metastore:  # a Metastore's bridge publishes the ends
+        return "; it is overdue" if vacuum.overdue_since else ""
+    first = vacuum.outstanding[0]
+    ids = (
+        {"transaction_id": first.transaction_id}
+        if first.transaction_id
+        else {"lock_id": first.lock_id}
+    )
+    release = command_line(
+        "publish lock-released", table=vacuum.table, location=vacuum.location, **ids
+    )
+    return f"; it is overdue. If {first} has ended and its release was lost: {release}"
 
 
 def _decision(dead_letters: Sequence[DeadLetter]) -> str:

@@ -20,8 +20,9 @@ from tidegate.events import (
 )
 from tidegate.events.base import Answer
 from tidegate.events.fields import span
+from tidegate.events.reasons import Reason
 from tidegate.hive.write_ids import shortened
-from tidegate.ops.event_log import LoggedEvent, Proof, reason_of
+from tidegate.ops.event_log import UNVERIFIED, LoggedEvent, Proof, reason_of
 
 NO_WRITES: Final = "the table takes no writes until its restore is complete"
 _STEP: Final = 1024
@@ -61,7 +62,8 @@ def asked_by(event: Event, proof: Proof | None = None) -> str:
     """The requester for people: the signer of the request, or a name that no signature proves."""
     by = getattr(event, "requested_by", None)
     if by and isinstance(event, Answer):
-        proof = Proof(event.signed_by)
+        is_bad = reason_of(event) == Reason.BAD_SIGNATURE
+        proof = Proof(event.signed_by, UNVERIFIED) if is_bad else Proof(event.signed_by)
     return proof.named(by) if by and proof else by or ""
 
 

@@ -51,7 +51,11 @@ def logged(deployment: Settings, sent: Message) -> LoggedEvent:
         (settings(entry()), signed(restore(requested_by="mallory")), "ana (as mallory)"),
         (settings(entry()), signed(restore(requested_by="ana")), "ana"),
         (settings(entry()), message(restore(requested_by="mallory")), "mallory, unsigned"),
-        (settings(entry()), signed(restore(requested_by="ana"), EVE), "ana, unsigned"),
+        (
+            settings(entry()),
+            signed(restore(requested_by="ana"), EVE),
+            "ana, signature not verified",
+        ),
         (
             settings(entry(ANA, roles=["approver"])),
             signed(restore(requested_by="mallory")),

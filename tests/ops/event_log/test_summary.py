@@ -24,6 +24,7 @@ from tidegate.cli.options import moment_or_ago
 from tidegate.cli.output import plain
 from tidegate.errors import ConfigError
 from tidegate.events import Event
+from tidegate.events.reasons import Reason
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.event_log import EventFilter, LoggedEvent
 from tidegate.ops.summary import asked_by, content_of, line_of, size
@@ -120,6 +121,14 @@ def test_the_proven_name_comes_before_the_claimed_one(signer: str | None, shown:
     )
 
     assert asked_by(outcome) == shown
+
+
+def test_a_request_that_was_refused_for_its_signature_is_not_called_unsigned() -> None:
+    outcome = rejected(restore_request()).model_copy(
+        update={"requested_by": "root", "reason": Reason.BAD_SIGNATURE}
+    )
+
+    assert asked_by(outcome) == "root, signature not verified"
 
 
 def test_the_time_of_a_quarantine_is_a_duration() -> None:

@@ -37,6 +37,8 @@ from tidegate.events import (
     VacuumFinished,
     VacuumFlag,
     VacuumFlagged,
+    WithdrawalRefused,
+    WithdrawalRequested,
 )
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterFilter
 from tidegate.ops.event_log import LoggedEvent
@@ -335,6 +337,41 @@ def test_a_restore_that_failed_is_resumed_by_another_request() -> None:
     assert story(request, started(request), failed, *again, completed(other)).next_steps() == (
         NOTHING
     )
+
+
+def test_a_withdrawal_that_came_too_late_is_not_asked_for_again() -> None:
+    request = restore_request()
+    late = WithdrawalRequested.model_validate(
+        request.model_dump(include={"table", "location", "source", "occurred_at", "requested_by"})
+        | {"event_id": "w-1", "request": request.event_id, "reason": "oops"}
+    )
+    refused = WithdrawalRefused.about(
+        late,
+        request=late.request,
+        reason="too-late",
+        message="it goes on",
+        source="coordinator",
+        occurred_at=NOON,
+    ).to(late)
+
+    [step] = story(request, started(request), late, refused).next_steps()
+
+    assert step.startswith("RestoreRequested restore-1 is under way")
+
+
+def test_an_overdue_vacuum_has_the_command_for_a_release_that_was_lost() -> None:
+    event = vacuum(7, 8)
+    held = OutstandingReader(lock_id=8), OutstandingReader(lock_id=9, transaction_id=5)
+    for reader, option in zip(held, ("lock-id 8", "transaction-id 5"), strict=True):
+        overdue = replace(waits_for(event, reader), overdue_since=NOON)
+        [step] = story(event, waiting=(overdue,)).next_steps()
+        assert step.endswith(
+            f"; it is overdue. If {reader} has ended and its release was lost: tidegate publish"
+            f" lock-released --table {event.table} --location /l --{option}"
+        )
+    overdue = replace(waits_for(event, *held), overdue_since=NOON, metastore="m-1")
+    [step] = story(event, waiting=(overdue,)).next_steps()
+    assert step.endswith("; it is overdue")  # its bridge publishes the ends
 
 
 def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:

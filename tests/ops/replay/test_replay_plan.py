@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -145,6 +146,11 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
         _OffsetReset(Partition("tidegate.vacuums", 1), 5, 0, 5),
     )
     assert plan.records == 14
+    with_restores = replace(plan, restores=2)
+    needed, _ = with_restores.sentences(executed=False)
+    assert needed == "2 restore requests included: --execute needs --with-restores"
+    included, _ = with_restores.sentences(executed=True)
+    assert included == "2 restore requests included"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from tidegate.events import (
     SavepointRejected,
     SavepointRemoved,
     SavepointsChecked,
+    Stopped,
     TaskEnd,
     UnknownTableReleased,
     UnknownTableResolved,
@@ -80,6 +81,10 @@ def test_a_restore_or_a_cleaning_runs_from_its_start_to_the_end_of_its_task() ->
     assert set(after(started(one), started(two), completed(one), end).running) == {two.table}
     assert set(after(started(one), copy).running) == {one.table}
     assert set(after(completed(one), end, started(one)).running) == {one.table}
+    stop = ended(task_of(one), end=TaskEnd.ANSWERED, stopped=Stopped.BEGUN)
+    superseded = ended(task_of(one), end=TaskEnd.SUPERSEDED)
+    assert set(after(started(one), stop, superseded).running) == {one.table}, "it is issued again"
+    assert after(started(one), completed(one), superseded).running == {}
     assert set(after(progressed).running) == {command.table}
     assert after(progressed, dead_lettered).running == {}
 

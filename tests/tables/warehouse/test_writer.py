@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -41,6 +42,11 @@ def lake(tmp_path: Path) -> Path:
 @pytest.fixture
 def warehouse(lake: Path) -> Warehouse:
     return Warehouse(WarehouseRoots.of(str(lake)))
+
+
+def remove_if_there(warehouse: Warehouse, location: str, name: str) -> None:
+    with warehouse.opened(location) as folder:
+        folder.remove_if(name, lambda _: True)
 
 
 def names(folder: Path) -> list[str]:
@@ -226,6 +232,30 @@ def test_no_call_reaches_one_place_under_the_name_of_another(
         act(warehouse, f"{lake}/{place}")
     assert names(lake) == before
     assert (lake / "t/f").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        pytest.param(lambda w, at: w.remove_files([f"{at}/d/f"]), id="files"),
+        pytest.param(lambda w, at: remove_if_there(w, at, "d"), id="directory"),
+    ],
+)
+def test_a_file_that_can_not_be_removed_is_named(
+    warehouse: Warehouse,
+    lake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    remove: Callable[[Warehouse, str], object],
+) -> None:
+    (lake / "t/d").mkdir(parents=True)
+    (lake / "t/d/f").touch()
+
+    def refused(name: str, **_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", name)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    with pytest.raises(PermissionError, match=f"'{lake}/t/d/f'"):
+        remove(warehouse, f"{lake}/t")
 
 
 def test_files_of_one_directory_are_removed_with_that_directory_opened_once(

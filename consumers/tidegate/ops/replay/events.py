@@ -147,7 +147,8 @@ class EventReplay:
 def plan_sentences(would: str, restores: int, *, executed: bool) -> Iterator[str]:
     """What a plan would do, or does, and how it is carried out."""
     if restores:
-        yield f"{counted(restores, 'restore request')} included: --execute needs --with-restores"
+        needed = "" if executed else ": --execute needs --with-restores"
+        yield f"{counted(restores, 'restore request')} included{needed}"
     yield would.replace("would be", "will be") if executed else f"{would}; add --execute to do it"
 
 

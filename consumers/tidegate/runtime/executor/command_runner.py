@@ -115,7 +115,7 @@ class CommandRunner:
             self._publish_failed(attempts, error)
             return wait
         if attempts.failed:
-            log.info("%s succeeded after %d failed attempts", kind, attempts.failed)
+            log.info("%s is done after %d failed attempts", kind, attempts.failed)
         return None
 
     def _publish_failed(self, attempts: Attempts, error: Exception) -> None:

@@ -169,7 +169,8 @@ def _remove_file(directory: int, path: LocalPath) -> bool:
     try:
         if stat.S_ISLNK(os.stat(path.name, dir_fd=directory, follow_symlinks=False).st_mode):
             refuse_link(path)
-        os.unlink(path.name, dir_fd=directory)
+        with located(path):
+            os.unlink(path.name, dir_fd=directory)
     except FileNotFoundError:
         return False
     return True
@@ -333,7 +334,7 @@ def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
     """Remove the direct files of a directory; `above` is the length of its path with a slash."""
     for file in found:
         if len(file.path) == above + len(file.name):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError), located(file.path):
                 os.unlink(file.name, dir_fd=directory)
 
 
