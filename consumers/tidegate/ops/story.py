@@ -347,13 +347,12 @@ def _overdue(vacuum: PendingVacuum) -> str:
     if vacuum.overdue_since is None or vacuum.metastore:  # a Metastore's bridge publishes the ends
         return "; it is overdue" if vacuum.overdue_since else ""
     first = vacuum.outstanding[0]
-    ids = (
-        {"transaction_id": first.transaction_id}
-        if first.transaction_id
-        else {"lock_id": first.lock_id}
-    )
     release = command_line(
-        "publish lock-released", table=vacuum.table, location=vacuum.location, **ids
+        "publish lock-released",
+        table=vacuum.table,
+        location=vacuum.location,
+        lock_id=None if first.transaction_id else first.lock_id,
+        transaction_id=first.transaction_id,
     )
     return f"; it is overdue. If {first} has ended and its release was lost: {release}"
 
