@@ -230,8 +230,8 @@ RULES: Final = (
     Rule(
         "no link among many files is removed",
         "consumers/tidegate/tables/warehouse/local_changes.py",
-        "            refuse_link(path)\n        with located(path):\n            os.unlink(path.name",
-        "            pass\n        with located(path):\n            os.unlink(path.name",
+        "            refuse_link(path)\n        with located(path):\n            os.unlink(",
+        "            pass\n        with located(path):\n            os.unlink(",
         "tests/tables/warehouse/test_writer.py::test_a_link_among_many_files_is_refused_and_stays",
     ),
     Rule(
