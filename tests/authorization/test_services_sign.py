@@ -438,3 +438,12 @@ def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) ->
     found = checked("signatures", partial(check_signatures, deployment(tmp_path, key=file)))
     assert found.state == "fail"
     assert f"chmod 600 {file}" in found.seen
+
+
+def test_a_public_key_in_place_of_the_private_one_is_named_before_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "ana.pub"
+    file.write_text(ANA.public_pem)
+    file.chmod(0o644)
+
+    with pytest.raises(ConfigError, match="is a public key: the private one signs"):
+        SigningKey.read(file)

@@ -66,11 +66,12 @@ class SigningKey:
             if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe waits for its writer
                 raise ConfigError(f"the private key {file} is not a file")
             with file.open("rb") as opened:
-                _refuse_exposed(file, os.fstat(opened.fileno()), "the private key")
-                content = opened.read(_MAX_BYTES)
+                found, content = os.fstat(opened.fileno()), opened.read(_MAX_BYTES)
         except OSError as error:
             raise ConfigError(f"the private key can't be read: {error}") from error
-        return cls(content.decode("latin-1"), str(file))
+        key = cls(content.decode("latin-1"), str(file))  # a public key needs no other mode
+        _refuse_exposed(file, found, "the private key")
+        return key
 
     @classmethod
     def generate(cls) -> Self:
