@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from support.changelogs import OpenPartition
@@ -19,6 +20,7 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import OffsetGapError, StopService
 from tidegate.events.topics import CHANGELOG
 from tidegate.local.embedded import EmbeddedBroker
+from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 
@@ -57,6 +59,29 @@ def test_a_coordinator_does_not_start_on_what_is_left(
     assert "begins at offset 3" in status.output
     assert "no vacuum waits" not in status.output
     assert "coordinator is not running" in status.output  # and the rest
+
+
+def test_rows_that_were_deleted_are_not_called_none(deployment: Deployment, bus: KafkaBus) -> None:
+    topic = CHANGELOG.name(deployment.prefix)
+    deployment.publisher().publish(vacuum(7, 8))
+    settings = str(deployment.settings_file("people", {}))
+    assert "no vacuum waits" in CliRunner().invoke(app, ["status", "-c", settings]).output, "unread"
+    loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
+    wait_for("the vacuum", lambda: loop.step(0.1))
+    loop.close()
+    admin = AdminClient({**deployment.connection, "log_level": 0})
+    [gone] = admin.delete_topics([topic]).values()
+    gone.result(60)
+    wait_for("its deletion", lambda: create_topics(deployment.connection, deployment.topics)[topic])
+
+    shown = CliRunner().invoke(app, ["waiting", "-c", settings])
+    assert isinstance(shown.exception, StopService)
+    assert "is empty, but" in str(shown.exception)
+    assert "the rows are lost. See: tidegate doctor" in str(shown.exception)
+    status = CliRunner().invoke(app, ["status", "-c", settings])
+    assert status.exit_code == 1
+    assert "the rows are lost" in status.output
+    assert "no vacuum waits" not in status.output
 
 
 COMPACTS_AT_ONCE = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "0"}

@@ -34,6 +34,7 @@ from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import ELECTION_RETRIES
+from tidegate.service.catalogue import COORDINATOR, inputs_of
 from tidegate.service.settings import Settings
 
 
@@ -155,13 +156,31 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]
     for part, marks in found.items():
         if lost := lost_head(part, marks.first):
             raise StopService(f"{lost}. See: {command_line('doctor')}")
+    empty = [part for part in parts if found[part].first == found[part].end]
+    if empty:
+        _require_rows(metadata, settings.topics.prefix, empty)
     bus = KafkaBus(connection)
     for part in parts:
-        if found[part].first == found[part].end:
-            continue  # it has no rows
+        if part in empty:
+            continue
         store = _RETRIES.call(partial(_store, bus, part, table))
         yield store
         store.close()  # the caller still refers to it while the next one is read
+
+
+def _require_rows(metadata: KafkaMetadata, prefix: str, empty: Sequence[Partition]) -> None:
+    """An empty changelog has lost its rows if the coordinator has read events of its inputs."""
+    inputs = {Partition(t.name(prefix), p.number): p for p in empty for t in inputs_of(COORDINATOR)}
+    committed = _RETRIES.call(lambda: metadata.committed(f"{prefix}.{COORDINATOR}", inputs))
+    # in this order, because the coordinator writes its changelog before it commits
+    parts = {*committed, *(inputs[part] for part in committed)}
+    marks = _RETRIES.call(lambda: metadata.watermarks(parts))
+    for part, at in committed.items():
+        if at.offset > marks[part].first and not marks[rows := inputs[part]].end:
+            raise StopService(
+                f"{rows.topic}[{rows.number}] is empty, but {part.topic} was read up to offset"
+                f" {at.offset}: the rows are lost. See: {command_line('doctor')}"
+            )
 
 
 def _store(bus: KafkaBus, part: Partition, table: str | None) -> Store:
