@@ -39,6 +39,9 @@ class _Silent:
     def read(self) -> Iterator[list[Event]]:
         return iter(())
 
+    def committed_metadata(self, _: object) -> str:
+        return ""
+
     def commit(self, *_: object) -> None:
         """Nothing to keep."""
 
