@@ -287,6 +287,17 @@ def test_a_savepoint_that_there_is_not_is_answered_with_those_that_there_are(
     assert tidegate(*command.split(), *options) == (2, "", expected)
 
 
+def test_a_table_without_savepoints_is_called_that(tidegate: Tidegate, tmp_path: Path) -> None:
+    location = savepointed(tmp_path)
+    options = ("-l", location, "--savepoint", "latest", "-c", str(tmp_path / "tidegate.toml"))
+
+    assert tidegate("plan", "restore", *options) == (
+        2,
+        "",
+        f"tidegate: {location} has no savepoints\n",
+    )
+
+
 def test_a_text_that_is_not_an_instant_is_answered_with_the_accepted_forms(
     tidegate: Tidegate, tmp_path: Path
 ) -> None:
@@ -309,6 +320,7 @@ def test_an_empty_plan_says_that_there_is_nothing_to_do(tidegate: Tidegate, tmp_
 
     assert code == 0
     assert f"nothing to do: {at(4)} is the table's newest commit" in out
+    assert f"{plan} was not written" in out
     assert not plan.exists()
 
 

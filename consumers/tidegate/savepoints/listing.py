@@ -113,9 +113,11 @@ def chosen_savepoint(warehouse: Warehouse, location: str, wanted: str) -> str:
     timeline = open_table(warehouse, location).timeline
     completed = timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
     newest = [instant.timestamp for instant in reversed(completed)]
+    if not newest:
+        raise ConfigError(f"{location} has no savepoints")
     if (found := _RELATIVE.fullmatch(wanted)) and (back := int(found[1] or 0)) < len(newest):
         return newest[back]
     raise ConfigError(
         f"{location} has no savepoint {wanted}: give an instant, latest, or latest~1 for the one"
-        f" before it; its newest savepoints: {', '.join(newest[:_NAMED]) or 'none'}"
+        f" before it; its newest savepoints: {', '.join(newest[:_NAMED])}"
     )

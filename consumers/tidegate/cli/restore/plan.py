@@ -198,6 +198,8 @@ def _next(
             if is_this:
                 return
     if plan.is_empty:
+        if out is not None:
+            yield f"{out} was not written"
         return
     rule = restore_settings(settings).rule_of(None, *spellings_of(plan.location))
     if rule is not None and rule.approval:
