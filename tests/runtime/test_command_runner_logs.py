@@ -193,7 +193,10 @@ def test_failed_attempts_are_published_ever_more_rarely_and_never_in_the_way_of_
     assert [type(event).__name__ for event in published[2:]] == ["SavepointCreated", "TaskEnded"]
 
 
-def test_a_fault_that_names_a_file_without_utf_8_is_published_and_tried_again() -> None:
+def test_a_fault_that_names_a_file_without_utf_8_is_published_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # pytest-xdist can't send such a line to its controller
     bus, made = memory_bus(), attempts()
     fault = TransientError("not listed: /lake/o/\udcff")
 
