@@ -415,11 +415,9 @@ class EventLog:
                 return None
             event = self._wire.deserialize(key, value, headers)
         except FormatError as error:
-            return (
-                None
-                if wanted.names_an_id
-                else LoggedEvent(record, None, record.unreadable or str(error))
-            )
+            if wanted.names_an_id:
+                return None
+            return LoggedEvent(record, None, record.unreadable or str(error))
         if not wanted.matches(event):
             return None
         proof = self._signers.proof(event, record) if isinstance(event, Request) else None

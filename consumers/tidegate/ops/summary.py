@@ -231,6 +231,17 @@ def size(count: int) -> str:
     return f"{count} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
+def age_of(span: timedelta) -> str:
+    """A duration in its largest unit and the next: 3d 4h, 1m 30s, 5s."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days}d {hours % 24}h"
+    if hours:
+        return f"{hours}h {minutes % 60}m"
+    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"
+
+
 def counted(number: int, thing: str) -> str:
     """A number of things, with its noun."""
     plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"

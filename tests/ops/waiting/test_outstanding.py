@@ -12,10 +12,11 @@ import pytest
 from support.deployment_events import ORDERS, vacuum
 from support.rows import Rows
 from support.samples import NOON, release
-from tidegate.cli.look.status import age_of, headline, show_vacuums
+from tidegate.cli.look.status import headline, show_vacuums
 from tidegate.cli.output import plain
 from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
+from tidegate.ops.summary import age_of
 from tidegate.ops.waiting import PendingVacuum
 
 CUSTOMERS = "lake.sales.customers"

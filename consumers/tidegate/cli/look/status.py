@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,7 +25,7 @@ from tidegate.errors import TransientError
 from tidegate.events.fields import from_ms
 from tidegate.ops.event_log import PATTERN, EventLog, LoggedEvent
 from tidegate.ops.status import newest, read_status
-from tidegate.ops.summary import counted, line_of, size
+from tidegate.ops.summary import age_of, counted, line_of, size
 from tidegate.ops.waiting import (
     OldestVacuums,
     PendingVacuum,
@@ -131,17 +131,6 @@ def headline(vacuum: PendingVacuum, now: datetime) -> str:
     readers = f"waits for {left} of {count} readers" if left else f"all {count} readers have ended"
     age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
     return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {readers}"
-
-
-def age_of(span: timedelta) -> str:
-    """A duration in its largest unit and the next: 3d 4h, 1m 30s, 5s."""
-    seconds = max(0, int(span.total_seconds()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
-    if days:
-        return f"{days}d {hours % 24}h"
-    if hours:
-        return f"{hours}h {minutes % 60}m"
-    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"
 
 
 def status(

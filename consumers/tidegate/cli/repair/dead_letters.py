@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.look.status import age_of
 from tidegate.cli.options import one_of, option_group, person, since_of, table_of
 from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
@@ -24,7 +23,7 @@ from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilte
 from tidegate.ops.dead_letters.dead_letter import TRACE
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.summary import counted, line_of
+from tidegate.ops.summary import age_of, counted, line_of
 from tidegate.service.catalogue import NAMES
 from tidegate.service.settings import Settings
 

@@ -11,7 +11,6 @@ import typer
 
 from tidegate.cleaning.confirmation import NotConfirmed
 from tidegate.cli.deployment import located
-from tidegate.cli.look.status import age_of
 from tidegate.cli.options import read_model, table_of
 from tidegate.cli.output import write, write_json, write_rows
 from tidegate.cli.restore.publish import PlanFile
@@ -24,7 +23,7 @@ from tidegate.events.topics import COMMITS
 from tidegate.hudi.instant import InstantState
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.status import awaiting_approval
-from tidegate.ops.summary import approval_command, asked_by, counted, size
+from tidegate.ops.summary import age_of, approval_command, asked_by, counted, size
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
@@ -90,7 +89,7 @@ def restore(
     if out is not None and not plan.is_empty:  # the file is made when it is first written
         out.write(plan.model_dump_json(indent=2) + "\n")
     if not as_json:
-        published = name if location is None else None
+        published = name if location is None else None  # with a location no broker is needed
         publishers = _publishers(settings, published) if published else {}
         waiting = awaiting_approval(settings, published) if published else []
         for line in _sentences(

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.cli.deployment import located
-from tidegate.cli.look.status import age_of
 from tidegate.cli.options import option_group, since_of, table_of, table_pattern
 from tidegate.cli.output import write, write_json_lines, write_rows
 from tidegate.cli.sending import Requesting, request
@@ -20,7 +19,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import CommitCompleted
 from tidegate.events.topics import COMMITS
 from tidegate.ops.event_log import EventFilter, EventLog
-from tidegate.ops.summary import counted, size
+from tidegate.ops.summary import age_of, counted, size
 from tidegate.publisher import Publisher
 from tidegate.savepoints.listing import savepoints_of
 from tidegate.savepoints.rules import rule_of
