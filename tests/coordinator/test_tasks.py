@@ -173,6 +173,15 @@ def released(place: Place, *locks: int, table: str = TABLE) -> None:
         place.send(vacuum(lock, table), release(lock, table))
 
 
+def undone(place: Place, cleaning: str) -> None:
+    """The undo of a cleaning is requested, and carried out."""
+    place.send(undo("undo-1", cleaning))
+    put_back = {"cleaning": cleaning, "directories": (), "files": 0, "bytes": 0}
+    about = {"occurred_at": NOON, "source": "cleaner", "duration_ms": 1}
+    asked = command_of(place.tasks()[-1], Wire())
+    place.send(CleaningUndone.about(asked, **put_back, **about), ended(place.tasks()[-1]))
+
+
 def random_text(characters: Sequence[str], length: int, seed: int = 0) -> str:
     """Text that no compression makes much smaller."""
     return "".join(random.Random(seed).choices(characters, k=length))  # noqa: S311
@@ -332,6 +341,18 @@ def test_a_dead_letter_of_which_a_copy_was_processed_is_not_issued_again(place: 
     assert place.tasks() == [task]
 
 
+def test_a_redriven_cleaning_that_was_undone_since_is_not_issued_again(place: Place) -> None:
+    released(place, 1)
+    [task] = place.tasks()
+    place.send(ended(task, end=TaskEnd.DEAD_LETTERED))  # perhaps half way
+    undone(place, command_of(task, Wire()).event_id)
+    place.send(ended(task, end=TaskEnd.REDRIVEN))
+
+    assert [it for it in commands_on(place.bus) if isinstance(it, CleaningReleased)] == [
+        command_of(task, Wire())
+    ]
+
+
 def test_a_redriven_task_that_is_still_under_way_is_published_again(place: Place) -> None:
     released(place, 1, 2)
     place.send(ended(place.tasks()[0], end=TaskEnd.REDRIVEN))  # its worker could not decode it
@@ -479,11 +500,8 @@ def test_a_stopped_cleaning_that_was_undone_does_not_go_on_after_the_hold(place:
     released(place, 1, 2)
     cleaning = command_of(place.tasks()[0], Wire())
     place.send(hold())
-    place.send(ended(place.tasks()[-1], stopped=Stopped.BEGUN), undo("undo-1", cleaning.event_id))
-    put_back = {"cleaning": cleaning.event_id, "directories": (), "files": 0, "bytes": 0}
-    about = {"occurred_at": NOON, "source": "cleaner", "duration_ms": 1}
-    asked = command_of(place.tasks()[-1], Wire())
-    place.send(CleaningUndone.about(asked, **put_back, **about), ended(place.tasks()[-1]))
+    place.send(ended(place.tasks()[-1], stopped=Stopped.BEGUN))
+    undone(place, cleaning.event_id)
     place.send(removal())
 
     causes = [it.caused_by for it in commands_on(place.bus) if isinstance(it, CleaningReleased)]

@@ -305,6 +305,8 @@ class Requests:
         ids = set(answered_by(event))
         if isinstance(event, CleaningUndone):
             ids.add(event.cleaning)
+            for task in running_tasks.failed(event.table, event.cleaning, rows):
+                rows.drop("failed", event.table, task)  # its redrive does nothing
         for number in map(hashed, ids):
             if not _was_used(event.table, number, rows):
                 rows.put("used", event.table, number, (to_ms(at),))
