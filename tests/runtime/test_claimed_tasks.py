@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -31,7 +31,7 @@ from support.samples import events_on, memory_bus, message, work_off
 from support.savepoint_removals import removal
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import DeliveryError, FormatError, TransientError
+from tidegate.errors import DeliveryError, FormatError, MessageTooLargeError, TransientError
 from tidegate.events import (
     CleaningRefused,
     CleaningReleased,
@@ -295,6 +295,26 @@ def test_a_task_that_ends_every_process_is_given_up_and_its_table_goes_on(
     assert kinds(workers.do(2, command)) == [CleaningStarted, DirectoriesCleaned]  # redriven
     left = names_in(tmp_path / "t" / HIVE / "tasks")
     assert left == ["2", "2.done"]
+
+
+def test_a_task_that_is_done_is_not_issued_again_although_its_outcome_could_not_be_published(
+    command: CleaningReleased, tmp_path: Path
+) -> None:
+    class Small(MemoryBus):
+        def send(self, messages: Sequence[Message]) -> None:
+            sent = [Wire().deserialize(it.key, it.value) for it in messages]
+            if any(isinstance(event, DirectoriesCleaned) for event in sent):
+                raise MessageTooLargeError("tidegate.outcomes takes no message of 2 MB")
+            super().send(messages)
+
+    bus = Small({log.topic for log in memory_bus()._logs})
+    workers = Workers(tmp_path, "memory/tidegate", bus)
+    bus.send([message(issued(1, command))])
+    cleaner = Cleaner(workers.warehouse, ThreadMap(1), ticking())
+    work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(1)))
+
+    assert len(bus.records("tidegate.dead-letters")) == 1
+    assert [(end.number, end.end) for end in ends(workers)] == [(1, TaskEnd.ANSWERED)]
 
 
 def test_attempts_of_one_process_are_not_counted(

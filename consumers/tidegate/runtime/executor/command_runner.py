@@ -208,26 +208,38 @@ class CommandRunner:
     ) -> None:
         """Publish that a task is among the dead letters: the next of its table may be issued.
 
-        `command` is that of a task that was tried: it is ended on the table first.
+        `command` is that of a task that was tried: it is ended on the table first. If it is done
+        there, and its outcomes could not be published, a redrive must not do it again.
         """
         if self._is_issued(issued, record):
             how = {"end": TaskEnd.DEAD_LETTERED, "message": str(error) or "failed"}
             end = self.ended(issued, **how)
             # a stop is not ended: its next attempt has to take the table
             if command is not None and not isinstance(command, StopRequested):
-                self._record_end(command, issued, end)
+                end = self._record_end(command, issued, end)
             self._publish(end)
 
-    def _record_end(self, command: Command, issued: TaskIssued, end: TaskEnded) -> None:
-        """Record that a task is given up, for a stalled worker that may carry it out, too."""
+    def _record_end(self, command: Command, issued: TaskIssued, end: TaskEnded) -> TaskEnded:
+        """Record that a task is given up, for a stalled worker that may carry it out, too.
+
+        Returns:
+            How it ended: by the table it may be done.
+        """
         try:
             claim = self.executor.claim(command, self._task(issued))
-            claim.finish([end])
+            recorded = claim.finish([end])
             claim.outlast()
-        except (Overtaken, AlreadyDone, NumberTaken) as other:
+        except AlreadyDone as done:
+            recorded = done.outcomes
+        except (Overtaken, NumberTaken) as other:
             log.info("task %d has ended on the table, too: %s", issued.number, other)
+            return end
         except (OSError, TidegateError) as error:  # mostly why it is given up
             log.warning("the table does not record the end of task %d: %s", issued.number, error)
+            return end
+        last = recorded[-1]
+        is_done = isinstance(last, TaskEnded) and last.end is TaskEnd.ANSWERED
+        return self.ended(issued) if is_done and last.caused_by == issued.event_id else end
 
     def _is_issued(self, issued: TaskIssued, record: Record) -> bool:
         """Whether the coordinator signed a task, also if that is long ago: it is redriven."""
