@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -66,13 +66,18 @@ class Place:
                 pass
             work_off(self.cleaner)
 
-    def lose_the_changelog(self) -> None:
-        """What the remedy of the doctor does."""
+    def lose_the_changelog(self, until: Callable[[], bool] | None = None) -> None:
+        """What the remedy of the doctor does; `until` this is true the coordinator runs then."""
         self.loop.close()
         self.bus.recreate("tidegate.coordinator.changelog")
         self.bus.committed["tidegate.coordinator"].clear()
         self.loop = CoordinatorLoop(ReaderGate(), self.bus)
-        self.run()
+        if until is None:
+            self.run()
+            return
+        while not (self.loop._owned and until()):
+            self.loop.step(0)
+        self.loop.close()
 
     def outcomes(self) -> list[Event]:
         return events_on(self.bus, "tidegate.outcomes")
@@ -136,8 +141,11 @@ def test_a_cleaning_that_was_undone_is_not_repeated(place: Place, tmp_path: Path
     assert [type(it) for it in place.outcomes()].count(DirectoriesCleaned) == 1
 
 
-def test_a_hold_that_its_topic_has_forgotten_is_known_from_its_outcome(place: Place) -> None:
-    """Requests are kept for thirty days, a hold until it is removed."""
+@pytest.mark.parametrize("also_gone", [(), ("vacuums",)], ids=["the request", "all but outcomes"])
+def test_a_hold_that_its_topic_has_forgotten_is_known_from_its_outcome(
+    place: Place, also_gone: tuple[str, ...]
+) -> None:
+    """Requests are kept for thirty days, as vacuums are, a hold until it is removed."""
     one, other = (release_of_acid("/wh/t", caused_by=name) for name in ("one", "other"))
     about = {"requested_by": "ana", "reason": "an audit", "source": "ana", "occurred_at": NOON}
     hold, back = (
@@ -145,7 +153,8 @@ def test_a_hold_that_its_topic_has_forgotten_is_known_from_its_outcome(place: Pl
         for kind in (CleaningHoldRequested, CleaningHoldRemovalRequested)
     )
     place.send(vacuum(one, 1), hold)
-    place.bus.log(Partition("tidegate.requests", 0)).clear()
+    for topic in ("requests", *also_gone):
+        place.bus.log(Partition(f"tidegate.{topic}", 0)).clear()
     place.lose_the_changelog()
 
     place.send(release(1, TABLE), vacuum(other, 2), release(2, TABLE))
@@ -263,6 +272,24 @@ def test_what_was_requested_before_may_have_begun_and_can_not_be_withdrawn(place
     [refused] = [it for it in place.outcomes() if isinstance(it, WithdrawalRefused)]
     assert refused.reason == Reason.TOO_LATE
     assert tasks_on(place.bus)[-1].caused_by == "r-1"
+
+
+def test_that_a_request_may_have_begun_is_known_also_if_the_coordinator_died_half_way(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoint = {"savepoint": "20261121120000001"}
+    for name in ("r-1", "r-2"):
+        place.send(RestoreRequested.model_validate(_request(name) | savepoint))
+    place.send(ended(tasks_on(place.bus)[-1], end=TaskEnd.DEAD_LETTERED))
+    monkeypatch.setattr("tidegate.coordinator.loop.CHUNK", 1)
+    monkeypatch.setattr("tidegate.coordinator.loop.BATCH_SECONDS", 0)
+    place.lose_the_changelog(until=lambda: place.left("task") != [])  # the first request was read
+    place.loop = CoordinatorLoop(ReaderGate(), place.bus)
+    place.run()
+
+    place.send(WithdrawalRequested.model_validate(_request("w-1") | {"request": "r-2"}))
+    [refused] = [it for it in place.outcomes() if isinstance(it, WithdrawalRefused)]
+    assert refused.reason == Reason.TOO_LATE
 
 
 def test_a_quarantine_is_known_by_the_cleanings_end_or_by_a_redriven_start(

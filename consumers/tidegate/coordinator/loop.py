@@ -85,8 +85,8 @@ TICK_SECONDS: Final = 2.0
 _PARTITION = attrgetter("partition")
 READ_FIRST: Final = (topics.REQUEST_TOPIC, topics.VACUUMS)
 """After an assignment, the backlogs of these are read first: so an old hold is applied before a
-newer release, and a vacuum before the release that it waits for can be forgotten. Where rows are
-rebuilt from the inputs, the outcomes come before them: what was done is not done again."""
+newer release, and a vacuum before the release that it waits for can be forgotten. Where lost rows
+are made again, the outcomes come before them: what was done is not done again."""
 
 
 class CoordinatorLoop:
@@ -199,7 +199,8 @@ class CoordinatorLoop:
         self._publish_unsent(owned, running)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         early = self._catch_up.read_first(starts)
-        self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(early)))
+        marks = self._retries.call(lambda: self._bus.watermarks(early))
+        self._catch_up.assigned(starts, marks, self._owned.rebuilt_to())
 
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
@@ -216,7 +217,7 @@ class CoordinatorLoop:
 
     def _clear_partitions(self) -> None:
         self._dead_letters.forget()
-        self._catch_up.assigned({}, {})
+        self._catch_up.assigned({}, {}, {})
 
     def _apply_backlog(self, records: Sequence[Record]) -> int:
         """Apply what has arrived, chunk by chunk, for at most BATCH_SECONDS; return the count."""

@@ -16,7 +16,7 @@ from tidegate.coordinator.rows.position import lost_head, new_changelog
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import OffsetGapError, StoppingError, StopService
-from tidegate.events.topics import CHANGELOG
+from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC
 from tidegate.runtime.bus import (
     Bus,
     ChangelogRecord,
@@ -70,7 +70,7 @@ class OwnedPartitions(dict[int, OwnedPartition]):
         """Own nothing yet."""
         super().__init__()
         self._subject, self._bus, self._inputs, self._retries = subject, bus, inputs, retries
-        self._topic = CHANGELOG.name(prefix)
+        self._topic, self._outcomes = CHANGELOG.name(prefix), OUTCOME_TOPIC.name(prefix)
         self._changelog = bus.changelog(self._topic)
         self._released: dict[int, Store] = {}
         """Stores of the partitions just revoked, all rows written; reused if reassigned."""
@@ -78,6 +78,14 @@ class OwnedPartitions(dict[int, OwnedPartition]):
     def appended_ms(self) -> int | None:
         """When the broker appended the last record of the changelog, in ms since the epoch."""
         return self._changelog.appended_ms()
+
+    def rebuilt_to(self) -> dict[Partition, int]:
+        """By input partition the offset up to which lost rows are made again."""
+        return {
+            Partition(topic, number): end
+            for number, owned in self.items()
+            for topic, end in owned.store.position.rebuilt_to.items()
+        }
 
     def pending(self) -> dict[int, OwnedPartition]:
         """Those with pending work, by number."""
@@ -168,10 +176,14 @@ class OwnedPartitions(dict[int, OwnedPartition]):
             if lost := lost_head(where, watermarks[where].first):
                 raise OffsetGapError(f"{lost}. To go on, {new_changelog(self._topic)}")
         for number, store in stores.items():
-            store.position.check_partitions(count)
+            position, is_new = store.position, store.position.is_new
+            position.check_partitions(count)
             for topic in self._inputs:
                 where = Partition(topic, number)
-                store.position.check(topic, watermarks[where], starts.get(where))
+                position.check(topic, watermarks[where], starts.get(where))
+            if is_new:
+                ends = {topic: watermarks[Partition(topic, number)].end for topic in self._inputs}
+                position.rebuilt_to = ends if ends.get(self._outcomes) else {}
 
 
 class CatchUp:
@@ -188,46 +200,44 @@ class CatchUp:
     ) -> None:
         """Take the topics whose backlogs come first, in order.
 
-        Where one of them is read from its beginning, rows are rebuilt from the inputs. Then the
-        topic with the outcomes comes before all of them: it has what was done already.
+        Where lost rows are made again, the topic with the outcomes comes before all of them: it has
+        what was done already.
         """
         self._order = {topic: place for place, topic in enumerate(topics)}
         self._outcomes = outcomes
         self._subscription = subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
-        self._rebuilt_ends: dict[Partition, int] = {}
+        self._rebuilt_to: Offsets = {}
         self._paused: set[Partition] = set()
 
     def read_first(self, partitions: Iterable[Partition]) -> list[Partition]:
         """The partitions whose backlog comes first."""
         return [p for p in partitions if p.topic in self._order or p.topic == self._outcomes]
 
-    def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
-        """Partitions were assigned, none of them paused; `marks` has those of `read_first`."""
-        rebuilt = {
-            part.number
-            for part, mark in marks.items()
-            if part.topic in self._order and starts[part] <= mark.first < mark.end
-        }
+    def assigned(
+        self, starts: Offsets, marks: Mapping[Partition, Watermarks], rebuilt_to: Offsets
+    ) -> None:
+        """Partitions were assigned, none of them paused.
+
+        Args:
+            starts: By partition the committed offset.
+            marks: Those of `read_first`.
+            rebuilt_to: By partition the offset up to which lost rows are made again.
+        """
+        self._rebuilt_to = rebuilt_to
         self._ends = {
             part: mark.end
             for part, mark in marks.items()
-            if starts[part] < mark.end and (part.topic != self._outcomes or part.number in rebuilt)
-        }
-        before = {
-            part.number for part, mark in marks.items() if part.topic == self._outcomes and mark.end
-        }
-        self._rebuilt_ends = {
-            p: end for p, end in self._ends.items() if p.number in rebuilt & before
+            if starts[part] < (rebuilt_to.get(part, 0) if part.topic == self._outcomes else mark.end)
         }
         self._paused = {part for part in starts if self._waits(part)}
         if self._paused:
             self._subscription.pause(self._paused)
 
     def is_rebuilding(self, record: Record) -> bool:
-        """Whether lost rows are rebuilt from a record: what it led to may be done already."""
-        return record.offset < self._rebuilt_ends.get(record.partition, 0)
+        """Whether lost rows are made again from a record: what it led to may be done already."""
+        return record.offset < self._rebuilt_to.get(record.partition, 0)
 
     def is_reading(self, number: int) -> bool:
         """Whether such a backlog is still being read on a partition number."""

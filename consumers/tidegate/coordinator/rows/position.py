@@ -32,6 +32,9 @@ class Position:
     """The last number of the rows that are in a sequence."""
     partitions: int | None = None
     """For how many partitions the rows were made: with more a table may be on another."""
+    rebuilt_to: dict[str, int] = field(default_factory=dict[str, int])
+    """Where there were no rows, by input the offset up to which they are made again: what its events
+    led to may be done already."""
 
     def record(self) -> tuple[bytes, bytes]:
         """The record that ends a batch."""
@@ -66,6 +69,11 @@ class Position:
                 f" {watermarks.end}: events would be skipped. {_HOW_TO_GO_ON}"
             )
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no coordinator has had the rows: the changelog is new."""
+        return self.partitions is None
+
     def check_partitions(self, count: int) -> None:
         """Compare the number of partitions that the rows were made for with the topics'.
 
@@ -73,7 +81,7 @@ class Position:
             ConfigError: it is another: some tables' events would now arrive on a partition that
                 does not have their rows.
         """
-        if self.partitions is None:
+        if self.is_new:
             self.partitions = count
         if self.partitions != count:
             raise ConfigError(
