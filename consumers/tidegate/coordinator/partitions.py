@@ -229,7 +229,8 @@ class CatchUp:
         self._ends = {
             part: mark.end
             for part, mark in marks.items()
-            if starts[part] < (rebuilt_to.get(part, 0) if part.topic == self._outcomes else mark.end)
+            if starts[part]
+            < (rebuilt_to.get(part, 0) if part.topic == self._outcomes else mark.end)
         }
         self._paused = {part for part in starts if self._waits(part)}
         if self._paused:

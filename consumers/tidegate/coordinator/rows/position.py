@@ -33,8 +33,8 @@ class Position:
     partitions: int | None = None
     """For how many partitions the rows were made: with more a table may be on another."""
     rebuilt_to: dict[str, int] = field(default_factory=dict[str, int])
-    """Where there were no rows, by input the offset up to which they are made again: what its events
-    led to may be done already."""
+    """Where there were no rows, by input the offset up to which they are made again: what its
+    events led to may be done already."""
 
     def record(self) -> tuple[bytes, bytes]:
         """The record that ends a batch."""
