@@ -120,7 +120,9 @@ def test_clouds_take_an_endpoint_and_a_deadline_under_any_spelling_of_the_place(
     found = settings(f"{place}/t", stores={place: {"endpoint": "http://127.0.0.1/x"}})
     canonical = "abfss://lake@x.dfs.core.windows.net"
     assert found.warehouse.options == {canonical: {"endpoint": "http://127.0.0.1/x"}}
-    with pytest.raises(ValueError, match="gs://lake takes endpoint and timeout only"):
+    with pytest.raises(
+        ValueError, match="gs://lake takes endpoint and max_concurrency and timeout only"
+    ):
         settings("gs://lake/x", stores={"gs://lake": {"profile": "p"}})
 
 
@@ -147,9 +149,9 @@ def test_a_cleaner_that_quarantines_starts_on_hdfs_even_while_its_namenode_is_aw
 
 
 def test_hdfs_takes_a_deadline_and_nothing_of_s3() -> None:
-    found = settings("hdfs://nn/x", stores={"hdfs://nn:8020": {"timeout": 3}})
-    assert found.warehouse.options == {"hdfs://nn": {"timeout": 3.0}}
-    with pytest.raises(ValueError, match="hdfs://nn takes timeout only"):
+    found = settings("hdfs://nn/x", stores={"hdfs://nn:8020": {"timeout": 3, "max_concurrency": 2}})
+    assert found.warehouse.options == {"hdfs://nn": {"timeout": 3.0, "max_concurrency": 2}}
+    with pytest.raises(ValueError, match="hdfs://nn takes max_concurrency and timeout only"):
         settings("hdfs://nn/x", stores={"hdfs://nn": {"endpoint": "http://nn"}})
 
 

@@ -51,7 +51,7 @@ class CloudServer(ABC):
         """Called before a request is carried out."""
         self.answers: Callable[[Request], str | None] = lambda _: None
         """The status (`503 ServerBusy`) of a request that is not carried out."""
-        self.loses_answer: Callable[[Request], bool] = lambda _: False
+        self.loses_answer: Callable[[Request], object] = lambda _: False
         """Decides after a request was carried out whether its answer is lost."""
         self.bucket = f"b{uuid.uuid4().hex}"
         self.direct = address

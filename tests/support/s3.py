@@ -58,17 +58,21 @@ class S3Server:
     """Called before a request is carried out."""
     answers: Callable[[Request], str | None] = field(default=lambda _: None)
     """The status (`503 Slow Down`) that a request is refused with, without being carried out."""
-    loses_answer: Callable[[Request], bool] = field(default=lambda _: False)
+    loses_answer: Callable[[Request], object] = field(default=lambda _: False)
     """Decides after a request was carried out whether the connection is cut without an answer."""
     ignores: Sequence[str] = ()
     """Headers of requests that the server does not know: `HTTP_IF_MATCH`."""
     endpoint: str = ""
+    max_concurrency: int | None = None
 
     def options(self, bucket: str = BUCKET) -> dict[str, dict[str, Any]]:
         """The options of a store on this server."""
         # on a busy disk a real server takes long to remove a thousand keys
         timeout = 5.0 if self.endpoint == _moto() else 60.0
-        return {f"s3://{bucket}": {"endpoint": self.endpoint, "timeout": timeout}}
+        reached: dict[str, Any] = {"endpoint": self.endpoint, "timeout": timeout}
+        if self.max_concurrency:
+            reached["max_concurrency"] = self.max_concurrency
+        return {f"s3://{bucket}": reached}
 
     def settings(self, *buckets: str) -> dict[str, dict[str, Any]]:
         """The same for several buckets, as in the settings."""

@@ -154,9 +154,9 @@ class _SteppingS3(VersionedS3):
         self._step()
         super().put_folder(location)
 
-    def _delete(self, location: str, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-        return [gone for name in names for gone in self._delete_one(location, name)]
+    def _delete(self, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+        return [gone for name in names for gone in self._delete_one(name)]
 
-    def _delete_one(self, location: str, name: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def _delete_one(self, name: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         self._step()
-        yield from super()._delete(location, [name])
+        yield from super()._delete([name])

@@ -37,7 +37,12 @@ class AzureStore(CloudStore):
     """Reads one container."""
 
     def __init__(
-        self, authority: str, *, endpoint: str | None = None, timeout: float = TIMEOUT
+        self,
+        authority: str,
+        *,
+        endpoint: str | None = None,
+        timeout: float = TIMEOUT,
+        max_concurrency: int | None = None,
     ) -> None:
         """Take the container and its account; nothing connects until the first call.
 
@@ -46,7 +51,7 @@ class AzureStore(CloudStore):
         """
         if not all(authority.partition("@")):
             raise ValueError("a container is named abfss://container@account.dfs.core.windows.net")
-        super().__init__(f"abfss://{authority}")
+        super().__init__(f"abfss://{authority}", max_concurrency)
         self._authority, self._reached = authority, (endpoint, timeout)
 
     @property

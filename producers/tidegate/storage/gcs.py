@@ -27,10 +27,15 @@ class GcsStore(CloudStore):
     """Reads one bucket."""
 
     def __init__(
-        self, bucket: str, *, endpoint: str | None = None, timeout: float = TIMEOUT
+        self,
+        bucket: str,
+        *,
+        endpoint: str | None = None,
+        timeout: float = TIMEOUT,
+        max_concurrency: int | None = None,
     ) -> None:
         """Take the bucket; nothing connects until the first call."""
-        super().__init__(f"gs://{bucket}")
+        super().__init__(f"gs://{bucket}", max_concurrency)
         self._bucket, self._endpoint = bucket, endpoint
         self.limits_of_a_call: dict[str, Any] = {
             "timeout": (_CONNECT, timeout),

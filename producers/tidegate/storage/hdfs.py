@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from queue import Empty, SimpleQueue
@@ -22,7 +23,7 @@ from hdfs_native import Client, FileStatus
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import hadoop_settings
-from tidegate.storage.parallel import ParallelMap, batches_of
+from tidegate.storage.parallel import ParallelMap, batches_of, slots_of
 from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
 from tidegate.storage.store_errors import store_errors
 
@@ -55,12 +56,15 @@ class HdfsStore(Store):
         """See `Store`."""
         return Capabilities(renames=True)
 
-    def __init__(self, authority: str, *, timeout: float = 20.0) -> None:
+    def __init__(
+        self, authority: str, *, timeout: float = 20.0, max_concurrency: int | None = None
+    ) -> None:
         """Take the name of the cluster; nothing connects until the first call.
 
         Args:
             authority: The name.
             timeout: Seconds for a call of the NameNode, or for eight megabytes of a file.
+            max_concurrency: The limit of calls that this process has under way; None: no limit.
 
         Raises:
             ValueError: it is not a host, with or without a port, nor a name service.
@@ -68,7 +72,7 @@ class HdfsStore(Store):
         if not _AUTHORITY.fullmatch(authority):
             found = repr(authority) if authority else "none, and core-site.xml has no fs.defaultFS"
             raise ValueError(f"not the name of a cluster of HDFS: {found}")
-        self.authority, self._timeout = authority, timeout
+        self.authority, self._timeout, self._most = authority, timeout, max_concurrency
         self._place = f"hdfs://{authority}"
 
     def children(self, location: str) -> Sequence[FileInfo]:
@@ -146,9 +150,28 @@ class HdfsStore(Store):
             Exception: of the first item that failed; no other call is begun.
             TransientError: a call did not end before the deadline; no other is begun.
         """
-        size = len(items) if in_order else max(_CALLS, -(-len(items) // _AT_ONCE))
-        parts = batches_of(items, max(1, size))
-        return _within(self._timeout, [map(act, part) for part in parts])
+        wanted = 1 if in_order else min(self._most or _AT_ONCE, -(-len(items) // _CALLS))
+        with self._slots(wanted) as count:
+            parts = batches_of(items, max(1, -(-len(items) // count)))
+            return _within(self._timeout, [map(act, part) for part in parts])
+
+    @contextmanager
+    def _slots(self, wanted: int) -> Generator[int]:
+        """Wait for a slot; how many there are, at most `wanted`.
+
+        A thread of `_within` has one, which is free again as soon as it is left.
+        """
+        if self._most is None or hasattr(_here, "thread"):
+            yield 1 if self._most else max(1, wanted)
+            return
+        slots, count = slots_of(self._place, self._most), 1
+        slots.acquire()
+        while count < wanted and slots.acquire(blocking=False):
+            count += 1
+        try:
+            yield count
+        finally:
+            slots.release(count)
 
     def _below(self, children: Iterable[FileInfo], depth: int) -> Iterator[FileInfo]:
         for batch in batches_of(sorted(children), _DIRECTORIES):

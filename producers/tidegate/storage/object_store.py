@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo
+from tidegate.storage.parallel import slots_of
 from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
 from tidegate.storage.store_errors import store_errors
 
@@ -24,9 +26,14 @@ Row = tuple[str, int, datetime | None, str | None]
 class ObjectStore(Store):
     """Reads one bucket, which has no directories: only their markers, empty objects `d/`."""
 
-    def __init__(self, place: str) -> None:
-        """Take the bucket's location; nothing connects until the first call."""
-        self._place = f"{place}/"
+    def __init__(self, place: str, max_concurrency: int | None) -> None:
+        """Take the bucket's location; nothing connects until the first call.
+
+        Args:
+            place: The location.
+            max_concurrency: The limit of requests that this process has under way; None: no limit.
+        """
+        self._place, self.max_concurrency = f"{place}/", max_concurrency
 
     @property
     def can(self) -> Capabilities:
@@ -45,6 +52,19 @@ class ObjectStore(Store):
             FileNotFoundError: it does not exist.
         """
 
+    @contextmanager
+    def request(self, location: str) -> Generator[None]:
+        """Make requests, one after the other. Wait first, if enough are under way.
+
+        Never inside another one of the same store: a thread would wait for itself.
+
+        Raises:
+            Exception: as in `store_errors`.
+        """
+        most = self.max_concurrency
+        with slots_of(self._place, most) if most else nullcontext(), store_errors(location):
+            yield
+
     def children(self, location: str) -> Sequence[FileInfo]:
         """See `Store`. A prefix with no key below does not exist.
 
@@ -52,7 +72,7 @@ class ObjectStore(Store):
             FormatError: a key has an empty name there (`a//b`).
         """
         prefix = self.prefix(location)
-        with store_errors(location):
+        with self.request(location):
             found = self.rows(prefix, "/")
         own = prefix.removesuffix("/")
         children = [self._info(prefix, *row) for row in found if row[0].removesuffix("/") != own]
@@ -62,7 +82,7 @@ class ObjectStore(Store):
 
     def entry(self, location: str) -> FileInfo:
         """See `Store`. Sees files only: an object store has no directories."""
-        with store_errors(location):
+        with self.request(location):
             return self._info("", *self.head(self.key(location)))
 
     def tree(self, location: str) -> Iterator[FileInfo]:
@@ -79,7 +99,7 @@ class ObjectStore(Store):
             FormatError: directories are nested deeper than MAX_DEPTH.
         """
         prefix = self.prefix(location)
-        with store_errors(location):
+        with self.request(location):
             found = self.rows(prefix)
         if not found:
             raise FileNotFoundError(location)
@@ -122,7 +142,7 @@ class CloudStore(ObjectStore):
 
     def read(self, location: str, limit: int) -> bytes:
         """See `Store`."""
-        with store_errors(location):
+        with self.request(location):
             row = self.head(self.key(location))
             if row[1] > limit:
                 raise FormatError(f"{location} is larger than the limit of {limit} bytes")
@@ -130,6 +150,6 @@ class CloudStore(ObjectStore):
 
     def read_end(self, location: str, count: int) -> bytes:
         """See `Store`."""
-        with store_errors(location):
+        with self.request(location):
             row = self.head(self.key(location))
             return self.content(row, max(row[1] - count, 0)) if row[1] else b""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Semaphore
 from typing import Final, Protocol, TypeVar
 
 DIRECTORIES_PER_TASK: Final = 100
@@ -18,6 +20,12 @@ class ParallelMap(Protocol):
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply `function` (picklable) to every item; raise the first failed item's error."""
         ...
+
+
+@cache
+def slots_of(place: str, max_concurrency: int) -> Semaphore:  # noqa: ARG001 - has its own
+    """What each thread of this process takes for a request to a place, where these are limited."""
+    return Semaphore(max_concurrency)
 
 
 def batches_of(items: Sequence[T], size: int = DIRECTORIES_PER_TASK) -> list[Sequence[T]]:

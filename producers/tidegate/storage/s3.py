@@ -26,7 +26,6 @@ from obstore.store import S3Store as Objects
 
 from tidegate.errors import FormatError
 from tidegate.storage.object_store import ObjectStore, Row
-from tidegate.storage.store_errors import store_errors
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config
@@ -52,6 +51,7 @@ class _Options:
     """A file of PEM certificates."""
     timeout: float = 60.0
     """Seconds for a request and its answer."""
+    max_concurrency: int | None = None
 
 
 class _Clients(NamedTuple):
@@ -66,8 +66,8 @@ class S3Store(ObjectStore):
 
     def __init__(self, bucket: str, **options: Any) -> None:  # noqa: ANN401 - of `_Options`
         """Take the bucket, and the options; nothing connects until the first call."""
-        super().__init__(f"s3://{bucket}")
         self.bucket, self._options = bucket, _Options(**options)
+        super().__init__(f"s3://{bucket}", self._options.max_concurrency)
 
     def rows(self, prefix: str, delimiter: str = "") -> Sequence[Row]:
         """See `ObjectStore`."""
@@ -87,7 +87,7 @@ class S3Store(ObjectStore):
 
     def read(self, location: str, limit: int) -> bytes:
         """See `Store`."""
-        with store_errors(location):
+        with self.request(location):
             answer = obstore.get(self.clients.objects, self.key(location))
             if answer.meta["size"] > limit:
                 raise FormatError(f"{location} is larger than the limit of {limit} bytes")
@@ -95,7 +95,7 @@ class S3Store(ObjectStore):
 
     def read_end(self, location: str, count: int) -> bytes:
         """See `Store`."""
-        with store_errors(location):
+        with self.request(location):
             answer = obstore.get(
                 self.clients.objects, self.key(location), options={"range": {"suffix": count}}
             )

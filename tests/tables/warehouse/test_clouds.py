@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.counting import Requests
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.local.embedded.process import free_ports
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
@@ -188,3 +190,16 @@ def test_what_no_path_can_name_on_azure_is_refused_and_stays(
     with pytest.raises(FormatError, match="backslash"):
         warehouse.remove_files([f"{table}/d\\f"])
     assert "wh/t/d/f" in azurite.all_keys() or key == "wh/t/a."
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_requests_are_under_way_than_allowed(cloud: CloudServer, most: int) -> None:
+    table, requests = f"{cloud.place}/wh/t", Requests()
+    cloud.put_many(f"wh/t/{name}/{number}" for name in "abc" for number in range(20))
+    options = {cloud.place: {**cloud.options()[cloud.place], "max_concurrency": most}}
+    warehouse = Warehouse(WarehouseRoots.of(f"{cloud.place}/wh"), options)
+    cloud.before, cloud.loses_answer = requests.begin, requests.end
+    warehouse.walk_each(table, list("abc"), ThreadMap())
+    ThreadMap().map(warehouse.remove_tree, [f"{table}/{name}" for name in "abc"])
+    assert cloud.all_keys() == []
+    assert requests.peak == most

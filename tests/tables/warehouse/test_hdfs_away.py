@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from socket import create_server
 from threading import Event, Thread, current_thread
 
 import pytest
 
+from support.counting import Requests
 from tables.warehouse.conftest import Configure
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfigError, ConfinementError, PermanentError, TransientError
 from tidegate.local.embedded.process import free_ports
 from tidegate.storage import Storage, normalise
@@ -183,6 +186,39 @@ def test_a_batch_may_take_longer_than_one_call() -> None:
 
     assert store.call_all(call, range(6)) == [None] * 6
     assert store.call_all(at_once, [6, 24]) == [[None] * 6, [None] * 24]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_calls_are_under_way_than_allowed(most: int) -> None:
+    """Whether threads share a store, or have one each, as on Spark."""
+    requests = Requests()
+
+    def directory(place: str) -> list[None]:
+        store = HdfsStore(place, max_concurrency=most)
+
+        def call(_: int) -> None:
+            store.call(f"hdfs://{place}/wh", requests.make)
+
+        def nested(_: int) -> None:
+            store.call_all(call, range(20), in_order=False)
+
+        return store.call_all(nested, range(2)) + store.call_all(call, range(20), in_order=False)
+
+    assert ThreadMap(4).map(directory, ["nn"] * 4) == [[None] * 22] * 4
+    assert (requests.peak, requests.count) == (most, 240)
+
+
+def test_a_call_that_is_given_up_holds_up_no_other() -> None:
+    store, answers = HdfsStore("nn", timeout=0.1, max_concurrency=1), Event()
+    acts: list[Callable[[], object]] = [
+        lambda: store.call_all(lambda _: answers.wait(), range(20), in_order=False),
+        lambda: store.call_all(lambda _: store.call_all(lambda _: answers.wait(), [1]), [1]),
+    ]
+    for act in acts:
+        with pytest.raises(TransientError, match="did not answer"):
+            act()
+        assert store.call("hdfs://nn/wh", lambda: "next") == "next"
+    answers.set()
 
 
 def test_a_host_without_an_address_is_a_fault_and_no_cluster_at_all_is_not(

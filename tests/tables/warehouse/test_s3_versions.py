@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from support.counting import Requests
 from support.versioned import BUCKET, TABLE, Kept, kept_bucket
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError, PermanentError, TransientError
-from tidegate.tables.warehouse import MayGo, Moved, Warehouse
+from tidegate.tables.warehouse import MayGo, Moved, Warehouse, s3_files
 from tidegate.tables.warehouse.s3_versions import VersionedS3
 
 ASIDE = f"{TABLE}/aside"
@@ -221,3 +223,37 @@ def lifecycle(kept: Kept, rule: dict[str, Any]) -> Generator[None]:
 def shortened(kept: Kept) -> list[str]:
     store = VersionedS3(BUCKET, root=TABLE, **kept.server.options(BUCKET)[f"s3://{BUCKET}"])
     return list(store.shortened(f"s3://{BUCKET}/wh", DAYS_3))
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_requests_are_under_way_than_allowed(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where threads have a store each, as on Spark: copies that were pickled."""
+    names, files = [f"d{number}" for number in range(8)], [f"{n:04d}" for n in range(50)]
+    monkeypatch.setattr(s3_files, "_BULK", 10)
+    with kept_bucket("moto") as kept:
+        kept.server.max_concurrency = most
+        kept.put_many([f"{name}/f" for name in names] + [f"many/{file}" for file in files])
+        kept.put("aside/x")
+        sent, requests = pickle.dumps(kept.warehouse()), Requests()
+        kept.server.before, kept.server.loses_answer = requests.begin, requests.end
+
+        def of_a_thread(act: Callable[[Warehouse, str], object]) -> None:
+            ThreadMap(6).map(lambda name: act(pickle.loads(sent), name), names)  # noqa: S301 - own
+
+        def quarantine(warehouse: Warehouse, name: str) -> None:
+            with warehouse.moving(TABLE, ASIDE) as moves:
+                assert moves.move_if(name, always)
+            warehouse.moved(ASIDE, [name], TABLE, ThreadMap())
+            with warehouse.moving_back(ASIDE, TABLE) as moves:
+                assert moves.move_if(name, always)
+
+        warehouse = kept.warehouse()
+        assert None not in warehouse.walk_each(TABLE, names, ThreadMap(6))
+        of_a_thread(quarantine)
+        of_a_thread(lambda warehouse, name: warehouse.read(f"{TABLE}/{name}/f"))
+        of_a_thread(lambda warehouse, name: warehouse.remove_tree(f"{TABLE}/{name}"))
+        removed = warehouse.remove_with_checksums({f"{TABLE}/many": files}, ThreadMap(6))
+        assert (removed, kept.paths()) == (50, ["aside/x"])
+    assert (requests.peak, requests.count > 100) == (most, True)

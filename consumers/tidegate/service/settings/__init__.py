@@ -220,6 +220,9 @@ class _StoreSettings(Section, frozen=True):
     timeout: Seconds | None = Field(default=None, gt=0)
     """The limit of a request and its answer, in seconds or as text with a unit: by default 60 s,
     and 20 s for HDFS."""
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """The limit of requests that a process has under way there; on Spark, a task. By default there
+    is none, and each thread of an operation sends up to 8 at the same time, to HDFS 4."""
 
 
 class _WarehouseSettings(Section, frozen=True):
@@ -231,16 +234,18 @@ class _WarehouseSettings(Section, frozen=True):
     """How buckets and clusters of HDFS are reached: `[warehouse.stores."s3://lake"]`,
     `[warehouse.stores."hdfs://lake"]`. Credentials of an object store come from the chain of its
     own client: the environment, a profile, a web identity or the instance. GCS (`gs://bucket`) and
-    Azure (`abfss://container@account...`) have `endpoint` and `timeout` only. HDFS has Hadoop's own
-    configuration (`HADOOP_CONF_DIR`, `HADOOP_USER_NAME`) and here `timeout` only."""
+    Azure (`abfss://container@account...`) have `endpoint`, `timeout` and `max_concurrency` only.
+    HDFS has Hadoop's own configuration (`HADOOP_CONF_DIR`, `HADOOP_USER_NAME`) and here `timeout`
+    and `max_concurrency` only."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
     """Options of fsspec's file systems, a table for each protocol. Tables there are only read."""
 
     @field_validator("stores")
     @classmethod
     def _are_places(cls, stores: dict[str, _StoreSettings]) -> dict[str, _StoreSettings]:
-        cloud = {"endpoint", "timeout"}
-        takes = {"hdfs": {"timeout"}, "gs": cloud, "abfss": cloud}
+        hdfs = {"timeout", "max_concurrency"}
+        cloud = {"endpoint", *hdfs}
+        takes = {"hdfs": hdfs, "gs": cloud, "abfss": cloud}
         takes["s3"] = set(_StoreSettings.model_fields)
         for place, store in stores.items():
             scheme = normalise(place).partition(":")[0]

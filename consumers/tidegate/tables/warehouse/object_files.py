@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import uuid
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from tidegate.errors import PermanentError
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.object_store import ObjectStore
-from tidegate.storage.store_errors import store_errors
 from tidegate.tables.warehouse.changes import RemoteChanges
 
 FEW: Final = 8
 """Up to this number of files, requests for every file are faster than a listing."""
-_THREADS: Final = 8
+_AT_ONCE: Final = 8
+"""Requests of a removal at the same time, by default."""
 MARK: Final = "tidegatewriter"
 """The metadata of an object that identifies the call that wrote it. Azure takes no hyphens."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class ObjectChanges(ObjectStore, RemoteChanges):
@@ -50,7 +53,7 @@ class ObjectChanges(ObjectStore, RemoteChanges):
     def replace(self, location: str, content: bytes, if_version: Version) -> None:
         """See `Changes`."""
         if if_version is None:
-            with store_errors(location):
+            with self.request(location):
                 self.put(self.key(location), content, None, None)
             return
         self._put_once(location, content, if_version)
@@ -71,6 +74,11 @@ class ObjectChanges(ObjectStore, RemoteChanges):
         del target
         _refuse(source)
 
+    def at_once(self, act: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """The results of `act`, which makes one request, for each item."""
+        with ThreadPoolExecutor(self.max_concurrency or _AT_ONCE) as pool:
+            return list(pool.map(act, items))
+
     def entry_or_none(self, location: str) -> FileInfo | None:
         """A file; None if there is none."""
         with suppress(FileNotFoundError):
@@ -88,7 +96,7 @@ class ObjectChanges(ObjectStore, RemoteChanges):
 
     def _put_once(self, location: str, content: bytes, if_version: Version) -> None:
         key, mark = self.key(location), uuid.uuid4().hex
-        with store_errors(location):
+        with self.request(location):
             try:
                 self.put(key, content, if_version, mark)
             except FileExistsError:
@@ -108,9 +116,12 @@ class CloudChanges(ObjectChanges):
         if not entries:
             return 0
         folders = sorted((e for e in entries if e.is_dir), key=lambda e: e.path, reverse=True)
-        with store_errors(entries[0].path), ThreadPoolExecutor(_THREADS) as pool:
-            removed = sum(pool.map(self.remove_one, (e for e in entries if not e.is_dir)))
-            return removed + sum(map(self.remove_one, folders))  # the deepest first
+        removed = sum(self.at_once(self._remove, [e for e in entries if not e.is_dir]))
+        return removed + sum(map(self._remove, folders))  # the deepest first
+
+    def _remove(self, entry: FileInfo) -> bool:
+        with self.request(entry.path):
+            return self.remove_one(entry)
 
 
 def _refuse(location: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.parallel import batches_of
 from tidegate.storage.s3 import S3Store
-from tidegate.storage.store_errors import error_of, store_errors
+from tidegate.storage.store_errors import error_of
 from tidegate.tables.warehouse.object_files import FEW, MARK, ObjectChanges
 
 _BULK: Final = 1000
@@ -49,15 +49,13 @@ class S3Changes(S3Store, ObjectChanges):
         location = f"{self.root}/.tidegate-probe-{uuid.uuid4().hex}"
         name = {"Bucket": self.bucket, "Key": self.key(location)}
         boto, many = self.clients.boto, {"Objects": [{"Key": name["Key"], "ETag": _WRONG_TAG}]}
-        with store_errors(location):
-            try:
-                found = (
-                    self._stays(location, lambda: boto.delete_object(**name, IfMatch=_WRONG_TAG)),
-                    self._stays(
-                        location, lambda: boto.delete_objects(Bucket=self.bucket, Delete=many)
-                    ),
-                )
-            finally:
+        try:
+            found = (
+                self._stays(location, lambda: boto.delete_object(**name, IfMatch=_WRONG_TAG)),
+                self._stays(location, lambda: boto.delete_objects(Bucket=self.bucket, Delete=many)),
+            )
+        finally:
+            with self.request(location):
                 boto.delete_object(**name)
         return _Conditions(*found)
 
@@ -88,16 +86,15 @@ class S3Changes(S3Store, ObjectChanges):
         """See `Changes`."""
         if not entries:
             return 0
-        with store_errors(entries[0].path):
-            if len(entries) <= FEW and self.conditions.one:
-                return sum(map(self._remove_one, entries))
-            if self.conditions.many:
-                return self._remove_by_boto(entries, with_tags=True)
-            # obstore can't name the markers of directories, nor control characters
-            plain = [e.path for e in entries if not e.is_dir and e.path.isprintable()]
-            obstore.delete(self.clients.objects, [self.key(path) for path in plain])
-            others = set(plain)
-            self._remove_by_boto([e for e in entries if e.path not in others], with_tags=False)
+        if len(entries) <= FEW and self.conditions.one:
+            return sum(map(self._remove_one, entries))
+        if self.conditions.many:
+            return self._remove_by_boto(entries, with_tags=True)
+        # obstore can't name the markers of directories, nor control characters
+        plain = [e.path for e in entries if not e.is_dir and e.path.isprintable()]
+        self.at_once(self._remove_plain, batches_of(plain, _BULK))
+        others = set(plain)
+        self._remove_by_boto([e for e in entries if e.path not in others], with_tags=False)
         return len(entries)
 
     def limits(self) -> Sequence[str]:
@@ -107,7 +104,7 @@ class S3Changes(S3Store, ObjectChanges):
             found.append(
                 "this server ignores ETags in bulk removals: a replaced file is removed as listed"
             )
-        with store_errors(self.root):
+        with self.request(self.root):
             if "Status" in self.clients.boto.get_bucket_versioning(Bucket=self.bucket):
                 found.append(
                     "the bucket has versions: a removal frees no space until a lifecycle rule"
@@ -116,25 +113,30 @@ class S3Changes(S3Store, ObjectChanges):
         return found
 
     def _stays(self, location: str, remove: Callable[[], object]) -> bool:
-        obstore.put(self.clients.objects, self.key(location), b"")
-        with suppress(ClientError):
-            remove()
+        with self.request(location):
+            obstore.put(self.clients.objects, self.key(location), b"")
+            with suppress(ClientError):
+                remove()
         return self.entry_or_none(location) is not None
 
     def _remove_one(self, entry: FileInfo) -> bool:
-        try:
-            self.clients.boto.delete_object(
-                Bucket=self.bucket, Key=self.key(entry.path), IfMatch=entry.version
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in _NO_MATCH:
-                raise
-            return False
+        name = {"Bucket": self.bucket, "Key": self.key(entry.path)}
+        with self.request(entry.path):
+            try:
+                self.clients.boto.delete_object(**name, IfMatch=entry.version)
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in _NO_MATCH:
+                    raise
+                return False
         return True
+
+    def _remove_plain(self, paths: Sequence[str]) -> None:
+        with self.request(paths[0]):
+            obstore.delete(self.clients.objects, [self.key(path) for path in paths])
 
     def delete_in_bulk(
         self, names: Sequence[Mapping[str, str]], *, on_condition: bool, quiet: bool = False
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> list[Mapping[str, Any]]:
         """Remove objects by key, and by ETag or version if they have one; an answer a request.
 
         Args:
@@ -142,14 +144,19 @@ class S3Changes(S3Store, ObjectChanges):
             on_condition: Ignore objects that are gone, or have another ETag.
             quiet: The answers have errors only.
         """
-        for batch in batches_of(names, _BULK):
-            removal: dict[str, Any] = {"Objects": list(batch)} | ({"Quiet": True} if quiet else {})
-            answer = self.clients.boto.delete_objects(Bucket=self.bucket, Delete=removal)
+
+        def delete(batch: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
+            answer: Mapping[str, Any]
+            removal = {"Objects": batch, "Quiet": quiet}
+            with self.request(self._place + batch[0]["Key"]):
+                answer = self.clients.boto.delete_objects(Bucket=self.bucket, Delete=removal)
             for error in answer.get("Errors", ()):
                 code, seen = str(error.get("Code")), f"{error.get('Key')}: {error.get('Message')}"
                 if not (on_condition and code in _NO_MATCH):
                     raise error_of(code, seen) or OSError(f"{seen} ({code})")
-            yield answer
+            return answer
+
+        return self.at_once(delete, batches_of(names, _BULK))
 
     def _remove_by_boto(self, entries: Sequence[FileInfo], *, with_tags: bool) -> int:
         names = [

@@ -26,7 +26,6 @@ from tidegate.bounded_json import MAX_VALUES, parse_json
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.store import MAX_READ, Capabilities
-from tidegate.storage.store_errors import store_errors
 from tidegate.tables.warehouse.changes import MayGo, Moved, Moves
 from tidegate.tables.warehouse.s3_files import S3Changes
 
@@ -149,7 +148,7 @@ class VersionedS3(S3Changes):
         with a version behind them.
         """
         prefix = self.prefix(location)
-        with store_errors(location):
+        with self.request(location):
             try:
                 answer = self.clients.boto.get_bucket_lifecycle_configuration(Bucket=self.bucket)
             except ClientError as error:
@@ -168,7 +167,7 @@ class VersionedS3(S3Changes):
         """All keys below a directory, relative to it, with their versions."""
         found: dict[str, _Key] = {}
         prefix = self.prefix(location)
-        with store_errors(location):
+        with self.request(location):
             for page in self.clients.boto.get_paginator("list_object_versions").paginate(
                 Bucket=self.bucket, Prefix=prefix
             ):
@@ -207,14 +206,14 @@ class VersionedS3(S3Changes):
         ]
         return {
             gone["Key"][len(prefix) :]: gone["DeleteMarkerVersionId"]
-            for gone in self._delete(location, names)
+            for gone in self._delete(names)
             if gone.get("DeleteMarkerVersionId")
         }
 
     def remove_versions(self, location: str, versions: Iterable[tuple[str, str]]) -> None:
         """Remove versions and delete markers, by key and id."""
         prefix = self.prefix(location)
-        self._delete(location, [{"Key": prefix + key, "VersionId": id_} for key, id_ in versions])
+        self._delete([{"Key": prefix + key, "VersionId": id_} for key, id_ in versions])
 
     def listed(self, location: str) -> _Listed | None:
         """The list of a moved directory; None: there is none.
@@ -264,7 +263,7 @@ class VersionedS3(S3Changes):
 
     def put_folder(self, location: str) -> None:
         """Write the marker of a directory."""
-        with store_errors(location):
+        with self.request(location):
             self.clients.boto.put_object(Bucket=self.bucket, Key=self.key(location), Body=b"")
 
     def _moved(self, location: str, origin: str, name: str) -> Moved | None:
@@ -286,7 +285,7 @@ class VersionedS3(S3Changes):
 
     def _has_versions(self) -> bool:
         """Whether a removal leaves a version now; not while they are suspended."""
-        with suppress(PermissionError), store_errors(self.root):
+        with suppress(PermissionError), self.request(self.root):
             try:
                 answer = self.clients.boto.get_bucket_versioning(Bucket=self.bucket)
             except ClientError as error:
@@ -296,10 +295,9 @@ class VersionedS3(S3Changes):
             return bool(answer.get("Status") == "Enabled")
         return False
 
-    def _delete(self, location: str, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-        with store_errors(location):
-            answers = self.delete_in_bulk(names, on_condition=True)
-            return [gone for answer in answers for gone in answer.get("Deleted", ())]
+    def _delete(self, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+        answers = self.delete_in_bulk(names, on_condition=True)
+        return [gone for answer in answers for gone in answer.get("Deleted", ())]
 
 
 @dataclass(frozen=True, slots=True)
