@@ -12,8 +12,10 @@ from support.quarantined import clean, quarantining, removal_of, undo, undo_of
 from support.stepwise import Killed, killed_at
 from support.versioned import FILES, TABLE, Kept, kept_bucket
 from tidegate.cleaning.executor import Cleaner
+from tidegate.cleaning.quarantine import FOLDER
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
+    CleaningRefused,
     CleaningReleased,
     CleaningUndone,
     CleaningUndoRefused,
@@ -133,6 +135,38 @@ def test_what_a_dead_cleaner_moved_in_part_stays_one_and_comes_back_with_its_own
             undo(cleaner_of(kept), undo_of(first, "undo-2"))
             assert before.items() <= kept.files().items(), step
     assert step > len(SMALL.obsolete) * len(FILES)
+
+
+@pytest.mark.parametrize("spoilt", ["[]", "{", '{"version": 2}'])
+def test_a_record_that_is_unreadable_stops_its_own_cleaning_alone(spoilt: str, kept: Kept) -> None:
+    """Also where its cleaner died half way: what it moved in part is moved into its entry."""
+    first, later = release_of(SMALL, TABLE), release(TABLE, **MAJOR)
+    for step in range(2, 1000):
+        kept.build(SMALL.directories)
+        try:
+            clean(cleaner_of(kept, killed_at(step)), first)
+        except Killed:
+            pass
+        else:
+            break
+        [record] = [key for key in kept.quarantine() if key.endswith("/record.json")]
+        kept.put(f"{FOLDER}/{record}", spoilt.encode())
+        *_, own = cleaner_of(kept).execute(first)
+        if INSERT_1 in kept.visible():
+            assert isinstance(own, CleaningRefused)
+            assert (own.reason, f"{FOLDER}/{record} is not" in own.message) == (
+                "unreadable-quarantine",
+                True,
+            )
+        for number, file in enumerate(FILES):
+            kept.put(f"{MAJOR_3}/{file}", b"x" * (30 + number))
+        clean(cleaner_of(kept), later)
+        assert kept.visible() == [MAJOR_3]
+        answer = undo(cleaner_of(kept), undo_of(later))
+        assert refused(answer) == "unreadable-quarantine"
+        assert isinstance(answer, CleaningUndoRefused)
+        assert record.partition("/")[0] in answer.message
+    assert step > len(FILES)
 
 
 def test_an_undo_that_died_at_any_request_is_finished_by_the_same_request(kept: Kept) -> None:

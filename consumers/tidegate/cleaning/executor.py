@@ -173,6 +173,9 @@ class Cleaner:
         except NotConfirmed as why:  # since the check before it
             yield self._not_confirmed(command, why)
             return
+        except Refused as refused:
+            yield self._refused(command, refused)
+            return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
         for fields in parts(plan.sizes):

@@ -22,7 +22,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -37,7 +37,9 @@ from tidegate.cleaning.removal import NotRemoved, changed_product, not_removed, 
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import CleaningReleased, Value
+from tidegate.events.reasons import Reason
 from tidegate.storage import NotFound, ParallelMap, join
+from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import AlreadyExists, MayGo, Moves, OpenFolder, Warehouse
 
@@ -97,8 +99,8 @@ class QuarantineRecord(Value, frozen=True):
         )
 
     @classmethod
-    def parse(cls, content: bytes) -> Self:
-        """Read a record.
+    def parse(cls, content: bytes, path: str = RECORD) -> Self:
+        """Read a record; `path` is for the error.
 
         Raises:
             FormatError: it is not a record, or has a later version.
@@ -106,7 +108,7 @@ class QuarantineRecord(Value, frozen=True):
         try:
             return cls.model_validate(parse_json(content, RECORD, MAX_RECORD_BYTES))
         except ValueError as error:
-            raise FormatError(f"not a quarantine record: {error!r}") from error
+            raise FormatError(f"{path} is not a quarantine record: {error!r}") from error
 
     def dump(self) -> bytes:
         """The file's content."""
@@ -156,9 +158,15 @@ class MoveAside:
         Returns:
             The directories of the first phase with an error that could not be moved; empty if all
             were moved.
+
+        Raises:
+            Refused: an earlier run left a record or a list that can't be read.
         """
         if self._entry is None:
-            self._entry = self._made_entry()
+            try:
+                self._entry = self._made_entry()
+            except FormatError as error:
+                raise Refused(Reason.UNREADABLE_QUARANTINE, str(error)) from error
         for phase in plan.phases:
             self.claim.check()
             if failed := self._move(phase, plan.products, self._entry):
@@ -170,7 +178,7 @@ class MoveAside:
         name = f"{stamp}Z-{uuid.uuid4().hex}"
         if not self.warehouse.can(self.location).renames:
             name = hashlib.sha256(self.record.cleaning.encode()).hexdigest()[:32]
-            self._half_way = dict(self._found_half_way())
+            self._half_way = dict(self._found_half_way(name))
             sizes = self.record.directories
             left = {name: size for name, size in sizes.items() if name not in self._half_way}
             self.record = self.record.model_copy(update={"directories": left})
@@ -183,15 +191,21 @@ class MoveAside:
             self._add_to_record(entry)
         return entry
 
-    def _found_half_way(self) -> Iterator[tuple[str, str]]:
-        for entry in read_entries(self.warehouse, self.location):
-            if entry.record.cleaning == self.record.cleaning:
+    def _found_half_way(self, own: str) -> Iterator[tuple[str, str]]:
+        """What is in the entries of other cleanings, also of those whose record is unreadable."""
+        for path in _paths(self.warehouse, self.location):
+            if path == join(self.location, f"{FOLDER}/{own}"):
                 continue
-            names = [name for name in entry.quarantined if name in self.record.directories]
-            found = self.warehouse.moved(entry.path, names, self.location, ThreadMap())
-            for name, moved in zip(names, found, strict=True):
-                if moved is not None and moved.is_partly_back:
-                    yield name, entry.path
+            with suppress(NotFound):  # another process has just removed it
+                names = [
+                    name
+                    for name in self.warehouse.moved_names(path)
+                    if name in self.record.directories
+                ]
+                found = self.warehouse.moved(path, names, self.location, ThreadMap())
+                for name, moved in zip(names, found, strict=True):
+                    if moved is not None and moved.is_partly_back:
+                        yield name, path
 
     def _add_to_record(self, entry: str) -> None:
         """Continue an earlier run; the sizes of what it moved in part are those from before.
@@ -203,7 +217,7 @@ class MoveAside:
         there = self.warehouse.entry(path)
         if there is None:
             raise TransientError(f"{entry} was removed at once")
-        before = QuarantineRecord.parse(self.warehouse.read(path, MAX_RECORD_BYTES))
+        before = QuarantineRecord.parse(self.warehouse.read(path, MAX_RECORD_BYTES), path)
         all_of = {
             "directories": {**its.directories, **before.directories},
             "paths": tuple(sorted({*its.paths, *before.paths})),
@@ -262,16 +276,19 @@ def read_entries(
     Raises:
         FormatError: a record can't be read.
     """
+    return [
+        entry
+        for path in _paths(warehouse, location)
+        if (entry := _read_entry(warehouse, path, location, parallel_map)) is not None
+    ]
+
+
+def _paths(warehouse: Warehouse, location: str) -> list[str]:
     try:
         found = warehouse.list(join(location, FOLDER))
     except NotFound:
         return []
-    places = sorted(folder.path for folder in found if folder.is_dir and not folder.is_link)
-    return [
-        entry
-        for path in places
-        if (entry := _read_entry(warehouse, path, location, parallel_map)) is not None
-    ]
+    return sorted(folder.path for folder in found if folder.is_dir and not folder.is_link)
 
 
 def _read_entry(
@@ -288,7 +305,7 @@ def _read_entry(
     except NotFound:
         return None
     except (ValueError, LookupError, TypeError) as error:
-        raise FormatError(f"not the record of an undo: {error!r}") from error
+        raise FormatError(f"a record in {path} can't be read: {error!r}") from error
     quarantined = tuple(sorted(name for name in moved if not name.startswith(LEAVING)))
     leaving = tuple(sorted(set(moved) - set(quarantined)))
     files = warehouse.moved(path, quarantined, location, parallel_map) if parallel_map else ()

@@ -199,7 +199,7 @@ class Reason(StrEnum):
     from a backup, beside the others; a part alone is never put back."""
     UNREADABLE_QUARANTINE = "unreadable-quarantine"
     """The quarantine holds something that Tidegate did not put there. Look at what the message
-    names, and move it elsewhere."""
+    names: bring a record's earlier version back, or move the directory it is in elsewhere."""
     NAME_TAKEN = "name-taken"
     """The table has a directory of the same name again. Find out who wrote it; move one of the
     two elsewhere."""
