@@ -192,7 +192,7 @@ class MoveAside:
         return entry
 
     def _found_half_way(self, own: str) -> Iterator[tuple[str, str]]:
-        """What is in the entries of other cleanings, also of those whose record is unreadable."""
+        """Directories in the entries of other cleanings; a record may be unreadable."""
         for path in _paths(self.warehouse, self.location):
             if path == join(self.location, f"{FOLDER}/{own}"):
                 continue
