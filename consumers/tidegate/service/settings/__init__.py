@@ -221,8 +221,8 @@ class _StoreSettings(Section, frozen=True):
     """The limit of a request and its answer, in seconds or as text with a unit: by default 60 s,
     and 20 s for HDFS."""
     max_concurrency: int | None = Field(default=None, ge=1)
-    """The limit of requests that a process has under way there; on Spark, a task. By default there
-    is none, and each thread of an operation sends up to 8 at the same time, to HDFS 4."""
+    """The limit of requests that a process has under way there; on Spark, a task. By default it has
+    no limit, and each thread of an operation sends up to 8 at the same time, to HDFS 4."""
 
 
 class _WarehouseSettings(Section, frozen=True):
