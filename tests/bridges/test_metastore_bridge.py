@@ -289,9 +289,9 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             assert held not in {release.lock_id for release in bridged.releases()}
             assert "1 releases were published" in accept("--release", "--execute")
             [found] = [release for release in bridged.releases() if release.lock_id == held]
-            assert (found.reason, found.source) == ("expired", "ana: all stopped")
+            assert (found.reason, found.source) == ("expired", "ana (unsigned): all stopped")
             third = bridged.bridge("three")
-            wait_for("the bridge", lambda: "accepted by ana" in third.log.read_text())
+            wait_for("the bridge", lambda: "accepted by ana (unsigned)" in third.log.read_text())
             wait_for("a look", lambda: is_active(third))
         engine.close()
 

@@ -88,13 +88,13 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
             released(table, 2, ReleaseReason.EXPIRED),
         )
     wait_for("the vacuum of the held table", lambda: f"{TABLE}  minor" in run("waiting").stdout)
-    assert run("waiting").stdout.count("by mara, unsigned: a report") == 1
+    assert run("waiting").stdout.count("by mara (unsigned): a report") == 1
     assert "mara" in run("hold", "list").stdout
     metrics = Metrics(DEPLOYMENT_METRICS)
     monitor = DeploymentMonitor(Settings.load(config), metrics)
     monitor.poll_waiting()
     assert metrics.registry.get_sample_value("tidegate_held_tables", {"tables": "*"}) == 1
-    assert "held by mara, unsigned: a report is stuck;" in run("explain", TABLE).stdout
+    assert "held by mara (unsigned): a report is stuck;" in run("explain", TABLE).stdout
     assert visible(long) == sorted(AFTER_MINOR)
 
     removed = ask("hold", "remove", TABLE, "--reason", "it is done")

@@ -739,7 +739,7 @@ def test_a_plan_names_the_request_of_it_that_waits_for_an_approval(
 
     publish(bootstrap_servers, topic_prefix, asked, waits)
     _, out, _ = tidegate(*plan)
-    another = f"Another restore, to {at(2)}, was requested by ana, unsigned, and has waited for "
+    another = f"Another restore, to {at(2)}, was requested by ana (unsigned), and has waited for "
     assert another in out
     assert "To do it: " in out
     publish(

@@ -22,7 +22,14 @@ from tidegate.events.base import Verdict, causes_of_answers
 
 def planned(message: str | None) -> Outcome:
     fields = started(restore_request()).model_dump(
-        exclude={"event_id", "restore_instant", "resumed", "approval", "approved_by"}
+        exclude={
+            "event_id",
+            "restore_instant",
+            "resumed",
+            "approval",
+            "approved_by",
+            "approval_signed_by",
+        }
     )
     return RestorePlanned.model_validate(fields | {"message": message})
 

@@ -38,6 +38,7 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
+from tidegate.ops.summary import sentence
 from tidegate.publisher import Message
 from tidegate.restores.executor import Restorer
 from tidegate.restores.run import RestoreRun
@@ -168,6 +169,7 @@ def test_the_approval_of_a_second_person_carries_it_out_under_the_request_s_own_
         assert outcome.caused_by == request.event_id
         assert (outcome.requested_by, outcome.why) == ("ada", "bad load")
         assert (outcome.approval, outcome.approved_by) == ("approval-1", "ben")
+        assert sentence(outcome).count("; approved by ben (unsigned)") == 1
     assert not (place.table.timeline / f"{at(4)}.commit").exists()
 
 
@@ -461,7 +463,8 @@ def test_signed_by_two_people_it_is_carried_out_and_names_both(tmp_path: Path) -
 
     completed = place.outcomes[-1]
     assert isinstance(completed, RestoreCompleted)
-    assert (completed.signed_by, completed.approved_by) == ("ana", "ben")
+    assert (completed.signed_by, completed.approval_signed_by) == ("ana", "ben")
+    assert "; approved by ben (as mallory)" in sentence(completed)
 
 
 @pytest.mark.parametrize(
@@ -490,6 +493,7 @@ def test_a_name_that_is_not_an_approver_is_named_by_its_key(tmp_path: Path) -> N
     refused = place.outcomes[-1]
     assert isinstance(refused, RestoreApprovalRejected)
     assert (refused.reason, refused.signed_by) == ("not-an-approver", "eve")
+    assert refused.message.startswith("eve (as ben) is not listed in approved_by")
 
 
 def test_a_request_with_a_key_of_the_wrong_role_names_its_signer(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved, HoldReq
 from tidegate.events.fields import from_ms, to_ms
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
+from tidegate.events.signature import Proof
 from tidegate.events.topics import EVENT_TYPES, REQUEST_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import Unauthorized
@@ -246,7 +247,7 @@ class Requests:
         rows.drop("awaiting", table, number)
         declined = isinstance(event, RestoreDeclined)
         reason = Reason.DECLINED if declined else Reason.WITHDRAWN
-        by = signed_by or f"{event.requested_by}, unsigned,"
+        by = Proof(signed_by).named(event.requested_by)
         verb = "rejected" if declined else "withdrew"
         ended = self._end(table, found, reason, f"{by} {verb} it: {event.reason}", at)
         withdrawn = RequestWithdrawn.about(

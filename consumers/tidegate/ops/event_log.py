@@ -10,13 +10,13 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, Request, RestoreRequested, TaskEnded, TaskIssued
 from tidegate.events.base import Verdict
 from tidegate.events.cleanings import ANYWHERE, DirectoriesOutcome, PartsJoiner
-from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.events.signature import SIGNATURE_HEADER, Proof
 from tidegate.events.topics import (
     CARRIED,
     COMMITS,
@@ -39,19 +39,6 @@ from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
 
 UNVERIFIED: Final = "signature not verified"
-
-
-class Proof(NamedTuple):
-    """Whose key signed a command; without one, what follows the name in it."""
-
-    signed_by: str | None = None
-    otherwise: str = "unsigned"
-
-    def named(self, claimed: str) -> str:
-        """The requester for people: the signer, or a name that no signature proves."""
-        if self.signed_by is None:
-            return f"{claimed}, {self.otherwise}"
-        return claimed if self.signed_by == claimed else f"{self.signed_by} (as {claimed})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ from tidegate.events import (
     VacuumFlagged,
     derived_id,
 )
-from tidegate.events.base import Answer
 from tidegate.events.fields import span
 from tidegate.events.reasons import Reason
+from tidegate.events.signature import Proof
 from tidegate.hive.write_ids import shortened
-from tidegate.ops.event_log import UNVERIFIED, LoggedEvent, Proof, reason_of
+from tidegate.ops.event_log import UNVERIFIED, LoggedEvent, reason_of
 
 NO_WRITES: Final = "the table takes no writes until its restore is complete"
 _STEP: Final = 1024
-_OWN: Final = frozenset({"coordinator", "coordinator, unsigned"})
+_OWN: Final = frozenset({"coordinator", Proof().named("coordinator")})
 """Requesters that a line leaves out where they gave no reason: no person asked."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -45,13 +45,14 @@ def line_of(logged: LoggedEvent, *, of_table: str | None = None) -> str:
 
 
 def sentence(event: Event, proof: Proof | None = None) -> str:
-    """An event's content, requester, reason and duration. `proof` is that of a request."""
+    """An event's content, requester, reason, approver and duration. `proof` is of a request."""
     parts = [content_of(event)]
     why = getattr(event, "why", None)
     if (by := asked_by(event, proof)) and (why or by not in _OWN):
-        parts.append(f"requested by {by}" + (f" ({why})" if why else ""))
+        parts.append(f"requested by {by}" + (f": {why}" if why else ""))
     if approver := getattr(event, "approved_by", None):
-        parts.append(f"approved by {proof.named(approver) if proof else approver}")
+        proof = proof or Proof(getattr(event, "approval_signed_by", None))
+        parts.append(f"approved by {proof.named(approver)}")
     took = getattr(event, "duration_ms", None)
     if took is not None:
         parts.append(f"took {took / 1000:.1f} s")
@@ -60,11 +61,12 @@ def sentence(event: Event, proof: Proof | None = None) -> str:
 
 def asked_by(event: Event, proof: Proof | None = None) -> str:
     """The requester for people: the signer of the request, or a name that no signature proves."""
+    if proof is None:
+        proof = Proof(getattr(event, "signed_by", None))
+        if reason_of(event) == Reason.BAD_SIGNATURE:
+            proof = proof._replace(otherwise=UNVERIFIED)
     by = getattr(event, "requested_by", None)
-    if by and isinstance(event, Answer):
-        is_bad = reason_of(event) == Reason.BAD_SIGNATURE
-        proof = Proof(event.signed_by, UNVERIFIED) if is_bad else Proof(event.signed_by)
-    return proof.named(by) if by and proof else by or ""
+    return proof.named(by) if by else ""
 
 
 def approval_command(event: RestoreAwaitingApproval) -> str:

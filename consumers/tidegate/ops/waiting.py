@@ -27,8 +27,9 @@ from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
 from tidegate.events import LockReleased, OutstandingReader, derived_id, table_identity
 from tidegate.events.fields import from_ms
+from tidegate.events.signature import Proof
 from tidegate.events.topics import CHANGELOG, partition_of
-from tidegate.ops.event_log import PATTERN, EventLog, Proof
+from tidegate.ops.event_log import PATTERN, EventLog
 from tidegate.ops.summary import counted
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus

@@ -53,16 +53,17 @@ def check_plan(plan: PlannedRestore, reviewed: str, then: str) -> None:
 
 
 def _check_approver(rule: RestoreRule, approval: Published, request: Published) -> None:
-    if not any(fnmatchcase(approval.who, pattern) for pattern in rule.approved_by):
+    who = approval.signer or approval.command.asked_by
+    if not any(fnmatchcase(who, pattern) for pattern in rule.approved_by):
         raise Refused(
             Reason.NOT_AN_APPROVER,
-            f"{approval.who} is not listed in approved_by of the rule for"
+            f"{approval.named} is not listed in approved_by of the rule for"
             f" {', '.join(rule.locations) or 'all tables'}",
         )
     if approval.names & request.names:
         raise Refused(
             Reason.OWN_APPROVAL,
-            f"{approval.who} requested this restore: a second person has to approve it",
+            f"{approval.named} requested this restore: a second person has to approve it",
         )
     keys = approval.signed_by, request.signed_by
     if keys[0] and keys[1] and keys[0].public.key_id == keys[1].public.key_id:

@@ -118,18 +118,18 @@ class Restorer:
         if not approvals:
             yield from self._answers(command, claim, needs)
             return
-        by, of = approvals[0].who, approvals[0].command
+        signer, of = approvals[0].signer, approvals[0].command
         try:
             needs.approval = check_approval(needs.rule, approvals[0], request)
         except Refused as refused:
-            yield self._approval_rejected(of, command, refused).to(of, approvals[0].signer)
+            yield self._approval_rejected(of, command, refused).to(of, signer)
             return
+        under = {"approval": of.event_id, "approved_by": of.asked_by, "approval_signed_by": signer}
         for outcome in self._answers(command, claim, needs):
             if isinstance(outcome, OfApproval):
-                both = outcome.model_dump() | {"approval": of.event_id, "approved_by": by}
-                yield type(outcome).model_validate(both)
+                yield type(outcome).model_validate(outcome.model_dump() | under)
             elif isinstance(outcome, RestoreApprovalRejected):
-                yield outcome.to(of, approvals[0].signer)
+                yield outcome.to(of, signer)
             else:
                 yield outcome
 

@@ -12,7 +12,7 @@ from tidegate.errors import ConfigError, FormatError, PermanentError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.cleanings import HoldRequest
 from tidegate.events.reasons import Reason
-from tidegate.events.signature import MAY_SIGN, KeyRole
+from tidegate.events.signature import MAY_SIGN, KeyRole, Proof
 from tidegate.runtime.bus import Record
 from tidegate.signatures import BadSignatureError, PublicKey, Signature, verified
 from tidegate.signatures.tokens import signature_header
@@ -184,7 +184,7 @@ class Authorization:
     def _check_listed(self, signed_by: str | None, claimed: str) -> None:
         who = signed_by or claimed
         if not any(fnmatchcase(who, pattern) for pattern in self._restores_by):
-            why = f"{who} is not listed in restores.requested_by"
+            why = f"{Proof(signed_by).named(claimed)} is not listed in restores.requested_by"
             raise Unauthorized(Reason.NOT_ALLOWED, why, signed_by)
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol
 
 from tidegate.events import Command, Outcome
 from tidegate.events.fields import compared
+from tidegate.events.signature import Proof
 from tidegate.runtime.authorization import TrustedKey
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
@@ -28,9 +29,9 @@ class Published:
         return self.signed_by.name if self.signed_by else None
 
     @property
-    def who(self) -> str:
-        """The verified name; without a signature, the name in the command."""
-        return self.signer or self.command.asked_by
+    def named(self) -> str:
+        """The sender for people."""
+        return Proof(self.signer).named(self.command.asked_by)
 
     @property
     def names(self) -> frozenset[str]:

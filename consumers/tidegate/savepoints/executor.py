@@ -112,8 +112,8 @@ class SavepointWriter:
         if isinstance(command, SavepointRemovalRequested):
             yield remove_savepoint(command, self.warehouse, self.clock, self.name, claim=claim)
         elif isinstance(command, SavepointRequested):
-            # the timeline names the requester, who is the signer if there is one
-            by = grounds[0].who if grounds else command.requested_by
+            # the timeline names the requester as people are shown it
+            by = grounds[0].named if grounds else command.requested_by
             yield self._answer(command.model_copy(update={"requested_by": by}), claim)
         elif isinstance(command, SavepointsCheckRequested):
             try:

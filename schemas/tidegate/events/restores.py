@@ -77,11 +77,13 @@ class RestorePlanned(_RestorePlan, frozen=True):
 class OfApproval(Answer, frozen=True):
     """An outcome of a restore: under which `approval` (its id) it was carried out, and whose.
 
-    Both are None where none was needed. `approved_by` is the verified name, if there is one.
+    All are None where none was needed. `approved_by` is as the approval says, `approval_signed_by`
+    the name whose key signed it; None: no signature was verified.
     """
 
     approval: Text | None = None
     approved_by: Name | None = None
+    approval_signed_by: Name | None = None
 
 
 class RestoreStarted(_RestorePlan, OfApproval, frozen=True):

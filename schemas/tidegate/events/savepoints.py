@@ -25,7 +25,7 @@ from tidegate.events.base import (
     Value,
     Verdict,
 )
-from tidegate.events.fields import Count, HudiInstant, LongText, Message, Name, Text
+from tidegate.events.fields import Count, ErrorText, HudiInstant, LongText, Message, Name, Text
 
 PREFIX: Final = "[tidegate "
 """What a mark begins with; the comment of a request must not."""
@@ -236,7 +236,7 @@ class SavepointRemoved(Answer, frozen=True):
     instant: Text
     policy: Text | None = None
     tiers: tuple[Text, ...] = ()
-    made_by: Name | None = None
+    made_by: ErrorText | None = None
     made_at: AwareDatetime | None = None
     files: Count | None = None
     savepoints_left: Count

@@ -27,7 +27,7 @@ from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidegate.events.base import Command, Event, Outcome
 from tidegate.events.cleanings import CleaningUndoRequested, HoldRequest
@@ -56,6 +56,19 @@ _FACTS: Final = (VacuumFinished, LockReleased, WritesAborted)
 """The facts that a removal rests on."""
 SIGNED: Final = (Command, Outcome, *_FACTS)
 """The events that are signed."""
+
+
+class Proof(NamedTuple):
+    """Whose key signed an event; without one, what follows the name in it."""
+
+    signed_by: str | None = None
+    otherwise: str = "unsigned"
+
+    def named(self, claimed: str) -> str:
+        """A person for people: the signer, or a name that no signature proves."""
+        if self.signed_by is None:
+            return f"{claimed} ({self.otherwise})"
+        return claimed if self.signed_by == claimed else f"{self.signed_by} (as {claimed})"
 
 
 class KeyRole(StrEnum):

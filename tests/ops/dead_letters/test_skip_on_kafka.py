@@ -72,9 +72,9 @@ def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(pla
     redrive = f"tidegate dead-letters redrive {audit.caused_by} --all --execute"
     for subject in (audit.table, history.split()[-1], done["dead_letter_id"]):
         explained = tidegate(place, "explain", subject)
-        assert f"{where} was skipped by ana: it crashes the client; coordinator never" in explained
+        assert f"{where} was skipped by ana (unsigned): it crashes the client; coord" in explained
         assert f"to publish it again: {redrive}\n" in explained
-        assert "(skipped): it crashes the client; requested by ana" in explained
+        assert "(skipped): it crashes the client; requested by ana (unsigned)\n" in explained
 
     assert "1 dead letter redriven" in tidegate(place, *redrive.split()[1:])
     assert "was skipped by" not in tidegate(place, "explain", audit.table)

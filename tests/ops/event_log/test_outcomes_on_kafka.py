@@ -146,7 +146,7 @@ def test_for_people_an_outcome_is_one_line(place: Place) -> None:
     [line] = place.call("-t", ORDERS, "--kind", "RestoreCompleted").splitlines()
 
     assert f"  {ORDERS}  RestoreCompleted  to 20261121041551845: 1 instant rolled back" in line
-    assert line.endswith("3 files deleted; requested by ana, unsigned (a bad load); took 1.5 s")
+    assert line.endswith("3 files deleted; requested by ana (unsigned): a bad load; took 1.5 s")
 
 
 def test_of_a_table_named_exactly_only_its_partition_is_read(

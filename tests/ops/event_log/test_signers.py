@@ -50,11 +50,11 @@ def logged(deployment: Settings, sent: Message) -> LoggedEvent:
     [
         (settings(entry()), signed(restore(requested_by="mallory")), "ana (as mallory)"),
         (settings(entry()), signed(restore(requested_by="ana")), "ana"),
-        (settings(entry()), message(restore(requested_by="mallory")), "mallory, unsigned"),
+        (settings(entry()), message(restore(requested_by="mallory")), "mallory (unsigned)"),
         (
             settings(entry()),
             signed(restore(requested_by="ana"), EVE),
-            "ana, signature not verified",
+            "ana (signature not verified)",
         ),
         (
             settings(entry(ANA, roles=["approver"])),
@@ -64,7 +64,7 @@ def logged(deployment: Settings, sent: Message) -> LoggedEvent:
         (
             settings(required=False),
             signed(restore(requested_by="mallory")),
-            "mallory, signature not checked",
+            "mallory (signature not checked)",
         ),
     ],
     ids=["signed as another", "signed", "unsigned", "a stranger", "wrong role", "without keys"],
@@ -77,7 +77,7 @@ def test_a_request_is_shown_with_what_its_signature_says(
 
 @pytest.mark.parametrize(
     ("sign", "named"),
-    [(lambda it: signed(it, EVE), "eve (as mallory)"), (message, "mallory, unsigned")],
+    [(lambda it: signed(it, EVE), "eve (as mallory)"), (message, "mallory (unsigned)")],
     ids=["signed", "unsigned"],
 )
 def test_an_approval_is_shown_with_what_its_signature_says(sign: Any, named: str) -> None:  # noqa: ANN401

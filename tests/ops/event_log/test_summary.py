@@ -113,7 +113,7 @@ def test_since_is_a_time_or_a_duration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signer", "shown"), [(None, "root, unsigned"), ("root", "root"), ("ana", "ana (as root)")]
+    ("signer", "shown"), [(None, "root (unsigned)"), ("root", "root"), ("ana", "ana (as root)")]
 )
 def test_the_proven_name_comes_before_the_claimed_one(signer: str | None, shown: str) -> None:
     outcome = rejected(restore_request()).model_copy(
@@ -128,7 +128,7 @@ def test_a_request_that_was_refused_for_its_signature_is_not_called_unsigned() -
         update={"requested_by": "root", "reason": Reason.BAD_SIGNATURE}
     )
 
-    assert asked_by(outcome) == "root, signature not verified"
+    assert asked_by(outcome) == "root (signature not verified)"
 
 
 def test_the_time_of_a_quarantine_is_a_duration() -> None:

@@ -19,6 +19,7 @@ from tidegate.cli.options import option_group, person
 from tidegate.cli.output import is_terminal, write, write_json
 from tidegate.errors import ConfigError
 from tidegate.errors.commands import command_line
+from tidegate.events.signature import Proof
 from tidegate.service.runner import run_services, stop_on_signals
 from tidegate.service.settings import Settings
 
@@ -219,7 +220,7 @@ def accept_metastore(
     """
     from tidegate.ops.acceptance import accept, plan_acceptance  # noqa: PLC0415 - heavy
 
-    settings, by = reachable(config), person(requested_by)
+    settings, by = reachable(config), Proof().named(person(requested_by))
     plan = plan_acceptance(settings)
     before, waiting = plan.before, plan.waiting
     if not as_json:

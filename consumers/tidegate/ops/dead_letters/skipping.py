@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate.errors import ConfigError, PermanentError, TidegateError, TransientError
+from tidegate.events.signature import Proof
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.ops.dead_letters.dead_letter import SKIPPED, audit_event, read_dead_letter
 from tidegate.ops.event_log import EventLog, LoggedEvent
@@ -93,7 +94,7 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, by name
     """
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     group, outcomes, where = f"{prefix}.{service}", OUTCOME_TOPIC.name(prefix), skipped.partition
-    error = PermanentError(f"{SKIPPED}{by}: {reason}")
+    error = PermanentError(f"{SKIPPED}{Proof().named(by)}: {reason}")
     message = dead_letter(skipped, service, error, DEAD_LETTERS.name(prefix))
     written = read_dead_letter(skipped._replace(headers=message.headers, unreadable=""), wire)
     audit = audit_event(replace(written, error="skipped"), by, at, wire, discarded=reason)
