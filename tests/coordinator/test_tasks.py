@@ -353,6 +353,25 @@ def test_a_redriven_cleaning_that_was_undone_since_is_not_issued_again(place: Pl
     ]
 
 
+def test_a_broker_whose_clock_was_a_year_ahead_does_not_stop_what_comes_after_it(
+    place: Place,
+) -> None:
+    released(place, 1)
+    [task] = place.tasks()
+    own = place.bus.now_ms
+    place.bus.now_ms = lambda: own() + timedelta(days=365) // timedelta(milliseconds=1)
+    place.send(undo("undo-1", "c"))
+    deferred = not_confirmed(command_of(task, Wire()), Reason.SECOND_SOURCE_AWAY, "away", NOON)
+    place.send(deferred, ended(task))
+    place.bus.now_ms = own
+    place.send(ended(place.tasks()[-1]))
+
+    place.send(hold(), removal("removal-1"))
+    assert len(place.outcomes(CleaningHeld, CleaningHoldRemoved)) == 2  # not refused as too old
+    place.pass_time(days=3)
+    assert place.tasks()[-1].caused_by == task.caused_by  # it is tried again
+
+
 def test_a_redriven_task_that_is_still_under_way_is_published_again(place: Place) -> None:
     released(place, 1, 2)
     place.send(ended(place.tasks()[0], end=TaskEnd.REDRIVEN))  # its worker could not decode it

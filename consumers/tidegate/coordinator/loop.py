@@ -59,7 +59,6 @@ from tidegate.errors import (
 )
 from tidegate.events import Command, Event, Outcome, RestoreRejected, topics
 from tidegate.events.cleanings import CleaningHeld, HoldRequest
-from tidegate.events.fields import from_ms
 from tidegate.events.refusals import refusal
 from tidegate.events.signature import SIGNED
 from tidegate.events.wire import Wire
@@ -271,7 +270,7 @@ class CoordinatorLoop:
             return
         store.begin()
         try:
-            at = from_ms(record.timestamp_ms)
+            at = self._clock.of(record)
             store.add_to_outbox(self._decided(event, record, store, at))
         except Exception as error:
             store.rollback()  # invariant 4: one bad event must not hold up its partition

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from tidegate.coordinator.rows.position import lost_head, new_changelog
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import OffsetGapError, StoppingError, StopService
+from tidegate.events.fields import from_ms
 from tidegate.events.topics import CHANGELOG, OUTCOME_TOPIC
 from tidegate.runtime.bus import (
     Bus,
@@ -30,6 +32,7 @@ from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
+_MOST_AHEAD_MS: Final = 86_400_000
 
 
 @dataclass(slots=True)
@@ -288,6 +291,14 @@ class BrokerTime:
         offset = timestamp_ms / 1000 - self._elapsed()
         if self._offset is None or offset > self._offset:
             self._offset = offset
+
+    def of(self, record: Record) -> datetime:
+        """When the broker appended a record; where its clock was days ahead, this machine's time.
+
+        A row with such a time would be due, or the newest request, for as long.
+        """
+        own_ms, at_ms = int(1000 * self._own()), record.timestamp_ms
+        return from_ms(own_ms if at_ms - own_ms > _MOST_AHEAD_MS else at_ms)
 
     def now(self) -> datetime | None:
         """The time; None before the first record."""
