@@ -4,10 +4,13 @@ import errno
 import socket
 import struct
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from tidegate.local.embedded.process import HOST, free_ports
+from tidegate.errors import TidegateError
+from tidegate.local.embedded.process import HOST, Child, EmbeddedServer, free_ports
 
 _PORT_RANGE = 51
 """IP_LOCAL_PORT_RANGE of Linux 6.3: `lowest | highest << 16`."""
@@ -31,3 +34,23 @@ def test_a_free_port_goes_to_no_other_process_before_its_server_starts() -> None
             server.bind((HOST, port))
             server.listen()
             socket.create_connection((HOST, port), timeout=5).close()
+
+
+class Short(EmbeddedServer):
+    """A server that ends by itself, as a broker without space does."""
+
+    def _launch(self, ports: tuple[int, int]) -> Child:  # noqa: ARG002 - it has none
+        self.folder.mkdir()
+        script = "import time; print('no space left'); time.sleep(0.5)"
+        return Child([sys.executable, "-c", script], self.log)
+
+    def _answers(self) -> bool:
+        return True
+
+
+def test_who_waits_for_a_server_learns_that_it_has_ended(tmp_path: Path) -> None:
+    with (
+        Short("Kafka", tmp_path / "kafka", 10) as server,
+        pytest.raises(TidegateError, match=r"Kafka has ended; .*\nno space left"),
+    ):
+        server.wait(threading.Event())

@@ -103,7 +103,7 @@ def broker(
             write(f"  {command_line('topics create')}")
         else:
             write_json({"bootstrap.servers": servers})
-        stop.wait()
+        kafka.wait(stop)
 
 
 def demo(folder: Path | None = None) -> None:

@@ -30,6 +30,7 @@ rootLogger.appenderRef.console.ref = console
 _ATTEMPTS: Final = 3
 _PORT_TAKEN: Final = "Address already in use"
 _CHECK_SECONDS: Final = 0.02
+_WATCH_SECONDS: Final = 0.5
 
 # Linux only, elsewhere it does nothing. It runs as a program of its own instead of between fork
 # and exec: Python code there can deadlock in a process that has threads.
@@ -252,6 +253,20 @@ class EmbeddedServer(ABC):
                 return None
             time.sleep(_CHECK_SECONDS)
         return f"did not answer within {self._startup_seconds:g} s"
+
+    def wait(self, stop: threading.Event) -> None:
+        """Return when `stop` is set.
+
+        Raises:
+            TidegateError: the server ended before, with the end of its log.
+        """
+        child = self._child
+        while not stop.wait(_WATCH_SECONDS):
+            if child is None or child.exit_code is not None:
+                tail = "" if child is None else child.tail()
+                raise TidegateError(
+                    f"the embedded {self._name} has ended; the end of {self.log}:\n{tail}"
+                )
 
     def stop(self, seconds: float = 30) -> None:
         """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
