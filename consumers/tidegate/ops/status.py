@@ -63,6 +63,8 @@ class Recent:
     """By table, the newest progress of its running task."""
     failing: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By table, the newest failed attempt at its running task."""
+    ended: dict[str, int] = field(default_factory=dict[str, int])
+    """By table, the number of the last task that has ended."""
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
@@ -128,8 +130,9 @@ class Recent:
 
     def _take_task(self, event: Outcome, logged: LoggedEvent) -> None:
         match event:
-            case AttemptFailed():
-                self.failing[event.table] = logged
+            case AttemptFailed():  # late, if its task has ended
+                if event.number > self.ended.get(event.table, 0):
+                    self.failing[event.table] = logged
             case RestoreStarted():
                 self.running[event.table] = logged
             case RestoreProgressed() | CleaningProgressed():
@@ -137,6 +140,8 @@ class Recent:
                 self.failing.pop(event.table, None)
             case TaskEnded() if event.end is not TaskEnd.NUMBER_TAKEN:  # that is of a copy
                 self.failing.pop(event.table, None)
+                if event.end is not TaskEnd.REDRIVEN:  # it may still be running
+                    self.ended[event.table] = event.number
                 # a restore that has begun goes on after a stop: its command is issued again
                 is_stop = event.stopped is not None or event.end is TaskEnd.SUPERSEDED
                 if not (is_stop and event.table in self.unfinished.keys() - self.failed_half_way):

@@ -147,6 +147,9 @@ def test_a_task_that_is_tried_again_is_under_way_and_soon_needs_a_person() -> No
     assert needed.startswith(f"{request.table}: {fault}")
     assert needed.endswith(f": tidegate explain {request.table}")
     assert after(first, savepoint_created(1), ended(task_of(request, 7))).failing == {}
+    # of a process that lost the task's partition while it tried
+    assert after(first, ended(task_of(request, 7)), fourth).failing == {}
+    assert after(ended(task_of(request, 6)), fourth).failing != {}
     restore = restore_request()
     progressed = RestoreProgressed.about(
         restore,
