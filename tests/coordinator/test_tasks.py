@@ -361,7 +361,9 @@ def test_a_broker_whose_clock_was_a_year_ahead_does_not_stop_what_comes_after_it
     own = place.bus.now_ms
     place.bus.now_ms = lambda: own() + timedelta(days=365) // timedelta(milliseconds=1)
     place.send(undo("undo-1", "c"))
-    deferred = not_confirmed(command_of(task, Wire()), Reason.SECOND_SOURCE_AWAY, "away", NOON)
+    cleaning = command_of(task, Wire())
+    assert isinstance(cleaning, CleaningReleased)
+    deferred = not_confirmed(cleaning, Reason.SECOND_SOURCE_AWAY, "away", NOON)
     place.send(deferred, ended(task))
     place.bus.now_ms = own
     place.send(ended(place.tasks()[-1]))
