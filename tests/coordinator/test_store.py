@@ -158,7 +158,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.store.add_to_outbox([Message("tidegate.tasks", b"k", b"v")])
     rows.store.rollback()
 
-    assert rows.store.unsent() == []
+    assert rows.store.unsent == []
     assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"known", b"vacuum", b"position"]
 
 

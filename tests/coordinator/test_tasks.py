@@ -14,6 +14,7 @@ import pytest
 from support.acid import FIVE_LISTINGS, INSERTS, TABLE, build, names_in
 from support.acid import release as release_of_acid
 from support.interfering import Interfering
+from support.memory_bus import MemoryBus
 from support.samples import (
     NOON,
     commands_on,
@@ -114,6 +115,10 @@ def withdrawal(request: str) -> WithdrawalRequested:
 def _request(name: str) -> dict[str, object]:
     why = {"requested_by": "ana", "reason": "an audit", "source": "ana"}
     return {"table": TABLE, "occurred_at": NOON, "event_id": name} | why
+
+
+class Killed(BaseException):
+    """The process dies."""
 
 
 class Place:
@@ -259,6 +264,67 @@ def test_a_task_under_way_is_published_again_by_the_successor(place: Place) -> N
 
     again = events_on(place.bus, "tidegate.tasks")[before:]
     assert again == [place.tasks()[0]]
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+@pytest.mark.parametrize("is_stop", [False, True])
+def test_a_task_that_was_remembered_and_not_published_is_published_by_the_successor(
+    place: Place, deaths: int, *, is_stop: bool
+) -> None:
+    released(place, 1)
+    if not is_stop:
+        place.send(ended(place.tasks()[0]))
+
+    def kill_at_a_task(messages: Sequence[Message]) -> None:
+        if any(it.topic == "tidegate.tasks" for it in messages):
+            raise Killed
+        MemoryBus.send(place.bus, messages)
+
+    events = [hold()] if is_stop else [vacuum(2), release(2, TABLE)]
+    place.bus.send([message(event) for event in events])
+    for _ in range(deaths):
+        with patch.object(place.bus, "send", kill_at_a_task), pytest.raises(Killed):
+            place.run()
+        place.loop.close()
+        place.loop = place._begun()
+    assert [task.number for task in place.tasks()] == [1]
+    records = place.bus.records("tidegate.coordinator.changelog")
+    outbox = [it for it in records if (it.key or b"").split(b"\x00")[1:2] == [b"outbox"]]
+    assert outbox == [], "the task's own row is enough"
+
+    place.run()
+    assert [task.number for task in place.tasks()] == [1, 2]
+    assert isinstance(command_of(place.tasks()[1], Wire()), StopRequested) == is_stop
+    assert place.outcomes(CleaningHeld) == []
+
+
+def test_an_exception_after_a_task_was_issued_takes_the_task_back(place: Place) -> None:
+    carry_out = CoordinatorLoop._carry_out
+
+    def fail_after(*given: object) -> None:
+        carry_out(*given)
+        raise ValueError("a fault")
+
+    place.send(vacuum(1))
+    with patch.object(CoordinatorLoop, "_carry_out", fail_after):
+        place.send(release(1, TABLE))
+    place.restart()
+    assert place.tasks() == []
+
+    place.send(release(1, TABLE))
+    assert [task.number for task in place.tasks()] == [1]
+
+
+def test_what_waited_for_the_end_of_a_hold_goes_before_what_that_sets_free(place: Place) -> None:
+    released(place, 1, 2)  # the second one is queued
+    place.send(hold(), vacuum(3), release(3, TABLE))
+    place.send(ended(place.tasks()[0]))  # before its stop
+    place.send(removal())
+
+    for _ in range(2):
+        place.send(ended(place.tasks()[-1]))
+    found = [it.caused_by for it in commands_on(place.bus) if isinstance(it, CleaningReleased)]
+    assert found == [vacuum(lock).event_id for lock in (1, 2, 3)]
 
 
 def test_a_task_whose_number_is_taken_is_issued_above_it(place: Place) -> None:

@@ -5,25 +5,24 @@ The way of an event, from a record to a task:
     step
       _poll                        up to CHUNK records
       _apply ... _apply_record     skips what was applied; an invalid record becomes a dead letter
-        _decided                   as a request, an outcome or a fact:
+        _decide                    as a request, an outcome or a fact:
           _of_request ...          does it count: signature, first use, running task
           Subjects.handle          its subject puts and drops rows, and returns `Effects`
-          _messages                commands are queued (`tasks.enqueue`), outcomes serialized
-          Tasks.issue              if no task of the table is running, the next command becomes one
-        Store.add_to_outbox        the messages become rows of the outbox
+          _carry_out               outcomes become rows of the outbox
+            Tasks.add              a command becomes a task, or is queued while one is running
       _finish
         OwnedPartitions.write      changed rows, the position last, in one fenced transaction
-        _publish_unsent            the messages in the outbox
+        _publish_unsent            the outcomes and the new tasks
         Subscription.commit        the offsets
 
 Its invariants, each at a comment that repeats it:
 
 1. The rows of a partition are restored up to the last position before the first new event is
-   decided, and the messages in its outbox are published before it.
-2. What was decided is remembered before it is published: changed rows, the outgoing messages among
-   them, go to the changelog, fenced, their position last; then the messages are published; then the
-   offsets of the inputs are committed. A crash in between repeats messages, with the same ids; it
-   never publishes what no successor knows.
+   decided, and the messages in its outbox and of its running tasks are published before it.
+2. What was decided is remembered before it is published: changed rows, the outbox and the tasks
+   among them, go to the changelog, fenced, their position last; then the messages are published;
+   then the offsets of the inputs are committed. A crash in between repeats messages, with the same
+   ids; it never publishes what no successor knows.
 3. An event is decided once, however often it is delivered: the position has the offset up to which
    each input was applied.
 4. An event is one transaction: an exception rolls back this event alone. After any other fault
@@ -270,8 +269,7 @@ class CoordinatorLoop:
             return
         store.begin()
         try:
-            at = self._clock.of(record)
-            store.add_to_outbox(self._decided(event, record, store, at))
+            self._decide(event, record, store, self._clock.of(record))
         except Exception as error:
             store.rollback()  # invariant 4: one bad event must not hold up its partition
             if isinstance(error, StopService) or is_broker_fault(error):
@@ -281,8 +279,7 @@ class CoordinatorLoop:
             store.commit()
             self._dead_letters.limit.succeeded(where)
 
-    def _decided(self, event: Event, record: Record, store: Store, at: datetime) -> list[Message]:
-        """Decide on an event; return the messages to publish."""
+    def _decide(self, event: Event, record: Record, store: Store, at: datetime) -> None:
         kind = type(event)
         effects: Effects | None
         if kind in self._request_kinds and isinstance(event, Command):
@@ -292,13 +289,10 @@ class CoordinatorLoop:
         else:
             effects = self._of_fact(self._subjects, event, record, store, at)
         if effects is None:
-            return []
-        messages = self._messages(effects, store, at)
-        if isinstance(event, HoldRequest) and confirm_later(event.table, messages, store):
-            messages = []
-        if effects.commands or kind in requests.ISSUE_AFTER:
-            messages += self._tasks.issue(event.table, store, at)
-        return messages
+            return
+        self._carry_out(effects, store, at, event.table if isinstance(event, HoldRequest) else None)
+        if kind in requests.ISSUE_AFTER:
+            self._tasks.issue(event.table, store, at)
 
     def _of_fact(
         self, subject: Subject, event: Event, record: Record, store: Store, at: datetime
@@ -391,13 +385,8 @@ class CoordinatorLoop:
             owned = self._owned[number]
             owned.store.begin()
             effects = self._subjects.due(owned.store, at)
-            messages = self._messages(effects, owned.store, at)
-            # sorted: a set of strings has another order in each process
-            for table in sorted({command.table for command in effects.commands}):
-                messages += self._tasks.issue(table, owned.store, at)
-            owned.store.add_to_outbox(messages)
+            self._carry_out(effects, owned.store, at)
             owned.store.commit()
-            owned.is_changed = True
             if self._is_due(number, at):
                 self._next_tick = 0.0  # the rest at the next step
 
@@ -422,14 +411,19 @@ class CoordinatorLoop:
             ):
                 yield number
 
-    def _messages(self, effects: Effects, store: Store, at: datetime) -> list[Message]:
-        """Queue the commands, for tasks to carry; return the other messages."""
+    def _carry_out(
+        self, effects: Effects, store: Store, at: datetime, hold: str | None = None
+    ) -> None:
+        """Publish outcomes, and let tasks carry commands. Of a hold on a table, confirm it."""
+        for task in effects.republish:
+            store.publish(self._outgoing.task(task))
+        answers = [self._outgoing.outcome(outcome) for outcome in effects.outcomes]
+        if answers and not (hold and confirm_later(hold, answers, store)):
+            store.add_to_outbox(answers)
         for command in effects.commands:
             if not Requests.is_over(command, store):
                 queued = tasks.Queued.of(command, self._outgoing.command(command, at))
-                tasks.enqueue(command, queued, store)
-        again = map(self._outgoing.task, effects.republish)
-        return [*again, *map(self._outgoing.outcome, effects.outcomes)]
+                self._tasks.add(command, queued, store, at)
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""
@@ -448,16 +442,14 @@ class CoordinatorLoop:
             self._subscription.commit(offsets, metadata, wait=wait)
             self._committed |= offsets
         for owned in pending.values():
-            owned.finished()
+            owned.read_up_to = {}
 
     def _publish_unsent(
         self, partitions: Iterable[OwnedPartition], running: Sequence[Message] = ()
     ) -> None:
-        """Publish the outboxes, and those of running tasks; return when the broker has them."""
+        """Publish what was decided, and running tasks again; return when the broker has it."""
         stores = [owned.store for owned in partitions]
-        # a new task is in the outbox, too
-        unsent = (message for store in stores for message in store.unsent())
-        messages = list(dict.fromkeys((*unsent, *running)))
+        messages = [*(message for store in stores for message in store.unsent), *running]
         if not messages:
             return
         try:
@@ -468,4 +460,4 @@ class CoordinatorLoop:
                 f" reconfigured: raise its max.message.bytes. {error}"
             ) from error
         for store in stores:
-            store.clear_outbox()
+            store.published()

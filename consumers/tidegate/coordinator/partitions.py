@@ -42,8 +42,6 @@ class OwnedPartition:
     store: Store
     read_up_to: dict[Partition, int] = field(default_factory=dict[Partition, int])
     """By input partition the offset to commit: that of the next record to read."""
-    is_changed: bool = False
-    """Whether due rows were decided, without a record whose offset is to be committed."""
 
     def pass_end(self, where: Partition, end: int, committed: int) -> None:
         """All records before this offset of an input were applied: advance to it."""
@@ -54,10 +52,6 @@ class OwnedPartition:
     def commit_again(self, where: Partition) -> None:
         """Commit an input's position once more: its metadata has changed."""
         self.read_up_to.setdefault(where, self.store.applied_to(where.topic))
-
-    def finished(self) -> None:
-        """All of it is remembered, published and committed."""
-        self.read_up_to, self.is_changed = {}, False
 
 
 class OwnedPartitions(dict[int, OwnedPartition]):
@@ -91,8 +85,8 @@ class OwnedPartitions(dict[int, OwnedPartition]):
         }
 
     def pending(self) -> dict[int, OwnedPartition]:
-        """Those with pending work, by number."""
-        return {n: it for n, it in sorted(self.items()) if it.is_changed or it.read_up_to}
+        """Those with offsets to commit, or messages to publish, by number."""
+        return {n: it for n, it in sorted(self.items()) if it.read_up_to or it.store.unsent}
 
     def restore(self, starts: Offsets, stopping: Callable[[], bool] = lambda: False) -> None:
         """Acquire the changelog of each partition and read it.

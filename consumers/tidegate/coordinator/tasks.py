@@ -1,12 +1,13 @@
 """Tasks: what the workers do, one at a time for a table.
 
-The way of a command: `enqueue` stores it as a row QUEUED. Once no task of its table is running,
-`Tasks.issue` replaces that by a row TASK with the table's next number, and returns the task's
-message. The TaskEnded of that number (`tidegate.coordinator.running_tasks`) drops the row, and the
-next command is issued. If the task became a dead letter, the command is stored as a row FAILED.
+The way of a command: `Tasks.add` issues it as a task, a row TASK with the table's next number.
+While one of its table is running, the command is a row QUEUED instead. The TaskEnded of the running
+one (`tidegate.coordinator.running_tasks`) drops its row, and `Tasks.issue` issues the next command.
+If the task became a dead letter, its command is stored as a row FAILED.
 
-The message of a running task is published again at each assignment, and hourly with an alarm while
-it has no outcome: repeats are free, because the worker finds the number on the table.
+The message of a running task is made from its row, and published again at each assignment, so it
+needs no row in the outbox; while it has no outcome also hourly, with an alarm. Repeats are free,
+because the worker finds the number on the table.
 
 A running task is stopped by a task with a later number, which runs at the same time. While a person
 holds a table no cleaning of it is issued, and a running one is stopped; the hold is confirmed once
@@ -63,6 +64,12 @@ _NEXT: Final = (
     " order by id limit 1"
 )
 RUNNING_TASK: Final = f"select number, lane from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
+_BEFORE_IT: Final = (
+    f"select 1 from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
+    " union all select 0 from queued where tbl = ? union all select 0 from hold where tbl = ?"
+    " limit 1"
+)
+"""Whether a task is running (1); else whether something else may come before a new command (0)."""
 STOP_ROW: Final = f"select number, body from task where tbl = ? and lane = {STOPS}"  # noqa: S608
 TASK_ROW: Final = "select lane, body from task where tbl = ? and number = ?"
 
@@ -157,22 +164,31 @@ class Tasks:
         """Take what makes messages."""
         self._outgoing = outgoing
 
-    def issue(self, table: str, rows: Store, at: datetime) -> list[Message]:
+    def add(self, command: Command, queued: Queued, rows: Store, at: datetime) -> None:
+        """Issue a new command at once if nothing is before it; else queue it."""
+        table = command.table
+        [is_running] = rows.one(_BEFORE_IT, table, table, table) or (None,)
+        if is_running is None:
+            self._issue(table, _lane(command), queued, rows, at)
+            return
+        enqueue(command, queued, rows)
+        if not is_running:
+            self.issue(table, rows, at)
+
+    def issue(self, table: str, rows: Store, at: datetime) -> None:
         """Issue the next task of a table; while one is running, perhaps its stop.
 
-        Returns:
-            Its message, and before it the answers to people that waited for the end of a cleaning.
+        Before it, the answers to people are published that waited for the end of a cleaning.
         """
         number, lane = rows.one(RUNNING_TASK, table) or (0, None)
-        messages = [] if lane == CLEANINGS else _confirmations(table, rows)
+        if lane != CLEANINGS:
+            _confirm(table, rows)
         if lane is None:
             if (found := _next(table, rows)) is not None:
-                queue, queued = found
-                messages.append(self._issue(table, queue, queued, rows, at))
+                self._issue(table, *found, rows, at)
         elif _must_stop(table, lane, rows):
             stop = self._stop(table, number, rows, at)
-            messages.append(self._issue(table, STOPS, stop, rows, at, stops=number))
-        return messages
+            self._issue(table, STOPS, stop, rows, at, stops=number)
 
     def unfinished(self, rows: Store) -> list[Message]:
         """The messages of all running tasks, and of stops."""
@@ -191,14 +207,14 @@ class Tasks:
         at: datetime,
         *,
         stops: int | None = None,
-    ) -> Message:
-        """Store a new task, with the table's next number; return its message."""
+    ) -> None:
+        """Store a new task, with the table's next number, and publish it."""
         number, issued = 1 + last_number(table, rows), to_ms(at)
         event = queued.as_task(table, number, issued)
         rows.put("number", table, None, (number,))
         task = Task(event.event_id, issued, stops, queued)
         store_task(rows, table, number, lane, task.dump(), at)
-        return self._outgoing.task(event)
+        rows.publish(self._outgoing.task(event))  # its row lets a successor publish it
 
     def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Queued:
         """The command that stops the task with this number."""
@@ -252,11 +268,12 @@ def last_number(table: str, rows: Store) -> int:
     return found[0] if found else 0
 
 
-def _confirmations(table: str, rows: Store) -> list[Message]:
+def _confirm(table: str, rows: Store) -> None:
+    """Give people the answers that waited for the end of a cleaning."""
     found = rows.all("select id, body from unconfirmed where tbl = ? order by id", table)
     for number, _ in found:
         rows.drop("unconfirmed", table, number)
-    return [load_message(body) for _, body in found]
+    rows.add_to_outbox(load_message(body) for _, body in found)
 
 
 def _must_stop(table: str, lane: int, rows: Store) -> bool:

@@ -68,7 +68,7 @@ class RowType:
 
 
 OUTBOX: Final = RowType("outbox", key="sequence", has_body=True)
-"""Messages that were decided and perhaps not published; of the partition, so its table is empty."""
+"""Outcomes that were decided and perhaps not published; of the partition, so its table is empty."""
 
 
 class Store:
@@ -93,6 +93,9 @@ class Store:
         """Records of the next batch."""
         self._event_changes: dict[bytes, bytes | None] = {}
         """Those of the event that is being decided."""
+        self.unsent: list[Message] = []
+        """The messages to publish, in the order in which they were decided."""
+        self._event_messages: list[Message] = []
         self._sequence = 0
         self.last_checks: dict[str, tuple[int, int]] = {}
         """By table when `memory.forget` last checked it, and the events since; not restored."""
@@ -145,23 +148,27 @@ class Store:
 
     # Messages
 
+    def publish(self, message: Message) -> None:
+        """Publish a message once what the event changed is in the changelog.
+
+        After a crash it is not published again unless a row leads to it.
+        """
+        self._event_messages.append(message)
+
     def add_to_outbox(self, messages: Iterable[Message]) -> None:
-        """Add messages, which are published once they are in the changelog."""
+        """Publish messages; a row of each lets a successor publish it."""
         for message in messages:
             self.put(OUTBOX.name, "", self.next_sequence(), body=records.dump_message(message))
+            self.publish(message)
 
     def next_sequence(self) -> int:
         """A number above those of all rows that are in a sequence."""
         self._sequence += 1
         return self._sequence
 
-    def unsent(self) -> list[Message]:
-        """The messages in the outbox, in the order in which they were decided."""
-        rows = self.execute("select body from outbox order by sequence")
-        return [records.load_message(body) for (body,) in rows]
-
-    def clear_outbox(self) -> None:
-        """Its messages were published: a later batch removes them from the changelog."""
+    def published(self) -> None:
+        """All messages were published: a later batch removes their rows from the changelog."""
+        self.unsent.clear()
         for (sequence,) in self.all("select sequence from outbox"):
             self.drop(OUTBOX.name, "", sequence)
         self._keep_event()
@@ -182,11 +189,14 @@ class Store:
         self.execute("rollback to event")
         self.execute("release event")
         self._event_changes.clear()
+        self._event_messages.clear()
         self.last_checks.clear()  # the check is undone, too
 
     def _keep_event(self) -> None:
         self._batch_changes.update(self._event_changes)
         self._event_changes.clear()
+        self.unsent += self._event_messages
+        self._event_messages.clear()
 
     # Changelog
 
@@ -240,6 +250,8 @@ class Store:
             self._restore_row(*rows.popitem())
         self.execute("commit")
         self._sequence = self.position.sequence
+        outbox = self.all("select body from outbox order by sequence")
+        self.unsent = [records.load_message(body) for (body,) in outbox]
 
     def _restore_row(self, key: bytes, value: bytes) -> None:
         try:
