@@ -32,8 +32,8 @@ RULES: Final = (
     Rule(
         "a vacuum waits for its last hold",
         "consumers/tidegate/coordinator/vacuums.py",
-        "(it for it in vacuum.readers if",
-        "(it for it in vacuum.readers[:1] if",
+        "for reader in vacuum.readers:",
+        "for reader in vacuum.readers[:1]:",
         "tests/coordinator/test_readers.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
     ),
     Rule(
@@ -67,8 +67,8 @@ RULES: Final = (
     Rule(
         "a vacuum that becomes free while its table is held waits",
         "consumers/tidegate/coordinator/readers.py",
-        "        if not is_held(self.rows, table):\n",
-        "        if table:\n",
+        "if freed and is_held(rows, table):",
+        "if freed and not table:",
         "tests/coordinator/test_holds.py::test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal",
     ),
     # the cleaner, its quarantine and aborted writes

@@ -59,24 +59,18 @@ def marks_of(rows: Store, vacuum: WaitingVacuum) -> Marks:
 def forget(rows: Store, table: str, now: int, remember_for: timedelta, remember_most: int) -> None:
     """Forget what is too old, or too much, if a check of the table is due with this event."""
     remember_ms = remember_for // timedelta(milliseconds=1)
-    if not _check_is_due(rows, table, now, remember_ms, remember_most):
+    last, events = rows.last_checks.get(table, (0, 0))
+    next_by_time = last + remember_ms // _CHECKS_BY_TIME
+    if now < next_by_time and events < remember_most // _CHECKS_BY_COUNT:
+        rows.last_checks[table] = last, events + 1
         return
+    rows.last_checks[table] = now, 0
     old = _oldest(rows, "ended", "token", table, now - remember_ms, remember_most)
     [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
     if old and len(old) >= waiting:
         _forget_ends(rows, table, now, old)
     for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
         rows.drop("done", table, number)
-
-
-def _check_is_due(rows: Store, table: str, now: int, remember_ms: int, remember_most: int) -> bool:
-    """Count an event, and whether the table is to be checked with it."""
-    last, events = rows.last_checks.get(table, (0, 0))
-    is_due = (
-        now - last >= remember_ms // _CHECKS_BY_TIME or events >= remember_most // _CHECKS_BY_COUNT
-    )
-    rows.last_checks[table] = (now, 0) if is_due else (last, events + 1)
-    return is_due
 
 
 def _forget_ends(rows: Store, table: str, now: int, old: Sequence[Token]) -> None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds, quarantines, vacuums
@@ -118,7 +117,8 @@ class ReaderGate:
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a reader, and derive when rows are due."""
         for vacuum in vacuums.waiting(rows, SELECT_VACUUMS):
-            derived = _derived(rows, vacuum, vacuums.next_reader(rows, vacuum), self.alarms)
+            reader, _ = vacuums.next_reader(rows, vacuum)
+            derived = _derived(rows, vacuum, reader, self.alarms)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
@@ -159,8 +159,7 @@ class ReaderGate:
                 effects.outcomes.append(holds.hold(event, rows, at))
             case CleaningHoldRemovalRequested():
                 effects.commands += holds.remove_hold(event, rows, at)
-                ready = vacuums.waiting(rows, _READY, event.table)
-                decision.release_unless_held(event.table, ready)
+                decision.release_ready(event.table)
                 about = {"occurred_at": at, "source": SOURCE, "released": len(effects.commands)}
                 effects.outcomes.append(CleaningHoldRemoved.about(event, **about))
             case CleaningHeld() | CleaningHoldRemoved():
@@ -195,15 +194,19 @@ class _Decision:
         tokens = vacuums.reader_of(event.lock_id, event.transaction_id)
         for token in tokens:  # both, before a vacuum that waits for both is looked at
             vacuums.put_end(rows, event, token, now)
-        freed: dict[int, WaitingVacuum] = {}
+        freed: dict[int, tuple[WaitingVacuum, bool]] = {}
         for token in tokens:
             for vacuum in vacuums.watching(rows, table, token):
-                reader = vacuums.next_reader(rows, vacuum)
-                vacuums.watch(rows, vacuum, reader)
+                reader, expired = vacuums.next_reader(rows, vacuum)
                 if reader is None:
-                    freed[vacuum.id] = vacuum
-        if freed:
-            self.release_unless_held(table, freed.values())
+                    freed[vacuum.id] = vacuum, expired
+                else:
+                    vacuums.watch(rows, vacuum, reader)
+        if freed and is_held(rows, table):
+            for vacuum, _ in freed.values():
+                vacuums.watch(rows, vacuum, None)
+        else:
+            self._release_all(freed.values())
 
     def vacuum_finished(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
@@ -212,18 +215,23 @@ class _Decision:
         self._resolve_unknown(event)
         query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
         before = next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None)
-        if before is not None:
-            self._published_again(event, before, vacuum)
-        elif self._is_done(vacuum.table, vacuum.content):
+        if before is None and self._is_done(vacuum.table, vacuum.content):
             self._published_after_release(event, vacuum)
+            return
+        readers = set(vacuum.readers)
+        if before is None:
+            is_changed = self._is_done(vacuum.table, vacuum.id)
         else:
-            self._published_first(event, vacuum)
-
-    def _published_first(self, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
-        if self._is_done(vacuum.table, vacuum.id):  # first with this content
+            vacuum.merge(before)
+            is_changed = vacuum.content != before.content
+            if is_changed:
+                self._end_overdue(before, replaced_by=vacuum.event_id)
+            readers -= set(before.readers)  # no other was forgotten
+        if is_changed:  # the later publication is the correction
             self._flag(event, VacuumFlag.CONTENT_CHANGED)
-        self._release_or_wait(vacuum)
-        self._flag_forgotten(event, vacuum, vacuum.readers)
+        if vacuum != before:
+            self._release_or_wait(vacuum)
+            self._flag_forgotten(event, vacuum, readers)
 
     def _published_after_release(self, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
         """Its cleaning was released: a reader that may be living is reported."""
@@ -232,51 +240,34 @@ class _Decision:
         if not all(map(marks.may_cover, outstanding)):
             self._flag(event, VacuumFlag.HOLDS_AFTER_RELEASE)
 
-    def _published_again(
-        self, event: VacuumFinished, before: WaitingVacuum, vacuum: WaitingVacuum
-    ) -> None:
-        """A writer and a bridge may have seen different readers: wait for those of both."""
-        locks = {lock.lock_id: lock for lock in before.locks}
-        for lock in vacuum.locks:
-            if lock.lock_id not in locks or locks[lock.lock_id].transaction_id is None:
-                locks[lock.lock_id] = lock
-        vacuum.locks, vacuum.since = tuple(locks.values()), before.since
-        vacuum.transactions = tuple(dict.fromkeys((*before.transactions, *vacuum.transactions)))
-        if before.content != vacuum.content:  # the later publication is the correction
-            self._end_overdue(before, replaced_by=vacuum.event_id)
-            self._flag(event, VacuumFlag.CONTENT_CHANGED)
-        else:
-            vacuum.event_id, vacuum.fields = before.event_id, before.fields
-        if vacuum != before:
-            self._release_or_wait(vacuum)
-            further = set(vacuum.readers) - set(before.readers)  # no other was forgotten
-            self._flag_forgotten(event, vacuum, further)
-
     def _release_or_wait(self, vacuum: WaitingVacuum) -> None:
         """Release the cleaning of a vacuum, or store it: it waits for a reader or a hold's end."""
-        rows, table, reader = self.rows, vacuum.table, vacuums.next_reader(self.rows, vacuum)
+        rows, table = self.rows, vacuum.table
+        reader, expired = vacuums.next_reader(rows, vacuum)
         if reader is None and not is_held(rows, table):
-            self._release(vacuum)
+            self._release(vacuum, after_expiry=expired)
             return
         derived = _derived(rows, vacuum, reader, self.alarms)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
 
-    def release_unless_held(self, table: str, freed: Iterable[WaitingVacuum]) -> None:
-        """Release the cleanings of vacuums whose readers have ended, unless the table is held."""
-        if not is_held(self.rows, table):
-            for vacuum in sorted(freed, key=attrgetter("since", "event_id")):
-                self._release(vacuum)
+    def release_ready(self, table: str) -> None:
+        """Release the cleanings that waited for nothing but the end of a person's hold."""
+        ready = vacuums.waiting(self.rows, _READY, table)
+        self._release_all((vacuum, vacuums.next_reader(self.rows, vacuum)[1]) for vacuum in ready)
 
-    def _release(self, vacuum: WaitingVacuum) -> None:
+    def _release_all(self, freed: Iterable[tuple[WaitingVacuum, bool]]) -> None:
+        """Release the cleanings of vacuums, and whether a reader of each expired."""
+        for vacuum, expired in sorted(freed, key=lambda it: (it[0].since, it[0].event_id)):
+            self._release(vacuum, after_expiry=expired)
+
+    def _release(self, vacuum: WaitingVacuum, *, after_expiry: bool) -> None:
         rows, table = self.rows, vacuum.table
         self._end_overdue(vacuum)
         rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):
             rows.put("done", table, done, (to_ms(self.at),))
-        ends = [vacuums.end_of(rows, vacuum, reader) for reader in vacuum.readers]
-        expired = any(end.expired for end in ends if end)
-        self.effects.commands.append(_command(vacuum, self.at, after_expiry=expired))
+        self.effects.commands.append(_command(vacuum, self.at, after_expiry=after_expiry))
 
     def _flag_forgotten(
         self, event: VacuumFinished, vacuum: WaitingVacuum, readers: Iterable[Reader]

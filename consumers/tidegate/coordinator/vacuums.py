@@ -145,6 +145,21 @@ class WaitingVacuum:
         readers = tuple(map(Lock._make, locks)), tuple(transactions)
         return cls(table, number, since, content, event_id, *readers, vacuum, metastore)
 
+    def merge(self, before: WaitingVacuum) -> None:
+        """Let it wait for the readers of an earlier publication, too.
+
+        A writer and a bridge may have seen different ones. With the same content the earlier
+        publication counts.
+        """
+        locks = {lock.lock_id: lock for lock in before.locks}
+        for lock in self.locks:
+            if lock.lock_id not in locks or locks[lock.lock_id].transaction_id is None:
+                locks[lock.lock_id] = lock
+        self.locks, self.since = tuple(locks.values()), before.since
+        self.transactions = tuple(dict.fromkeys((*before.transactions, *self.transactions)))
+        if self.content == before.content:
+            self.event_id, self.fields = before.event_id, before.fields
+
     @property
     def body(self) -> str:
         """Its fields as the row's body."""
@@ -273,9 +288,15 @@ def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
     rows.put("ended", event.table, token, (now, expired, epochs))
 
 
-def next_reader(rows: Store, vacuum: WaitingVacuum) -> Reader | None:
-    """The first reader that has not ended; None if all have."""
-    return next((it for it in vacuum.readers if end_of(rows, vacuum, it) is None), None)
+def next_reader(rows: Store, vacuum: WaitingVacuum) -> tuple[Reader | None, bool]:
+    """The first reader that has not ended, and whether one before it expired; None if all ended."""
+    expired = False
+    for reader in vacuum.readers:
+        end = end_of(rows, vacuum, reader)
+        if end is None:
+            return reader, expired
+        expired |= bool(end.expired)
+    return None, expired
 
 
 def watched(reader: Reader | None) -> tuple[Token | None, Token | None]:
