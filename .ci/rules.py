@@ -508,7 +508,7 @@ RULES: Final = (
     Rule(
         "a restore has one approval at a time",
         "consumers/tidegate/coordinator/requests.py",
-        "        elif until is None:\n",
+        "        elif waits is None or until is None:\n",
         "        elif False:\n",
         "tests/coordinator/test_requests.py::test_a_second_approval_is_refused_until_the_worker_refused_the_first",
     ),
@@ -522,7 +522,7 @@ RULES: Final = (
     Rule(
         "of the waiting checks of a table the newest is carried out",
         "consumers/tidegate/coordinator/tasks.py",
-        "    if lane == CHECKS:  # the newest replaces one that waits\n",
+        "    if queued.lane == CHECKS:  # the newest replaces one that waits\n",
         "    if False:\n",
         "tests/coordinator/test_requests.py::test_of_the_checks_of_a_table_that_wait_only_the_newest_is_carried_out",
     ),

@@ -17,6 +17,7 @@ from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
+from tidegate.coordinator.tasks import Queued
 from tidegate.events import (
     CleaningMode,
     CleaningStarted,
@@ -148,7 +149,7 @@ def _removal(found: Quarantine, at: datetime) -> QuarantineRemovalRequested:
 def _drop_queued(table: str, command: str, rows: Store) -> None:
     """Remove a command from the queue of `tidegate.coordinator.tasks`."""
     for number, body in rows.all("select id, body from queued where tbl = ?", table):
-        if loads(body)["command"] == command:
+        if Queued.load(body).command == command:
             rows.drop("queued", table, number)
 
 

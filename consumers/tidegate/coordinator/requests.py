@@ -67,10 +67,14 @@ from tidegate.runtime.authorization import Unauthorized
 USED: Final = RowType("used", ("at",), key="id", indexes=("used_at on used (at)",))
 """A request that was used."""
 AWAITING: Final = RowType(
-    "awaiting", ("until",), key="id", has_body=True, indexes=("awaiting_until on awaiting (until)",)
+    "awaiting",
+    ("until", "expires"),
+    key="id",
+    has_body=True,
+    indexes=("awaiting_until on awaiting (until)",),
 )
-"""A restore that needs an approval: what its task carried, and until when it waits; `until` is NULL
-once it was approved."""
+"""A restore that needs an approval: what its task carried, and until when it waits. `until` is
+`expires`, or NULL once it was approved."""
 USED_FOR: Final = (REQUEST_TOPIC.retention or timedelta(0)) + timedelta(days=1)
 """A request's id is remembered for longer than its topic keeps it; an older one is refused."""
 FOR_WORKERS: Final = (
@@ -117,7 +121,7 @@ ISSUE_AFTER: Final = frozenset({TaskEnded, *HoldRequest.__subclasses__(), *ABOUT
 """Events after which a task may be issued even if they led to no command."""
 _USED_MS: Final = USED_FOR // timedelta(milliseconds=1)
 _AT_ONCE: Final = 100
-_AWAITING: Final = "select until, body from awaiting where tbl = ? and id = ?"
+_AWAITING: Final = "select until, expires, body from awaiting where tbl = ? and id = ?"
 _QUEUED: Final = (
     f"select id, body from queued indexed by queued_next where tbl = ? and lane = {ANY}"  # noqa: S608
 )
@@ -174,34 +178,31 @@ class Requests:
             return self._approved(request, queued, rows, at)
         if isinstance(request, Withdrawal):
             return self._withdrawn(request, queued.signed_by, rows, at)
-        tasks.enqueue(request, queued, rows)
+        tasks.enqueue(request.table, queued, rows)
         return Effects()
 
     @staticmethod
     def _approved(request: RestoreApproved, approval: Queued, rows: Store, at: datetime) -> Effects:
         table, number = request.table, hashed(request.request)
-        until, body = rows.one(_AWAITING, table, number) or (None, "[null, 0]")
-        waits, _ = loads(body)
-        why: tuple[Reason, str] | None = None
-        is_known = _was_used(table, number, rows)
-        if not is_known or (waits and waits["location"] != request.location):
-            why = Reason.NO_SUCH_REQUEST, "it was not requested for this table and location"
-        elif until is None:
-            why = Reason.NOT_AWAITING, "it waits for no approval now: it has ended, or has one"
+        until, expires, body = rows.one(_AWAITING, table, number) or (None, None, None)
+        waits = None if body is None else Queued.load(body)
+        is_unknown = not _was_used(table, number, rows)
+        if is_unknown or (waits and waits.location != request.location):
+            reason = Reason.NO_SUCH_REQUEST
+            text = "it was not requested for this table and location"
+        elif waits is None or until is None:
+            reason = Reason.NOT_AWAITING
+            text = "it waits for no approval now: it has ended, or has one"
         elif until < to_ms(at):
-            why = (
-                Reason.APPROVAL_EXPIRED,
-                f"it had to be approved by {from_ms(until):%Y-%m-%dT%H:%M:%SZ}",
-            )
-        if why is not None:
-            reason, text = why
-            message = f"the restore {request.request} can't be approved: {text}"
-            return Effects(outcomes=[refusal(request, reason, message, SOURCE, at)])
-        rows.put("awaiting", table, number, (None,), body)
-        grounds = [approval.original]
-        approved = Queued(**waits)._replace(approval=request.event_id, grounds=grounds)
-        tasks.enqueue_again(table, ANY, approved, rows)
-        return Effects()
+            reason = Reason.APPROVAL_EXPIRED
+            text = f"it had to be approved by {from_ms(until):%Y-%m-%dT%H:%M:%SZ}"
+        else:
+            rows.put("awaiting", table, number, (None, expires), body)
+            approved = waits._replace(approval=request.event_id, grounds=[approval.original])
+            tasks.enqueue_again(table, approved, rows)
+            return Effects()
+        message = f"the restore {request.request} can't be approved: {text}"
+        return Effects(outcomes=[refusal(request, reason, message, SOURCE, at)])
 
     def _withdrawn(
         self, event: Withdrawal, signed_by: str | None, rows: Store, at: datetime
@@ -211,10 +212,10 @@ class Requests:
         queued = {
             sequence: it
             for sequence, body in rows.all(_QUEUED, table)
-            if (it := Queued(**loads(body))).command == event.request
+            if (it := Queued.load(body)).command == event.request
         }
-        until, body = rows.one(_AWAITING, table, number) or (None, "")
-        awaiting = None if until is None else Queued(**loads(body)[0])
+        until, _, body = rows.one(_AWAITING, table, number) or (None, None, "")
+        awaiting = None if until is None else Queued.load(body)
         found = next(iter(queued.values()), awaiting)
         is_late = _was_used(table, number, rows)
         running = running_tasks.running(table, rows)
@@ -290,12 +291,13 @@ class Requests:
                 return Effects()
             until = to_ms(event.expires_at or event.occurred_at)
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
-            rows.put("awaiting", table, number, (until,), dumps([waits._asdict(), until]))
+            rows.put("awaiting", table, number, (until, until), dumps(waits))
             rows.put("used", table, number, (to_ms(at),))  # the coordinator's own, too
         elif isinstance(event, RestoreApprovalRejected) and (
             found := rows.one(_AWAITING, table, number)
         ):
-            rows.put("awaiting", table, number, (loads(found[1])[1],), found[1])
+            _, expires, body = found
+            rows.put("awaiting", table, number, (expires, expires), body)
         return Effects()
 
     @staticmethod
@@ -329,7 +331,7 @@ class Requests:
             "select id, body from awaiting where tbl = ? and until is not null", table
         )
         for number, body in waiting:
-            queued = Queued(**loads(body)[0])
+            queued = Queued.load(body)
             if queued.command != done:
                 rows.drop("awaiting", table, number)
                 text = f"the restore {done} of the table is complete: review a new plan, then ask"
@@ -346,7 +348,7 @@ class Requests:
         number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
         # an approved restore that does not wait again has ended
         if is_over and carried.approval:
-            until, _ = rows.one(_AWAITING, table, number) or (None, None)
+            until, *_ = rows.one(_AWAITING, table, number) or (None,)
             if until is None:
                 rows.drop("awaiting", table, number)
         stopping = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
@@ -391,8 +393,8 @@ class Requests:
         ):
             rows.drop("awaiting", table, number)
             message = "no second person approved the restore in time: request it again"
-            queued = Queued(**loads(body)[0])
-            effects.outcomes.append(self._end(table, queued, Reason.APPROVAL_EXPIRED, message, at))
+            ended = self._end(table, Queued.load(body), Reason.APPROVAL_EXPIRED, message, at)
+            effects.outcomes.append(ended)
         return effects
 
 

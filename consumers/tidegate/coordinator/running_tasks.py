@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.rows.records import dump_message
+from tidegate.coordinator.rows.records import dump_message, dumps
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.tasks import Queued, Task
@@ -19,7 +19,7 @@ MOST_AHEAD: Final = 2**32
 """Numbers on a table that exceed the last known one by more than this are taken for corrupt."""
 _ROWS: Final = {
     "task": tasks.TASK_ROW,
-    "failed": "select lane, body from failed where tbl = ? and number = ?",
+    "failed": "select body from failed where tbl = ? and number = ?",
 }
 
 
@@ -34,7 +34,7 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     found = _row_of(event, rows)
     if found is None or (event.end is TaskEnd.NUMBER_TAKEN and not _is_unknown(event, rows)):
         return None
-    kind, lane, task = found
+    kind, task = found
     if task.stops is not None and event.end is not TaskEnd.NUMBER_TAKEN:
         return _stopped(event, task.stops, rows)
     rows.drop(kind, table, number)
@@ -48,22 +48,22 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
     if event.end is TaskEnd.NUMBER_TAKEN and event.highest != number:  # perhaps it has begun
         queued = queued._replace(has_begun=True)
     if event.end in {TaskEnd.REDRIVEN, TaskEnd.NUMBER_TAKEN}:
-        tasks.enqueue_again(table, lane, queued, rows)
+        tasks.enqueue_again(table, queued, rows)
         return queued, False, []
     if event.end is TaskEnd.DEAD_LETTERED:  # perhaps it has begun
         failed_task = task._replace(queued=queued._replace(has_begun=True))
-        rows.put("failed", table, number, (lane,), failed_task.dump())
+        rows.put("failed", table, number, body=dumps(failed_task))
     return queued, event.end is not TaskEnd.DEAD_LETTERED, []
 
 
-def _row_of(event: TaskEnded, rows: Store) -> tuple[str, int, Task] | None:
-    """The row type of a task that has ended, its lane, and the task."""
+def _row_of(event: TaskEnded, rows: Store) -> tuple[str, Task] | None:
+    """The row type of a task that has ended, and the task."""
     # a copy of a task that became a dead letter may have been carried out
     kinds = {TaskEnd.REDRIVEN: ("failed",), TaskEnd.ANSWERED: ("task", "failed")}
     for kind in kinds.get(event.end, ("task",)):
         found = rows.one(_ROWS[kind], event.table, event.number)
-        if found and (task := Task.load(found[1])).id == event.caused_by:
-            return kind, found[0], task
+        if found and (task := Task.load(found[0])).id == event.caused_by:
+            return kind, task
     return None
 
 
@@ -86,14 +86,14 @@ def _stopped(
     table = event.table
     if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
         return None  # it can't be stopped, or is done: its own end comes, and drops the stop
-    lane, body = rows.one(tasks.TASK_ROW, table, number)
+    [body] = rows.one(tasks.TASK_ROW, table, number)
     rows.drop("task", table, number)
     rows.drop("task", table, event.number)
     task = Task.load(body)
     queued = task.queued
     if event.stopped is Stopped.BEGUN:
         queued = queued._replace(has_begun=True)
-    tasks.enqueue_again(table, lane, queued, rows, -number)  # in front: it may be half way
+    tasks.enqueue_again(table, queued, rows, -number)  # in front: it may be half way
     outcome = TaskEnded(
         table=table,
         location=queued.location,
@@ -112,7 +112,7 @@ def again(event: TaskEnded, rows: Store) -> list[TaskIssued]:
     found = rows.one(tasks.TASK_ROW, event.table, event.number)
     if event.end is not TaskEnd.REDRIVEN or found is None:
         return []
-    issued = Task.load(found[1]).event(event.table, event.number)
+    issued = Task.load(found[0]).event(event.table, event.number)
     return [issued] if issued.event_id == event.caused_by else []
 
 
@@ -125,8 +125,8 @@ def failed(table: str, command: str, rows: Store) -> list[int]:
 def progressed(table: str, rows: Store, at: datetime) -> None:
     """The worker of the running task has made progress: it is overdue an hour from now."""
     number, _ = rows.one(tasks.RUNNING_TASK, table)
-    lane, body = rows.one(tasks.TASK_ROW, table, number)
-    tasks.store_task(rows, table, number, lane, body, at)
+    [body] = rows.one(tasks.TASK_ROW, table, number)
+    tasks.store_task(rows, table, number, Task.load(body), at)
 
 
 def next_overdue(rows: Store) -> int | None:
@@ -139,13 +139,13 @@ def overdue(rows: Store, at: datetime, limit: int) -> Effects:
     """Overdue tasks, to publish again, with an alarm for each that is not a stop."""
     effects = Effects()
     found = rows.all(
-        "select tbl, number, lane, body from task indexed by task_due where due <= ?"
+        "select tbl, number, body from task indexed by task_due where due <= ?"
         " order by due limit ?",
         *(to_ms(at), limit),
     )
-    for table, number, lane, body in found:
-        tasks.store_task(rows, table, number, lane, body, at)
+    for table, number, body in found:
         task = Task.load(body)
+        tasks.store_task(rows, table, number, task, at)
         effects.republish.append(task.event(table, number))
         if task.stops is not None:
             continue
@@ -181,7 +181,7 @@ def running(table: str, rows: Store) -> Queued | None:
     found = rows.one(tasks.RUNNING_TASK, table)
     if found is None:
         return None
-    _, body = rows.one(tasks.TASK_ROW, table, found[0])
+    [body] = rows.one(tasks.TASK_ROW, table, found[0])
     return Task.load(body).queued
 
 

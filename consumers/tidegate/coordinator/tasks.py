@@ -51,16 +51,15 @@ QUEUED: Final = RowType(
 """A command that waits for its turn. The lanes: CLEANINGS wait while the table is held; of CHECKS
 one at most is queued."""
 ANY, CLEANINGS, CHECKS, STOPS = range(4)
-FAILED: Final = RowType("failed", ("lane",), key="number", has_body=True)
+FAILED: Final = RowType("failed", key="number", has_body=True)
 """A `Task` that became a dead letter: it is issued again once that is redriven."""
 UNCONFIRMED: Final = RowType("unconfirmed", key="id", has_body=True)
 """Answers to people, which wait until no cleaning of the table is running."""
 STOPPING: Final = RowType("stopping", key="id", has_body=True)
 """A command whose task is stopped because people withdrew it: the withdrawals."""
 ROW_TYPES: Final = (NUMBER, TASK, QUEUED, FAILED, UNCONFIRMED, STOPPING, HOLD)
-_CLEANINGS: Final = (CleaningReleased, AbortedCleaningReleased, QuarantineRemovalRequested)
 _NEXT: Final = (
-    "select id, lane, body from queued indexed by queued_next where tbl = ? and lane = ?"
+    "select id, body from queued indexed by queued_next where tbl = ? and lane = ?"
     " order by id limit 1"
 )
 RUNNING_TASK: Final = f"select number, lane from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
@@ -71,7 +70,7 @@ _BEFORE_IT: Final = (
 )
 """Whether a task is running (1); else whether something else may come before a new command (0)."""
 STOP_ROW: Final = f"select number, body from task where tbl = ? and lane = {STOPS}"  # noqa: S608
-TASK_ROW: Final = "select lane, body from task where tbl = ? and number = ?"
+TASK_ROW: Final = "select body from task where tbl = ? and number = ?"
 
 
 class Queued(NamedTuple):
@@ -79,6 +78,7 @@ class Queued(NamedTuple):
 
     command: str
     """Its id."""
+    lane: int
     location: str
     kind: str
     original: dict[str, Any]
@@ -105,6 +105,7 @@ class Queued(NamedTuple):
         """A command with its message."""
         return cls(
             command.event_id,
+            _lane(command),
             command.location,
             type(command).__name__,
             original.model_dump(mode="json"),
@@ -112,6 +113,11 @@ class Queued(NamedTuple):
             signed_by=signed_by,
             has_begun=has_begun,
         )
+
+    @classmethod
+    def load(cls, body: str) -> Queued:
+        """The command that a row's body holds."""
+        return cls._make(loads(body))
 
     def as_task(self, table: str, number: int, issued: int) -> TaskIssued:
         """The event that lets a worker carry it out, issued at this time of the broker, in ms."""
@@ -146,11 +152,7 @@ class Task(NamedTuple):
     def load(cls, body: str) -> Task:
         """The task that a row's body holds."""
         task, issued, stops, queued = loads(body)
-        return cls(task, issued, stops, Queued(**queued))
-
-    def dump(self) -> str:
-        """A row's body."""
-        return dumps([*self[:-1], self.queued._asdict()])
+        return cls(task, issued, stops, Queued._make(queued))
 
     def event(self, table: str, number: int) -> TaskIssued:
         """Its event, to publish again."""
@@ -169,9 +171,9 @@ class Tasks:
         table = command.table
         [is_running] = rows.one(_BEFORE_IT, table, table, table) or (None,)
         if is_running is None:
-            self._issue(table, _lane(command), queued, rows, at)
+            self._issue(table, queued, rows, at)
             return
-        enqueue(command, queued, rows)
+        enqueue(table, queued, rows)
         if not is_running:
             self.issue(table, rows, at)
 
@@ -184,11 +186,11 @@ class Tasks:
         if lane != CLEANINGS:
             _confirm(table, rows)
         if lane is None:
-            if (found := _next(table, rows)) is not None:
-                self._issue(table, *found, rows, at)
+            if (queued := _next(table, rows)) is not None:
+                self._issue(table, queued, rows, at)
         elif _must_stop(table, lane, rows):
             stop = self._stop(table, number, rows, at)
-            self._issue(table, STOPS, stop, rows, at, stops=number)
+            self._issue(table, stop, rows, at, stops=number)
 
     def unfinished(self, rows: Store) -> list[Message]:
         """The messages of all running tasks, and of stops."""
@@ -198,27 +200,19 @@ class Tasks:
             for table, number, body in found
         ]
 
-    def _issue(  # noqa: PLR0913 - the parts of a row
-        self,
-        table: str,
-        lane: int,
-        queued: Queued,
-        rows: Store,
-        at: datetime,
-        *,
-        stops: int | None = None,
+    def _issue(
+        self, table: str, queued: Queued, rows: Store, at: datetime, *, stops: int | None = None
     ) -> None:
         """Store a new task, with the table's next number, and publish it."""
         number, issued = 1 + last_number(table, rows), to_ms(at)
         event = queued.as_task(table, number, issued)
         rows.put("number", table, None, (number,))
-        task = Task(event.event_id, issued, stops, queued)
-        store_task(rows, table, number, lane, task.dump(), at)
+        store_task(rows, table, number, Task(event.event_id, issued, stops, queued), at)
         rows.publish(self._outgoing.task(event))  # its row lets a successor publish it
 
     def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Queued:
         """The command that stops the task with this number."""
-        _, body = rows.one(TASK_ROW, table, number)
+        [body] = rows.one(TASK_ROW, table, number)
         task = Task.load(body)
         command = StopRequested(
             table=table,
@@ -234,32 +228,30 @@ class Tasks:
         return Queued.of(command, self._outgoing.command(command, at))
 
 
-def enqueue(command: Command, queued: Queued, rows: Store) -> None:
+def enqueue(table: str, queued: Queued, rows: Store) -> None:
     """Queue a new command, which `issue` issues once its turn has come."""
-    table, lane, number = command.table, _lane(command), None
-    if lane == CHECKS:  # the newest replaces one that waits
-        [number, *_] = rows.one(_NEXT, table, lane) or (None,)
-    enqueue_again(table, lane, queued, rows, number)
+    number = None
+    if queued.lane == CHECKS:  # the newest replaces one that waits
+        [number, *_] = rows.one(_NEXT, table, CHECKS) or (None,)
+    enqueue_again(table, queued, rows, number)
 
 
-def enqueue_again(
-    table: str, lane: int, queued: Queued, rows: Store, number: int | None = None
-) -> None:
+def enqueue_again(table: str, queued: Queued, rows: Store, number: int | None = None) -> None:
     """Queue a command that was queued before; with `number` in the place of another command."""
     number = rows.next_sequence() if number is None else number
-    rows.put("queued", table, number, (lane,), dumps(queued._asdict()))
+    rows.put("queued", table, number, (queued.lane,), dumps(queued))
 
 
-def _next(table: str, rows: Store) -> tuple[int, Queued] | None:
-    """Take the next command and its lane from the queue: no cleaning while the table is held."""
+def _next(table: str, rows: Store) -> Queued | None:
+    """Take the next command from the queue: no cleaning while the table is held."""
     lanes = (ANY, CHECKS) if is_held(rows, table) else (ANY, CLEANINGS, CHECKS)
     firsts = [rows.one(_NEXT, table, lane) for lane in lanes]
     first = min((row for row in firsts if row is not None), default=None)
     if first is None:
         return None
-    sequence, lane, body = first
-    rows.drop("queued", table, sequence)
-    return lane, Queued(**loads(body))
+    number, body = first
+    rows.drop("queued", table, number)
+    return Queued.load(body)
 
 
 def last_number(table: str, rows: Store) -> int:
@@ -287,11 +279,10 @@ def _must_stop(table: str, lane: int, rows: Store) -> bool:
     return is_wanted and rows.one(STOP_ROW, table) is None
 
 
-def store_task(  # noqa: PLR0913, PLR0917 - a row
-    rows: Store, table: str, number: int, lane: int, body: str, at: datetime
-) -> None:
+def store_task(rows: Store, table: str, number: int, task: Task, at: datetime) -> None:
     """Store a running task; it is overdue an hour from now."""
-    rows.put("task", table, number, (lane, to_ms(at + OVERDUE_AFTER)), body)
+    columns = task.queued.lane, to_ms(at + OVERDUE_AFTER)
+    rows.put("task", table, number, columns, dumps(task))
 
 
 def of_json(stored: dict[str, Any]) -> OriginalMessage:
@@ -300,7 +291,12 @@ def of_json(stored: dict[str, Any]) -> OriginalMessage:
 
 
 def _lane(command: Command) -> int:
-    if isinstance(command, _CLEANINGS):
-        return CLEANINGS
-    is_check = isinstance(command, SavepointsCheckRequested) and command.condemned is None
-    return CHECKS if is_check else ANY
+    match command:
+        case CleaningReleased() | AbortedCleaningReleased() | QuarantineRemovalRequested():
+            return CLEANINGS
+        case SavepointsCheckRequested(condemned=None):
+            return CHECKS
+        case StopRequested():
+            return STOPS
+        case _:
+            return ANY
