@@ -529,8 +529,8 @@ RULES: Final = (
     Rule(
         "a request's headers count towards what a task can carry",
         "consumers/tidegate/coordinator/outgoing.py",
-        'len(message.value or b"") + headers + _OVERHEAD_BYTES',
-        'len(message.value or b"")',
+        "(body + headers + _OVERHEAD_BYTES)",
+        "body",
         "tests/coordinator/test_requests.py::test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on",
     ),
     # crashes, commits and offsets

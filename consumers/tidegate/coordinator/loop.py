@@ -6,7 +6,7 @@ The way of an event, from a record to a task:
       _poll                        up to CHUNK records
       _apply ... _apply_record     skips what was applied; an invalid record becomes a dead letter
         _decide                    as a request, an outcome or a fact:
-          _of_request ...          does it count: signature, first use, running task
+          _of_request, _subject_of does it count: signature, first use, running task
           Subjects.handle          its subject puts and drops rows, and returns `Effects`
           _carry_out               outcomes become rows of the outbox
             Tasks.add              a command becomes a task, or is queued while one is running
@@ -37,7 +37,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Final
 
@@ -281,47 +281,34 @@ class CoordinatorLoop:
 
     def _decide(self, event: Event, record: Record, store: Store, at: datetime) -> None:
         kind = type(event)
-        effects: Effects | None
         if kind in self._request_kinds and isinstance(event, Command):
             effects = self._of_request(event, record, store, at)
-        elif kind in self._outcome_kinds:
-            effects = self._of_outcome(event, record, store, at)
         else:
-            effects = self._of_fact(self._subjects, event, record, store, at)
-        if effects is None:
-            return
+            subject = self._subject_of(event, record, store)
+            if subject is None:
+                return
+            if kind in self._signed_kinds:
+                self._authorization.require(event, record)
+            effects = subject.handle(event, store, at)
         self._carry_out(effects, store, at, event.table if isinstance(event, HoldRequest) else None)
         if kind in requests.ISSUE_AFTER:
             self._tasks.issue(event.table, store, at)
 
-    def _of_fact(
-        self, subject: Subject, event: Event, record: Record, store: Store, at: datetime
-    ) -> Effects:
-        """Apply what happened, if its signature is valid where one is required."""
-        if type(event) in self._signed_kinds:
-            self._authorization.require(event, record)
-        return subject.handle(event, store, at)
-
-    def _of_outcome(
-        self, event: Event, record: Record, store: Store, at: datetime
-    ) -> Effects | None:
-        """Apply an outcome; None if it does not count."""
+    def _subject_of(self, event: Event, record: Record, store: Store) -> Subject | None:
+        """What applies a fact or an outcome; None if an outcome does not count."""
+        kind, subject = type(event), self._subjects
+        if kind not in self._outcome_kinds:
+            return subject
         if is_unproven(event):
             return None
-        subject: Subject = self._subjects
+        if kind not in requests.NEED_A_TASK or carried(event, store) is not None:
+            return subject
         # its task is not running: it comes late, is a copy, or is forged
-        if type(event) in requests.NEED_A_TASK and carried(event, store) is None:
-            late = self._subject_of_late(type(event), record)
-            if late is None or not self._is_genuine(event, record):
-                return None
-            subject = late
-        return self._of_fact(subject, event, record, store, at)
-
-    def _subject_of_late(self, kind: type[Event], record: Record) -> Subject | None:
-        """The subject that applies an outcome whose task is not running; None if none does."""
+        if not self._is_genuine(event, record):
+            return None
         is_end = kind in requests.ENDS and self._catch_up.is_rebuilding(record)
         if is_end or kind in requests.COUNT_LATE:
-            return self._subjects
+            return subject
         # the coordinator itself ended a request that had no task, such as one that was declined
         is_own = kind is RestoreRejected and kind in self._subject.consumes
         return self._subject if is_own else None
@@ -417,7 +404,7 @@ class CoordinatorLoop:
         """Publish outcomes, and let tasks carry commands. Of a hold on a table, confirm it."""
         for task in effects.republish:
             store.publish(self._outgoing.task(task))
-        answers = [self._outgoing.outcome(outcome) for outcome in effects.outcomes]
+        answers = [*map(self._outgoing.outcome, effects.outcomes)]
         if answers and not (hold and confirm_later(hold, answers, store)):
             store.add_to_outbox(answers)
         for command in effects.commands:
@@ -449,7 +436,7 @@ class CoordinatorLoop:
     ) -> None:
         """Publish what was decided, and running tasks again; return when the broker has it."""
         stores = [owned.store for owned in partitions]
-        messages = [*(message for store in stores for message in store.unsent), *running]
+        messages = [*chain.from_iterable(store.unsent for store in stores), *running]
         if not messages:
             return
         try:

@@ -57,7 +57,7 @@ class Outgoing:
         """A request as it was published, for a task to carry."""
         message = Message(record.partition.topic, record.key, record.value, record.headers)
         # the task of a restore may carry an approval, too
-        self._require_accepted(message._replace(topic=self._tasks), _TASK_BYTES + _size(message))
+        self._require_accepted(message._replace(topic=self._tasks), _TASK_BYTES, messages=2)
         return original_of(message, at)
 
     def signed(self, message: Message) -> Message:
@@ -73,8 +73,11 @@ class Outgoing:
         except TransientError:  # only then are retries prepared: this runs for every message
             return self._retries.call(lambda: self._wire.serialize(event, topic))
 
-    def _require_accepted(self, message: Message, more: int = 0) -> None:
-        size = _size(message) + more
+    def _require_accepted(self, message: Message, more: int = 0, messages: int = 1) -> None:
+        """Refuse a message if so many of its size, and more bytes, exceed its topic's limit."""
+        headers = sum([len(name) + len(value or b"") for name, value in message.headers])
+        body = len(message.key or b"") + len(message.value or b"")
+        size = messages * (body + headers + _OVERHEAD_BYTES) + more
         if size <= ALWAYS_ACCEPTED_BYTES:  # most are
             return
         limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
@@ -82,9 +85,3 @@ class Outgoing:
             raise MessageTooLargeError(
                 f"Message size too large: {size} bytes for {message.topic}, which accepts {limit}"
             )
-
-
-def _size(message: Message) -> int:
-    """An upper bound of the bytes that a message takes in its batch."""
-    headers = sum([len(name) + len(value or b"") for name, value in message.headers])
-    return len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds, quarantines, vacuums
@@ -397,7 +398,7 @@ def _command(
         source=SOURCE,
         caused_by=vacuum.event_id,
         after_expiry=after_expiry,
-        last_lock_id=max([lock.lock_id for lock in vacuum.locks], default=None),
+        last_lock_id=max(map(attrgetter("lock_id"), vacuum.locks), default=None),
         last_transaction_id=max(vacuum.transactions, default=None),
         **vacuum.fields._asdict(),
     )

@@ -233,7 +233,8 @@ def waiting(rows: Store, query: str, *parameters: Any) -> Iterator[WaitingVacuum
 
 def watching(rows: Store, table: str, token: Token) -> Iterator[WaitingVacuum]:
     """The vacuums of a table that watch what a token names."""
-    return waiting(rows, _WATCHING[is_transaction(token)], table, token)
+    found = rows.all(_WATCHING[is_transaction(token)], table, token)
+    return map(WaitingVacuum.of_row, found)
 
 
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
