@@ -28,7 +28,7 @@ PACKAGE = Path(readers.__file__).parent
 SCANNED = {
     "select tbl, number, body from task order by tbl, number": "all running tasks: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
-    "select tbl, since from unknown where reported is null": "all tables: after a restart",
+    "select tbl, since from seen where reported is null and since is not null": "all tables: after a restart",
     "select tbl, body from policy": "all tables: after a restart",
     "select tbl, id, due, requested, undone, body from quarantine": "all quarantines: for people",
     "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl) from"
@@ -159,7 +159,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.store.rollback()
 
     assert rows.store.unsent == []
-    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"known", b"vacuum", b"position"]
+    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"seen", b"vacuum", b"position"]
 
 
 def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:

@@ -53,18 +53,17 @@ from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.codec import encode
 from tidegate.events.fields import to_ms
 
-KNOWN: Final = RowType("known")
-"""A table of which a vacuum came."""
-UNKNOWN: Final = RowType(
-    "unknown",
+SEEN: Final = RowType(
+    "seen",
     ("since", "reported"),
     has_body=True,
     derived=("due",),
-    indexes=("unknown_due on unknown (due) where due is not null",),
+    indexes=("seen_due on seen (due) where due is not null",),
 )
-"""A table of which only releases came: the first of them, and when that was reported."""
+"""A table of which events came. While only releases did: since when, the first one, and when that
+was reported. Once a vacuum did, `since` is NULL."""
 ROW_TYPES: Final = (
-    *(vacuums.VACUUM, vacuums.OVERDUE, vacuums.ENDED, DONE, KNOWN, UNKNOWN, FORGOTTEN),
+    *(vacuums.VACUUM, vacuums.OVERDUE, vacuums.ENDED, DONE, SEEN, FORGOTTEN),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
 MAX_COMMAND_BYTES: Final = 900_000
@@ -78,14 +77,9 @@ _READY: Final = (
 _DUE: Final = (
     "select min(due) from ("
     "select min(due) due from vacuum indexed by vacuum_due where due is not null"
-    " union all select min(due) from unknown indexed by unknown_due where due is not null"
+    " union all select min(due) from seen indexed by seen_due where due is not null"
     " union all select min(due) from deferred indexed by deferred_due where due is not null"
     " union all select min(due) from quarantine indexed by quarantine_due)"
-)
-
-
-_SEEN: Final = (
-    "select 1 from known where tbl = ? union all select 1 from unknown where tbl = ? limit 1"
 )
 _CONSUMES: Final[tuple[type[Event], ...]] = (
     VacuumFinished,
@@ -125,9 +119,11 @@ class ReaderGate:
                 " where tbl = ? and id = ?",
                 (*derived, vacuum.table, vacuum.id),
             )
-        for table, since in rows.all("select tbl, since from unknown where reported is null"):
+        for table, since in rows.all(
+            "select tbl, since from seen where reported is null and since is not null"
+        ):
             due = alarms_of(self.alarms, table).unknown_at(since)
-            rows.execute("update unknown set due = ? where tbl = ?", (due, table))
+            rows.execute("update seen set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
         """When the first alarm, deferred cleaning or removal of a quarantine is due."""
@@ -188,10 +184,10 @@ class _Decision:
     def released(self, event: LockReleased) -> None:
         """A lock, a transaction, or both have ended."""
         rows, table, now = self.rows, event.table, to_ms(self.at)
-        if rows.one(_SEEN, table, table) is None:
+        if rows.one("select 1 from seen where tbl = ?", table) is None:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))
-            rows.put("unknown", table, None, (now, None), first, (due,))
+            rows.put("seen", table, None, (now, None), first, (due,))
         tokens = vacuums.reader_of(event.lock_id, event.transaction_id)
         for token in tokens:  # both, before a vacuum that waits for both is looked at
             vacuums.put_end(rows, event, token, now)
@@ -321,27 +317,28 @@ class _Decision:
         """Report the tables of which only releases have come for too long."""
         rows, now = self.rows, to_ms(self.at)
         due = rows.all(
-            "select tbl, since, body from unknown indexed by unknown_due where due <= ?"
+            "select tbl, since, body from seen indexed by seen_due where due <= ?"
             " order by due limit ?",
             now,
             _AT_ONCE,
         )
         for table, since, body in due:
             limit = alarms_of(self.alarms, table).unknown_after
-            rows.put("unknown", table, None, (since, now), body, (None,))
+            rows.put("seen", table, None, (since, now), body, (None,))
             first = LockReleased.model_validate_json(body)
             self.effects.outcomes.append(alarms.unknown(first, since, limit, self.at))
 
     def _resolve_unknown(self, event: VacuumFinished) -> None:
         """The table has a vacuum; end the alarm that only releases of it came."""
         rows, table = self.rows, event.table
-        if rows.one("select 1 from known where tbl = ?", table) is not None:
+        since, reported = rows.one("select since, reported from seen where tbl = ?", table) or (
+            0,
+            None,
+        )
+        if since is None:
             return
-        rows.put("known", table)
-        found = rows.one("select since, reported from unknown where tbl = ?", table)
-        rows.drop("unknown", table)
-        if found is not None and found[1] is not None:
-            since, reported = found
+        rows.put("seen", table, None, (None, None), "", (None,))
+        if reported is not None:
             self.effects.outcomes.append(alarms.unknown_resolved(event, since, reported, self.at))
 
 
