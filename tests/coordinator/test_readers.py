@@ -259,6 +259,15 @@ def test_a_correction_after_the_release_counts_and_is_flagged() -> None:
     assert tables.flagged() == [VacuumFlag.CONTENT_CHANGED]
 
 
+def test_both_contents_of_a_released_vacuum_may_be_published_again() -> None:
+    tables = Tables()
+    first, corrected = vacuum(1), vacuum(1, snapshot=IDS_1_TO_4)
+    assert len(tables.decide(first, released(1))) == 1
+    assert len(tables.decide(corrected)) == 1
+    assert tables.decide(first, corrected, first) == []
+    assert tables.flagged() == [VacuumFlag.CONTENT_CHANGED]
+
+
 def test_a_correction_while_it_waits_counts_keeps_the_holds_of_both_and_is_flagged() -> None:
     tables = Tables()
     tables.decide(vacuum(1, 2))

@@ -28,7 +28,7 @@ PACKAGE = Path(readers.__file__).parent
 SCANNED = {
     "select tbl, number, body from task order by tbl, number": "all running tasks: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
-    "select tbl, since from seen where reported is null and since is not null": "all tables: after a restart",
+    "select tbl, since from seen where since is not null and reported is null": "after a restart",
     "select tbl, body from policy": "all tables: after a restart",
     "select tbl, id, due, requested, undone, body from quarantine": "all quarantines: for people",
     "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl) from"
@@ -82,7 +82,7 @@ def of_kinds(text: str) -> list[str]:
     text = text.replace("{index}", index)
     if "{kind}" not in text:
         return [text]
-    kinds = (("ended", "token"), ("done", "id"))
+    kinds = (("ended", "token"), ("done", "content"))
     return [text.replace("{kind}", kind).replace("{key}", key) for kind, key in kinds]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from time import time
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -301,7 +302,7 @@ def test_a_task_that_was_remembered_and_not_published_is_published_by_the_succes
 def test_an_exception_after_a_task_was_issued_takes_the_task_back(place: Place) -> None:
     carry_out = CoordinatorLoop._carry_out
 
-    def fail_after(*given: object) -> None:
+    def fail_after(*given: Any) -> None:  # noqa: ANN401 - passed on
         carry_out(*given)
         raise ValueError("a fault")
 

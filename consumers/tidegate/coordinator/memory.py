@@ -21,16 +21,20 @@ from tidegate.coordinator import vacuums
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, Token, WaitingVacuum
 
-DONE: Final = RowType("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
-"""The identity, or the content, of a vacuum whose cleaning was released."""
+DONE: Final = RowType(
+    "done",
+    ("at", "id"),
+    key="content",
+    indexes=("done_at on done (tbl, at)", "done_id on done (tbl, id)"),
+)
+"""A publication of a vacuum whose cleaning was released; corrected ones have the same id."""
 FORGOTTEN: Final = RowType("forgotten", ("lock_mark", "transaction_mark"), key="epoch")
 """The `Marks` of a table, by the epoch of the Metastore that assigned the ids; 0: any epoch."""
 _CHECKS_BY_TIME: Final = 16
 _CHECKS_BY_COUNT: Final = 64
-_DONE_LIMIT: Final = 2 * 4096
-"""Two for each vacuum. A vacuum that is published again after it was forgotten is released again,
-with the id that its command had; once its ends are forgotten too, it waits, flagged, until they are
-published again."""
+_DONE_LIMIT: Final = 4096
+"""A vacuum that is published again after it was forgotten is released again, with the id that its
+command had; once its ends are forgotten too, it waits, flagged, until they are published again."""
 _MARKS: Final = (
     "select coalesce(max(lock_mark), -1), coalesce(max(transaction_mark), -1) from forgotten"
     " where tbl = ?"
@@ -69,8 +73,8 @@ def forget(rows: Store, table: str, now: int, remember_for: timedelta, remember_
     [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
     if old and len(old) >= waiting:
         _forget_ends(rows, table, now, old)
-    for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
-        rows.drop("done", table, number)
+    for content in _oldest(rows, "done", "content", table, now - remember_ms, _DONE_LIMIT):
+        rows.drop("done", table, content)
 
 
 def _forget_ends(rows: Store, table: str, now: int, old: Sequence[Token]) -> None:

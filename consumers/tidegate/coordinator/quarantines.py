@@ -17,7 +17,6 @@ from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
-from tidegate.coordinator.tasks import Queued
 from tidegate.events import (
     CleaningMode,
     CleaningStarted,
@@ -149,7 +148,7 @@ def _removal(found: Quarantine, at: datetime) -> QuarantineRemovalRequested:
 def _drop_queued(table: str, command: str, rows: Store) -> None:
     """Remove a command from the queue of `tidegate.coordinator.tasks`."""
     for number, body in rows.all("select id, body from queued where tbl = ?", table):
-        if Queued.load(body).command == command:
+        if loads(body)[0] == command:  # the first field of `tasks.Queued`
             rows.drop("queued", table, number)
 
 

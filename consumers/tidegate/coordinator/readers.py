@@ -74,6 +74,8 @@ _READY: Final = (
     f"{SELECT_VACUUMS} indexed by vacuum_ready"
     " where tbl = ? and watch_lock is null and watch_transaction is null"
 )
+_RELEASED: Final = "select max(content = ?) from done indexed by done_id where tbl = ? and id = ?"
+"""Whether a vacuum was released with this content (1), with others alone (0), or never (NULL)."""
 _DUE: Final = (
     "select min(due) from ("
     "select min(due) due from vacuum indexed by vacuum_due where due is not null"
@@ -120,7 +122,7 @@ class ReaderGate:
                 (*derived, vacuum.table, vacuum.id),
             )
         for table, since in rows.all(
-            "select tbl, since from seen where reported is null and since is not null"
+            "select tbl, since from seen where since is not null and reported is null"
         ):
             due = alarms_of(self.alarms, table).unknown_at(since)
             rows.execute("update seen set due = ? where tbl = ?", (due, table))
@@ -212,12 +214,13 @@ class _Decision:
         self._resolve_unknown(event)
         query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
         before = next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None)
-        if before is None and self._is_done(vacuum.table, vacuum.content):
-            self._published_after_release(event, vacuum)
-            return
         readers = set(vacuum.readers)
         if before is None:
-            is_changed = self._is_done(vacuum.table, vacuum.id)
+            [same] = self.rows.one(_RELEASED, vacuum.content, vacuum.table, vacuum.id)
+            if same:
+                self._published_after_release(event, vacuum)
+                return
+            is_changed = same is not None
         else:
             vacuum.merge(before)
             is_changed = vacuum.content != before.content
@@ -262,8 +265,7 @@ class _Decision:
         rows, table = self.rows, vacuum.table
         self._end_overdue(vacuum)
         rows.drop("vacuum", table, vacuum.id)
-        for done in (vacuum.id, vacuum.content):
-            rows.put("done", table, done, (to_ms(self.at),))
+        rows.put("done", table, vacuum.content, (to_ms(self.at), vacuum.id))
         self.effects.commands.append(_command(vacuum, self.at, after_expiry=after_expiry))
 
     def _flag_forgotten(
@@ -285,10 +287,6 @@ class _Decision:
     ) -> None:
         flagged = alarms.flagged(event, self.at, flag, *vacuums.ids_of(readers))
         self.effects.outcomes.append(flagged)
-
-    def _is_done(self, table: str, number: int) -> bool:
-        query = "select 1 from done where tbl = ? and id = ?"
-        return self.rows.one(query, table, number) is not None
 
     # Alarms
 

@@ -77,7 +77,7 @@ class Queued(NamedTuple):
     """A command that waits for its turn, or that a task carries."""
 
     command: str
-    """Its id."""
+    """Its id; the first field, by which `quarantines` finds it."""
     lane: int
     location: str
     kind: str
