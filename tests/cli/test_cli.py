@@ -282,7 +282,7 @@ def test_running_without_the_topics_is_wrong(
 ) -> None:
     file = config(tmp_path, bootstrap_servers, topic_prefix)
 
-    tidegate("run", "-c", file).refuses(2, f"topic {topic_prefix}.commits is missing: run")
+    tidegate("run", "-c", file).refuses(2, f" topics are missing ({topic_prefix}.commits, ")
 
 
 @pytest.mark.kafka

@@ -69,6 +69,9 @@ def test_a_topic_that_is_missing_is_refused_with_the_command_that_creates_it() -
     assert list(harmful([LOCKS_DECLARED], {})) == [
         "topic t.locks is missing: run: tidegate topics create"
     ]
+    assert list(harmful([LOCKS_DECLARED, VACUUMS_DECLARED], {})) == [
+        "2 topics are missing (t.locks, t.vacuums): run: tidegate topics create"
+    ]
 
 
 def test_settings_that_may_not_be_seen_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:

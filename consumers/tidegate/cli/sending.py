@@ -341,7 +341,7 @@ class _ReachablePublisher(Publisher):
         needed = [COORDINATOR, *(name for name, of in EXECUTED.items() if {*kinds} & {*of})]
         groups, prefix = Groups.of(self._settings.connection()), self._settings.topics.prefix
         with suppress(TidegateError):  # a person need not have the right to see the groups
-            if down := [name for name in needed if not groups.members(f"{prefix}.{name}")]:
+            if down := groups.stopped(prefix, needed):
                 run, named = command_line("run", *down), ", ".join(down)
                 write_error(f"note: not running, but needed for an outcome: {named}: {run}")
 

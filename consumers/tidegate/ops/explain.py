@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -18,9 +18,11 @@ from tidegate.events.fields import span
 from tidegate.events.topics import VACUUMS
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import TOPICS, EventFilter, EventLog, LoggedEvent, without_bytes
+from tidegate.ops.groups import Groups
 from tidegate.ops.story import Story
 from tidegate.ops.waiting import OldestVacuums, gate_stores, held_tables
 from tidegate.savepoints.rules import SavepointRule, Tier, TierRule, covering
+from tidegate.service.catalogue import NAMES
 from tidegate.service.settings import Settings
 
 
@@ -180,8 +182,20 @@ def _story(
     for store in gate_stores(settings, table):
         oldest.take(store)
         held += held_tables(store)
-    left_out = count - len(newest)
-    return Story(table, newest, oldest.vacuums, dead_letters, left_out, oldest.count, also, held)
+    stopped = list[str]()
+    with suppress(TidegateError):  # a person need not have the right to see the groups
+        stopped += Groups.of(settings.connection()).stopped(settings.topics.prefix, NAMES)
+    return Story(
+        table,
+        newest,
+        oldest.vacuums,
+        dead_letters,
+        left_out=count - len(newest),
+        waiting_in_all=oldest.count,
+        also_waiting=also,
+        held=held,
+        stopped=stopped,
+    )
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:

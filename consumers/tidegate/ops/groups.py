@@ -80,6 +80,10 @@ class Groups:
         """The members of a group, by client and host; empty if the group does not exist."""
         return self.retries.call(lambda: self._members(group))
 
+    def stopped(self, prefix: str, services: Iterable[str]) -> list[str]:
+        """Those of these services that do not run."""
+        return [name for name in services if not self.members(f"{prefix}.{name}")]
+
     def _members(self, group: str) -> list[str]:
         try:
             [future] = self.admin.describe_consumer_groups(

@@ -89,6 +89,10 @@ class Recent:
     """By table, service, and whether a policy asked: the requests that were refused or failed since
     `day_ago`, and after the last one that succeeded."""
 
+    def under_way(self) -> list[LoggedEvent]:
+        """One event of each running task, oldest first: its failed attempt, else its progress."""
+        return by_time(self.running | self.failing)
+
     def of_today(self, *, of_policy: bool) -> int:
         """How many requests, of people or of a policy, were refused or failed since `day_ago`."""
         return sum(len(ids) for key, ids in self.unsuccessful.items() if key[-1] == of_policy)
@@ -385,7 +389,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         "services": services,
         "waiting": None if unknown_rows else oldest.count,
         "oldest_waiting": next(iter(oldest.vacuums), None),
-        "running": by_time(recent.running, recent.failing),
+        "running": recent.under_way(),
         "savepoints_made": recent.savepoints_made,
         "savepoints_removed": recent.savepoints_removed,
         "alarms": by_time(recent.alarms),

@@ -71,6 +71,8 @@ class Story:
     """Ids of all vacuums among the events that still wait, also beyond `waiting`."""
     held: Sequence[Mapping[str, Any]] = ()
     """The hold of a person on the table (see `held_tables`), if there is one."""
+    stopped: Collection[str] = ()
+    """The services that do not run."""
 
     def shown(self) -> Iterator[LoggedEvent]:
         """The events for people: a repeat, and an end of a task without a message, add nothing.
@@ -132,13 +134,9 @@ class Story:
             if isinstance(event, RestoreCompleted):  # also of what another request had begun
                 for its in answers.values():
                     its.resumed |= its.failed is not None
-        approved = {
-            command.request
-            for event_id, command in requests.items()
-            if isinstance(command, RestoreApproved) and answers[event_id].refused is None
-        }
         newest = {type(command): event_id for event_id, command in requests.items()}
         self._take_dead_letters(answers)
+        silent = _without_step(requests, answers)
         for event_id, command in requests.items():
             # of an approval or a withdrawal whose request has ended there is nothing to ask for
             is_over = answers.get(getattr(command, "request", ""), _Answers()).has_ended
@@ -148,10 +146,8 @@ class Story:
                     f"{type(command).__name__} {event_id} was refused ({refused}), and nothing was"
                     f" changed: once that is mended, {_again(command)}"
                 )
-            elif event_id in approved and answers[event_id].waits is not None:
-                continue  # its approval has a step of its own
-            elif step := _step(command, answers[event_id], tasks.get(event_id), self.held):
-                yield step
+            elif event_id not in silent:
+                yield from _step(command, answers[event_id], tasks.get(event_id), self)
 
     def _take_dead_letters(self, answers: Mapping[str, _Answers]) -> None:
         ends = {e.caused_by: e for e in self._events() if type(e) is TaskEnded and not e.highest}
@@ -304,42 +300,67 @@ class _Answers:
             self.failing = None
 
 
+def _without_step(
+    requests: Mapping[str, Command], answers: Mapping[str, _Answers]
+) -> Collection[str]:
+    """Of a restore and its approval one has the step: the approval until the restore goes on."""
+    found = set[str]()
+    for event_id, command in requests.items():
+        is_approval = isinstance(command, RestoreApproved) and answers[event_id].refused is None
+        if is_approval and command.request in requests:
+            waits = answers[command.request].waits is not None
+            found.add(command.request if waits else event_id)
+    return found
+
+
 def _step(
-    command: Command, answers: _Answers, task: TaskIssued | None, held: Sequence[object]
-) -> str | None:
-    """The next step of a command; None if it is finished."""
+    command: Command, answers: _Answers, task: TaskIssued | None, story: Story
+) -> Iterator[str]:
+    """The next step of a command; none if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
-    workers = (name for name, kinds in EXECUTED.items() if isinstance(command, kinds))
-    service = f"the {next(workers, COORDINATOR).replace('-', ' ')}"
     if answers.has_ended:
-        return None
+        return
     if failed := answers.failed:
         again = f"another request to {failed.savepoint} resumes it"
-        return f"{named} failed half way: {failed.message}; {NO_WRITES}; {again}"
+        yield f"{named} failed half way: {failed.message}; {NO_WRITES}; {again}"
+        return
     match answers.waits:
         case RestoreAwaitingApproval() as awaiting:
             until = awaiting.expires_at
             by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
             approve = approval_command(awaiting)
-            return f"{named} is carried out once a second person approves it{by}: {approve}"
+            yield f"{named} is carried out once a second person approves it{by}: {approve}"
         case CleaningDeferred() as deferred:
             after = f"after {span(timedelta(milliseconds=deferred.retry_after_ms))}"
-            when = "when the hold of the table is removed" if held else after
-            return f"{named} is released again {when}: {deferred.reason}: {deferred.message}"
+            when = "when the hold of the table is removed" if story.held else after
+            yield f"{named} is released again {when}: {deferred.reason}: {deferred.message}"
         case None:
-            if answers.dead is not None and answers.has_begun:
-                then = answers.redrive and f"; mend the cause, then: {answers.redrive}"
-                state = f"failed half way: {answers.dead}; {NO_WRITES}{then}"
-            elif answers.dead is not None:
-                state = f"is a dead letter: {answers.dead}"
-            elif answers.failing is not None:
-                state = f"is tried again by {service}: {answers.failing}"
-            elif answers.last is not None:
-                state = f"is under way: {service} has published {answers.last}"
-            else:
-                how = f", as task {task.number} of the table" if task else ""
-                state = f"has no outcome yet: {service} will carry it out{how}"
-            return f"{named} {state}"
+            yield f"{named} {_progress(command, answers, task, story.stopped)}"
+
+
+def _progress(
+    command: Command, answers: _Answers, task: TaskIssued | None, stopped: Collection[str]
+) -> str:
+    """How far a command is that no person has to decide on."""
+    workers = (name for name, kinds in EXECUTED.items() if isinstance(command, kinds))
+    worker = next(workers, COORDINATOR)
+    service = f"the {worker.replace('-', ' ')}"
+    needed = [worker] if task or answers.last else [COORDINATOR, worker]
+    if answers.dead is not None and answers.has_begun:
+        then = answers.redrive and f"; mend the cause, then: {answers.redrive}"
+        return f"failed half way: {answers.dead}; {NO_WRITES}{then}"
+    if answers.dead is not None:
+        return f"is a dead letter: {answers.dead}"
+    if down := next((name for name in needed if name in stopped), None):
+        why = f" ({answers.failing})" if answers.failing else ""
+        run = command_line("run", down)
+        return f"waits for the {down.replace('-', ' ')}, which is not running{why}: {run}"
+    if answers.failing is not None:
+        return f"is tried again by {service}: {answers.failing}"
+    if answers.last is not None:
+        return f"is under way: {service} has published {answers.last}"
+    how = f", as task {task.number} of the table" if task else ""
+    return f"has no outcome yet: {service} will carry it out{how}"
 
 
 def _overdue(vacuum: PendingVacuum) -> str:

@@ -112,7 +112,11 @@ class TopicDifference:
         for difference in found:
             topics.setdefault(replace(difference, topic=""), []).append(difference.topic)
         for difference, names in topics.items():
-            yield str(replace(difference, topic=", ".join(names)))
+            named = ", ".join(names)
+            if difference.what == "topic" and names[1:]:
+                yield f"{len(names)} topics are missing ({named}): {difference.remedy}"
+            else:
+                yield str(replace(difference, topic=named))
 
     def __str__(self) -> str:
         """One line for people."""
@@ -258,11 +262,11 @@ def require_declared_topics(
 
 def harmful(declared: Sequence[DeclaredTopic], found: Mapping[str, ActualTopic]) -> Iterator[str]:
     """A sentence for each difference that a service must not work with. Pure."""
-    for difference in differences(declared, found):
+    differing = differences(declared, found)
+    for difference in differing:
         if difference.what == "settings":
             log.warning("%s", difference)
-        elif difference.what == "topic" or _is_harmful(difference):
-            yield str(difference)
+    yield from TopicDifference.lines(filter(_is_harmful, differing))
     names = [topic.name for topic in declared if topic.name in found]
     counts = {name: found[name].partitions for name in names}
     if len(set(counts.values())) > 1:
@@ -281,4 +285,4 @@ def _is_harmful(difference: TopicDifference) -> bool:
     if difference.what in _HARMFUL_BELOW:
         found = int(difference.found or 0)
         return found != _UNLIMITED and found < int(difference.declared)
-    return difference.what in _HARMFUL_IF_OTHER
+    return difference.what == "topic" or difference.what in _HARMFUL_IF_OTHER

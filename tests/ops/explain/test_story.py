@@ -123,6 +123,13 @@ def test_a_task_that_is_tried_again_says_why() -> None:
         f"SavepointRequested {request.event_id} is tried again by the savepoint writer: attempt 4"
         " failed: the disk is full"
     )
+    [step] = replace(story(request, task, failed), stopped=["savepoint-writer"]).next_steps()
+    assert step.endswith(
+        "waits for the savepoint writer, which is not running (attempt 4 failed: the disk is full):"
+        " tidegate run savepoint-writer"
+    )
+    [step] = replace(story(request), stopped=["coordinator", "savepoint-writer"]).next_steps()
+    assert step.endswith("the coordinator, which is not running: tidegate run coordinator")
     events = failed_attempt(request, 1), failed, savepoint_created(1)
     tried = story(request, task, *events, ended(task))
     assert tried.next_steps() == NOTHING
@@ -311,7 +318,8 @@ def test_an_approval_is_answered_by_the_outcomes_of_its_request() -> None:
     known = (request, awaiting(request), approved(request))
 
     assert story(*known, *ran).next_steps() == NOTHING
-    assert len(story(*known, ran[0]).next_steps()) == 2
+    [step] = story(*known, ran[0]).next_steps()  # one restore, one line
+    assert step.startswith("RestoreRequested restore-1 is under way")
 
 
 def test_a_restore_that_failed_is_resumed_by_another_request() -> None:

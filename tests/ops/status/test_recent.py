@@ -163,7 +163,9 @@ def test_a_task_that_is_tried_again_is_under_way_and_soon_needs_a_person() -> No
         files_total=2,
     )
     assert after(failed_attempt(restore, 1), progressed).failing == {}
-    assert set(after(failed_attempt(restore, 1), started(restore)).failing) == {restore.table}
+    tried = after(failed_attempt(restore, 1), started(restore))
+    assert set(tried.failing) == {restore.table}
+    assert tried.under_way() == list(tried.failing.values())  # one task, one line
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:
