@@ -27,7 +27,7 @@ from tidegate.events.fields import Name
 from tidegate.events.signature import KeyRole, Proof
 from tidegate.events.topics import EVENT_TYPES
 from tidegate.ops.summary import sentence
-from tidegate.ops.waiting import held_line, held_tables
+from tidegate.ops.waiting import held_line, held_tables, removable_line
 from tidegate.runtime.authorization import TrustedKey
 from tidegate.runtime.protocols import Published
 from tidegate.savepoints.executor import SavepointWriter
@@ -144,6 +144,9 @@ def test_a_hold_is_that_of_its_signer(sent: Message, shown: str, signed_by: str 
     [row] = held_tables(store)
 
     assert (row["requested_by"], row["signed_by"]) == ("root", signed_by)
+    assert removable_line(row) == (
+        f"{held_line(row)}; to remove it: tidegate hold remove {ORDERS} --reason 'it is done'"
+    )
     line = held_line(row)
     assert (line.startswith(f"{ORDERS}  held since "), line.endswith(f" by {shown}: an audit")) == (
         True,

@@ -72,7 +72,7 @@ def savepointed(folder: Path, *minutes: int) -> str:
     "command",
     [
         "hold add lake.sales.orders",
-        f"publish approval -t lake.s.o --location /x --request {'r' * 36} --plan-id p",
+        "publish approval -t lake.s.o --location /x --request r-1 --plan-id p --new",
     ],
 )
 def test_an_unsigned_request_is_refused_at_once_where_signatures_are_required(
@@ -285,6 +285,22 @@ def test_a_savepoint_that_there_is_not_is_answered_with_those_that_there_are(
         f" the one before it; its newest savepoints: {at(2)}, {at(1)}\n"
     )
     assert tidegate(*command.split(), *options) == (2, "", expected)
+
+
+@pytest.mark.parametrize("minutes", [(1,), (1, 2)])
+def test_the_plan_of_a_removal_warns_of_the_last_savepoint_and_ends_with_the_command(
+    tidegate: Tidegate, tmp_path: Path, minutes: tuple[int, ...]
+) -> None:
+    location = savepointed(tmp_path, *minutes)
+    plan = ("plan", "savepoint-removal", "-l", location, "--savepoint", at(1))
+    code, out, _ = tidegate(*plan, "-c", str(tmp_path / "tidegate.toml"))
+
+    assert code == 0
+    assert ("It is the table's last savepoint: " in out) is (minutes == (1,))
+    assert out.splitlines()[-1] == (
+        "To do it: tidegate publish savepoint-removal --table CATALOG.DATABASE.TABLE --location"
+        f" {location} --savepoint {at(1)} --reason WHY --wait"
+    )
 
 
 def test_a_table_without_savepoints_is_called_that(tidegate: Tidegate, tmp_path: Path) -> None:
@@ -543,6 +559,25 @@ def test_what_is_remarked_on_a_commit_is_so_on_an_event_from_a_file(
     assert (code, "did you mean lake.sales.new?" in err, "is outside" in err) == (0, True, True)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "savepoints list ./orders",
+        "plan restore --savepoint latest -l orders",
+        "plan savepoint-removal --savepoint latest -l orders",
+        "publish savepoint-removal -t a.b.c --savepoint latest -l orders --reason x",
+        "publish savepoint -t a.b.c -l orders",
+    ],
+)
+def test_a_relative_location_is_a_mistake_of_the_caller(
+    tidegate: Tidegate, tmp_path: Path, command: str
+) -> None:
+    savepointed(tmp_path)
+    code, _, err = tidegate(*command.split(), "-c", str(tmp_path / "tidegate.toml"))
+
+    assert (code, "orders: not an absolute path or URI, e.g. /lake/orders" in err) == (2, True)
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("is_claimed", [True, False])
 def test_a_second_name_of_a_table_is_refused_with_the_first(
@@ -569,7 +604,7 @@ def test_a_second_name_of_a_table_is_refused_with_the_first(
     assert (code, owner in err) == (1, True)
     monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
     assert monitor.events("requests") == []
-    ended = ("publish", "withdraw", *table, "--reason", "x", "--request", "r-1")
+    ended = ("publish", "withdraw", *table, "--reason", "x", "--request", "r-1", "--new")
     code, _, err = tidegate(*ended)
     assert (code, owner in err, len(monitor.events("requests"))) == (0, True, 1)
 
@@ -792,6 +827,11 @@ def test_a_request_is_withdrawn_by_the_first_characters_of_its_id(
 
     code, _, err = tidegate(*withdraw, "11111111")
     assert (code, "several requests begin with 11111111" in err) == (2, True)
+    code, _, err = tidegate(*withdraw, ids[1].replace("b4", "c4"))
+    unknown = f"{ids[1].replace('b4', 'c4')}; did you mean {ids[1]} or {ids[0]}?"
+    assert (code, unknown in err, "--new sends it unchecked" in err) == (2, True, True)
+    code, _, err = tidegate(*withdraw, ids[0], "-t", "lake.sales.order")
+    assert (code, "order; did you mean lake.sales.orders?" in err) == (2, True)
     assert tidegate(*withdraw, "11111111-b")[0] == 0
     asked = TopicMonitor(bootstrap_servers, topic_prefix, 1).events("requests")[-1]
     assert isinstance(asked, WithdrawalRequested)

@@ -11,7 +11,7 @@ from support.samples import NOON
 from tidegate.cleaning.plan import partition_path, plan_cleaning
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import InvalidEventError
-from tidegate.events import CleaningReleased, VacuumFinished
+from tidegate.events import CleaningReleased, VacuumFinished, WritesAborted
 from tidegate.ops.contract import example_of
 from tidegate.publisher import Publisher
 from tidegate.publisher.checks import check_publishable
@@ -110,6 +110,14 @@ def test_the_cleaner_would_have_refused_it_too(fields: dict[str, Any], reason: s
 )
 def test_a_vacuum_that_may_be_is_sent(fields: dict[str, Any]) -> None:
     check_publishable(vacuum_with(**fields))
+
+
+def test_aborted_writes_with_a_malformed_snapshot_are_not_sent() -> None:
+    aborted = WritesAborted.model_validate(example_of("WritesAborted"))
+    check_publishable(aborted)
+
+    with pytest.raises(InvalidEventError, match="invalid WritesAborted: not a list of valid ids"):
+        check_publishable(aborted.model_copy(update={"valid_write_ids": "no snapshot"}))
 
 
 def test_the_example_of_a_vacuum_is_publishable() -> None:

@@ -124,7 +124,8 @@ def test_what_another_savepoint_keeps_is_not_freed(tmp_path: Path) -> None:
         tmp_path, "plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1), "--json"
     )
 
-    assert json.loads(text)["freed"] == [f"p1/g1_0-1-2_{at(1)}.parquet"]
+    plan = json.loads(text)
+    assert (plan["freed"], plan["savepoints_left"]) == ([f"p1/g1_0-1-2_{at(1)}.parquet"], 1)
 
 
 def test_a_removal_that_would_be_refused_says_so(tmp_path: Path) -> None:

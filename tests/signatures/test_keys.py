@@ -76,6 +76,24 @@ def test_a_key_for_a_name_that_the_settings_refuse_is_not_made(
     assert not file.exists()
 
 
+@pytest.mark.parametrize(
+    ("only", "sentence"), [(LAKE[:2], "add the directories"), (LAKE[2:], "add the names")]
+)
+def test_a_key_whose_entry_the_settings_refuse_is_not_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    only: tuple[str, ...],
+    sentence: str,
+) -> None:
+    file = tmp_path / "ana.pem"
+
+    assert tidegate(monkeypatch, "keys", "new", file, *ROLE, *only, "--name", "ana") == 2
+    assert f"the key of ana has {only[0][2:]} and no " in (err := capsys.readouterr().err)
+    assert sentence in err
+    assert not file.exists()
+
+
 def test_an_existing_file_is_never_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

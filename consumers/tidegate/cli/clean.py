@@ -12,7 +12,7 @@ from tidegate.cli.options import option_group, person, table_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.sending import Requesting, Sending, request
 from tidegate.errors import TidegateError
-from tidegate.ops.waiting import find_cleaning, gate_stores, held_line, held_tables
+from tidegate.ops.waiting import find_cleaning, gate_stores, held_line, held_tables, removable_line
 from tidegate.publisher import Publisher
 from tidegate.service.settings import Settings
 
@@ -84,15 +84,14 @@ def list_holds(table: str | None = None, as_json: bool = False, config: Path | N
         tidegate hold list --table 'lake.sales.*'
     """
     pattern = None if table is None else table_pattern(table)
-    found = [
-        hold for store in gate_stores(Settings.load(config), pattern) for hold in held_tables(store)
-    ]
+    settings = Settings.load(config)
+    found = [hold for store in gate_stores(settings, pattern) for hold in held_tables(store)]
     found.sort(key=itemgetter("since", "table"))
     if as_json:
         write_json(found)
         return
     for hold in found:
-        write(held_line(hold))
+        write(settings.security.suggested(removable_line(hold)))
     if not found:
         write("no table is on hold")
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from tidegate.cli.options import table_of
 from tidegate.cli.output import write_error
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, StopService
+from tidegate.events.fields import absolute
 from tidegate.service.settings import Settings
-
-_WHOLE: Final = 36
-"""Characters of a UUID."""
 
 
 def reachable(config: Path | None) -> Settings:
@@ -51,11 +48,15 @@ def located(settings: Settings, table: str | None, location: str | None) -> str:
     """The location of a table: the one given, else the one that events name.
 
     Raises:
-        ConfigError: neither is given, no event names the table, or events name several locations.
+        ConfigError: neither is given, the location is relative, no event names the table, or events
+            name several locations.
         TransientError: no broker answers.
     """
     if location is not None:
-        return location
+        try:
+            return absolute(location)
+        except ValueError as error:
+            raise ConfigError(f"{location}: {error}") from error
     name = table_of(table)
     if name is None:
         raise ConfigError("give --table, or --location")
@@ -66,15 +67,19 @@ def located(settings: Settings, table: str | None, location: str | None) -> str:
     return found
 
 
-def whole_request_id(settings: Settings, table: str, given: str) -> str:
-    """The id of a table's request, from its first characters.
+def whole_request_id(settings: Settings, table: str, given: str, *, new: bool) -> str:
+    """The id of a table's request, from its first characters; `new`: take it as it is.
 
     Raises:
-        ConfigError: several begin so.
+        ConfigError: no request begins so, or several do.
+        StopService: the right to read the requests is missing.
         TransientError: no broker answers.
     """
-    if len(given) >= _WHOLE:
+    if new:
         return given
     from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
 
-    return EventLog.of(settings).request_id(table_of(table) or table, given)
+    try:
+        return EventLog.of(settings).request_id(table_of(table) or table, given)
+    except StopService as denied:
+        raise StopService(f"{denied}; --new sends the request's id unchecked") from denied

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -46,6 +47,7 @@ from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
+from tidegate.signatures import SigningKey
 from tidegate.storage import Storage, join
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class Sending:
     Options:
         wait: Wait for the outcome, print it, and exit by it: see -h.
         timeout: How long to wait at most, e.g. 90s or 2h.
-        new: Accept a table that no event has named yet.
+        new: Accept a table, or a request's id, that no event has named yet.
     """
 
     wait: bool = False
@@ -247,8 +249,7 @@ class _ReachablePublisher(Publisher):
             sign_with=sign_with or settings.security.sign_with,
         )
         self._settings, self._new = settings, new
-        security = settings.security
-        self._needs_key = security.require_signatures and not (sign_with or security.sign_with)
+        self._key = sign_with or settings.security.sign_with
         self.notes_stopped = False
         """Whether a line is written where a service does not run that answers a request."""
 
@@ -305,16 +306,23 @@ class _ReachablePublisher(Publisher):
 
         Raises:
             ConfigError: a key is needed, a topic does not exist, the broker refuses the login, or
-                a request is for a table that no event has named, or for another table's location.
+                a request is for a table that no event has named, or for another table's location,
+                or the settings do not let its key sign it.
             TransientError: no broker answers.
         """
+        needs_key = self._settings.security.require_signatures and self._key is None
         for event in events:
             check_publishable(event)
-            if self._needs_key and isinstance(event, SIGNED):  # a service would refuse it
+            if needs_key and isinstance(event, SIGNED):  # a service would refuse it
                 raise ConfigError("security.require_signatures is on: give --sign-with KEY")
         check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
         for event in events:
-            for check in (self._check_named, self._check_location, self._check_hold):
+            for check in (
+                self._check_key,
+                self._check_named,
+                self._check_location,
+                self._check_hold,
+            ):
                 try:
                     check(event)
                 except TidegateError as doubt:
@@ -344,6 +352,16 @@ class _ReachablePublisher(Publisher):
             if down := groups.stopped(prefix, needed):
                 run, named = command_line("run", *down), ", ".join(down)
                 write_error(f"note: not running, but needed for an outcome: {named}: {run}")
+
+    def _check_key(self, event: Event) -> None:
+        from tidegate.service.assembly import trusted_keys  # noqa: PLC0415 - heavy
+
+        if self._key is None or not self._settings.security.keys or not isinstance(event, SIGNED):
+            return
+        own, now = SigningKey.read(self._key).key_id, datetime.now(UTC)
+        for key in trusted_keys(self._settings):
+            if key.public.key_id == own and (why := key.refuses(event, now)):
+                raise ConfigError(why)
 
     def _check_named(self, event: Event) -> None:
         if self._new:

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, Final, Self
 
 from tidegate.errors import ConfigError, FormatError
+from tidegate.errors.commands import command_line
 from tidegate.events import Event, Request, RestoreRequested, TaskEnded, TaskIssued
 from tidegate.events.base import Verdict
 from tidegate.events.cleanings import ANYWHERE, DirectoriesOutcome, PartsJoiner
@@ -329,23 +330,37 @@ class EventLog:
             raise self._unknown(table, otherwise)
 
     def request_id(self, table: str, shortened: str) -> str:
-        """The id of the table's request that begins so; without one, what was given.
+        """The id of the table's request that begins so.
 
         Raises:
-            ConfigError: several do.
+            ConfigError: none does, and the message has the nearest ids; or several do.
         """
-        wanted = EventFilter((table,), event_id=shortened)
-        found = {
+        found = self._requests(table, shortened)
+        if not found:
+            ids = {id_[: len(shortened)]: id_ for id_ in self._requests(table)}
+            otherwise = "--new sends it unchecked"
+            self.check_named(table, otherwise)
+            near = " or ".join(ids[start] for start in get_close_matches(shortened, ids))
+            meant = f"; did you mean {near}?" if near else ""
+            raise ConfigError(
+                f"no request of {table} has the id {shortened}{meant} ({otherwise}); what was"
+                f" requested: {command_line('explain', table)}"
+            )
+        if len(found) > 1 and shortened not in found:
+            raise ConfigError(
+                f"several requests begin with {shortened}: {', '.join(sorted(found))}"
+            )
+        return shortened if shortened in found else found.pop()
+
+    def _requests(self, table: str, start: str | None = None) -> set[str]:
+        """The ids of a table's requests, or of those whose ids begin so."""
+        wanted = EventFilter((table,), event_id=start)
+        return {
             logged.event.event_id
             for topic in (REQUEST_TOPIC, TASK_TOPIC)
             for logged in self.read(topic, wanted)
             if logged is not None and isinstance(logged.event, Request)
         }
-        if len(found) > 1 and shortened not in found:
-            raise ConfigError(
-                f"several requests begin with {shortened}: {', '.join(sorted(found))}"
-            )
-        return shortened if shortened in found or not found else found.pop()
 
     def location_of(self, table: str) -> str:
         """The location of a table, from the events that name it; see `locations_of`.

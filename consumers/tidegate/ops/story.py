@@ -47,7 +47,7 @@ from tidegate.events.wire import answered_id
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent, reason_of
 from tidegate.ops.summary import NO_WRITES, approval_command, flag_key, flagged
-from tidegate.ops.waiting import PendingVacuum, holder
+from tidegate.ops.waiting import PendingVacuum, hold_removal, holder
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 
 _HOLDS: Final = 5  # that a step names
@@ -101,7 +101,7 @@ class Story:
         """Sentences about the next steps and who has to take them; at least one."""
         steps = [
             f"the table is held by {holder(hold)}: {hold['reason']}; nothing of it is"
-            f" cleaned until: {command_line('hold remove', hold['table'], reason='it is done')}"
+            f" cleaned until: {hold_removal(hold['table'])}"
             for hold in self.held
         ]
         steps += [*self._commands(), *self._vacuums(), *self._condemned()]

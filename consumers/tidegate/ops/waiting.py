@@ -226,6 +226,16 @@ def held_line(hold: Mapping[str, Any]) -> str:
     return f"{hold['table']}  held since {since} by {holder(hold)}: {hold['reason']}"
 
 
+def removable_line(hold: Mapping[str, Any]) -> str:
+    """The same with the command that removes the hold."""
+    return f"{held_line(hold)}; to remove it: {hold_removal(hold['table'])}"
+
+
+def hold_removal(table: str) -> str:
+    """The command that removes a hold."""
+    return command_line("hold remove", table, reason="it is done")
+
+
 def holder(hold: Mapping[str, Any]) -> str:
     """Who holds a table: the signer, or a name that no signature proves."""
     return Proof(hold["signed_by"]).named(hold["requested_by"])

@@ -327,6 +327,8 @@ class _PlannedRemoval:
     freed: Sequence[str]
     """Files (relative to the table) in neither the newest commit nor another savepoint."""
     freed_bytes: int
+    left: int
+    """Number of the table's other completed savepoints."""
 
 
 def plan_freeing(
@@ -363,4 +365,5 @@ def plan_freeing(
         timeline_files=sorted(table.path_of(file) for file in files),
         freed=sorted(join(path, name) if path else name for path, name in freed),
         freed_bytes=sum(freed.values()),
+        left=len(savepoints),
     )

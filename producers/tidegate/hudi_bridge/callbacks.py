@@ -15,7 +15,7 @@ from tidegate.errors import FormatError
 MAX_BYTES: Final = 32 * 1024 * 1024
 """A message has a statistic for every file that the commit wrote."""
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""So much of a message is read: Hudi writes both fields before the statistics."""
+"""So much of a message is read: Hudi writes the directory before the statistics."""
 _LONGEST: Final = 4_096
 _TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
 _FIELD: Final = rf"\s*(?P<name>{_TEXT})\s*:\s*(?P<value>{_TEXT}|null|true|false|-?[0-9.]{{1,40}})"
@@ -34,17 +34,15 @@ def callback_location(head: bytes) -> str:
         FormatError: it is not one of Hudi's.
     """
     try:
-        read = _first_fields(head.decode("utf-8", "ignore"))
-        location, instant = read["basePath"], read["commitTime"]
-    except (ValueError, KeyError) as error:
+        location = _first_fields(head.decode("utf-8", "ignore")).get("basePath")
+    except ValueError:
+        location = None
+    if not isinstance(location, str) or not 0 < len(location) <= _LONGEST:
         raise FormatError(
-            "not a message of Hudi's commit callback: it is JSON that begins with commitTime and"
-            " basePath"
-        ) from error
-    for text in (location, instant):
-        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
-            raise FormatError("commitTime and basePath of a commit callback are text")
-    return str(location)
+            "not a message of Hudi's commit callback: that is a JSON object with the table's"
+            ' directory as text, {"basePath": "/lake/orders"}, before any object or list in it'
+        )
+    return location
 
 
 def _first_fields(text: str) -> dict[object, object]:

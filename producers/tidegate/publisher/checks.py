@@ -20,7 +20,14 @@ from tidegate.errors import (
     Receipt,
     Unconfirmed,
 )
-from tidegate.events import CommitCompleted, Event, Request, VacuumFinished, VacuumKind
+from tidegate.events import (
+    CommitCompleted,
+    Event,
+    Request,
+    VacuumFinished,
+    VacuumKind,
+    WritesAborted,
+)
 from tidegate.hive.compaction import Compaction, InconsistentCompaction
 from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
 from tidegate.hudi.instant import WRITES
@@ -44,18 +51,22 @@ def check_publishable(event: Event) -> None:
             f"invalid CommitCompleted: action: {event.action!r} is not one of"
             f" {', '.join(sorted(WRITES))}; upsert, insert and the like are an operation"
         )
-    if isinstance(event, VacuumFinished):
+    if isinstance(event, VacuumFinished | WritesAborted):
         try:
-            _check_vacuum(event)
+            _check_snapshot(event, snapshot := ValidWriteIds.parse(event.valid_write_ids))
+            if isinstance(event, VacuumFinished):
+                _check_vacuum(event, snapshot)
         except (FormatError, InconsistentCompaction) as error:
-            raise InvalidEventError(f"invalid VacuumFinished: {error}") from error
+            raise InvalidEventError(f"invalid {type(event).__name__}: {error}") from error
 
 
-def _check_vacuum(event: VacuumFinished) -> None:
-    snapshot = ValidWriteIds.parse(event.valid_write_ids)
+def _check_snapshot(event: Event, snapshot: ValidWriteIds) -> None:
     table = snapshot.table.lower()
     if not f".{event.table}".endswith(f".{table}"):
         raise InconsistentCompaction(f"the snapshot is of the table {table}, not of {event.table}")
+
+
+def _check_vacuum(event: VacuumFinished, snapshot: ValidWriteIds) -> None:
     Compaction.of(
         event.directories,
         major=event.kind is VacuumKind.MAJOR,

@@ -41,7 +41,12 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
-def _absolute(location: str) -> str:
+def absolute(location: str) -> str:
+    """The location, if it is an absolute path or URI.
+
+    Raises:
+        ValueError: it is not.
+    """
     if not _ABSOLUTE.fullmatch(location):
         hint = ", e.g. /lake/orders or s3://bucket/orders, without control characters"
         raise ValueError(f"not an absolute path or URI{hint}")
@@ -52,7 +57,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1_000)]
 LongText = Annotated[str, Field(max_length=10_000)]
 Path = Annotated[str, Field(min_length=1, max_length=4_000)]
 """At most as long as Hive's metastore stores a location."""
-Location = Annotated[Path, AfterValidator(_absolute)]
+Location = Annotated[Path, AfterValidator(absolute)]
 """An absolute path or URI."""
 HudiInstant = Annotated[str, Field(pattern=validation.INSTANT)]
 """A requested or completion time as in the names of a Hudi timeline."""

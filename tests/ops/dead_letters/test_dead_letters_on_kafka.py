@@ -161,6 +161,21 @@ def test_traces_are_shown_on_request(place: Place) -> None:
     assert "stacktrace" in CliRunner().invoke(app, [*shown, "--verbose"]).output
 
 
+def test_an_open_dead_letter_is_shown_with_the_decision_on_it(place: Place) -> None:
+    config = ("-c", str(place.file))
+
+    def steps(id_: str) -> list[str]:
+        lines = CliRunner().invoke(app, ["dead-letters", "show", id_, *config]).output.splitlines()
+        return [line.partition(": ")[2] for line in lines if line.startswith("to ")]
+
+    event, poison = (place.rows("--service", name)[0]["id"] for name in ("coordinator", "restorer"))
+    discard = "tidegate dead-letters discard {} --reason WHY"
+    assert steps(event) == [f"tidegate dead-letters redrive {event}", discard.format(event)]
+    assert steps(poison) == [discard.format(poison)]
+    place.call("discard", poison, "--reason", "a test", "--execute")
+    assert steps(poison) == []
+
+
 def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None:
     [row] = place.rows("--service", "coordinator")
 

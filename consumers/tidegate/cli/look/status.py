@@ -34,6 +34,7 @@ from tidegate.ops.waiting import (
     held_tables,
     quarantine_line,
     quarantined,
+    removable_line,
 )
 from tidegate.service.settings import Settings
 
@@ -85,7 +86,7 @@ def waiting(
         others: list[str] = []
         for store in stores:
             oldest.take(store)
-            others += map(held_line, held_tables(store))
+            others += map(settings.security.suggested, map(removable_line, held_tables(store)))
             others += map(quarantine_line, quarantined(store))
         count = oldest.count
         chosen = table is not None or older_than is not None

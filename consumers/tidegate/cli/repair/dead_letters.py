@@ -212,6 +212,11 @@ def show(
     for header, text in headers:
         if verbose or not header.endswith(TRACE):
             write(f"header {header}: {text}")
+    if found[0].state == "open":
+        id_ = found[0].dead_letter_id
+        if event:
+            write(f"to redrive it: {command_line('dead-letters redrive', id_)}")
+        write(f"to discard it: {command_line('dead-letters discard', id_, reason='WHY')}")
 
 
 @dead_letters.command()

@@ -114,14 +114,19 @@ def _removals(
     later = sorted(listed.instant for listed in savepoints_of(warehouse, location))
     for instant in reversed(later):
         if instant > savepoint:
-            yield command_line(
-                "publish savepoint-removal",
-                table=table or "CATALOG.DATABASE.TABLE",
-                location=None if table else location,
-                savepoint=instant,
-                reason="WHY",
-                wait=True,
-            )
+            yield _removal(location, table, instant)
+
+
+def _removal(location: str, table: str | None, savepoint: str) -> str:
+    """The command that requests the removal of a savepoint."""
+    return command_line(
+        "publish savepoint-removal",
+        table=table or "CATALOG.DATABASE.TABLE",
+        location=None if table else location,
+        savepoint=savepoint,
+        reason="WHY",
+        wait=True,
+    )
 
 
 def _sentences(plan: PlanFile, planned: PlannedRestore, commits: Sequence[str]) -> Iterator[str]:
@@ -239,8 +244,8 @@ def savepoint_removal(
     Examples:
         tidegate plan savepoint-removal -t lake.sales.orders --savepoint 20261121041551845
     """
-    settings = Settings.load(config)
-    where = located(settings, table, location)
+    settings, name = Settings.load(config), table_of(table)
+    where = located(settings, name, location)
     warehouse, parallel_map = table_work(settings)
     chosen = chosen_savepoint(warehouse, where, savepoint)
     planned = plan_freeing(warehouse, where, chosen, parallel_map)
@@ -253,6 +258,7 @@ def savepoint_removal(
         "files": planned.files,
         "freed_files": len(planned.freed),
         "freed_bytes": planned.freed_bytes,
+        "savepoints_left": planned.left,
     }
     if as_json:
         write_json({**fields, "paths": list(planned.timeline_files), "freed": list(planned.freed)})
@@ -260,6 +266,9 @@ def savepoint_removal(
     _show(fields)
     _show_paths("would remove", planned.timeline_files)
     _show_paths("Hudi may clean", planned.freed)
+    if not planned.left:
+        write("It is the table's last savepoint: without one the table can't be restored.")
+    write(f"To do it: {settings.security.suggested(_removal(where, name, chosen))}")
 
 
 @plan.command()

@@ -225,14 +225,14 @@ def approval(
     """
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
     wanted = _completed(sending, plan, given, ("table", "plan_id"))
-    name = wanted["table"] or ""
+    settings, name = Settings.load(sending.config), wanted["table"] or ""
     request(
         sending,
         name,
         Publisher.approve_restore,
         again=request_id is not None,
         location=wanted["location"],
-        request=whole_request_id(Settings.load(sending.config), name, restore_request),
+        request=whole_request_id(settings, name, restore_request, new=sending.new),
         plan_id=wanted["plan_id"],
         approved_by=person(requested_by),
         reason=reason,
@@ -285,7 +285,7 @@ def _end(ending: _Ending, *, as_approver: bool) -> None:
         ending.table,
         Publisher.withdraw,
         location=ending.location,
-        request=whole_request_id(settings, ending.table, ending.request_of),
+        request=whole_request_id(settings, ending.table, ending.request_of, new=ending.new),
         reason=ending.reason,
         as_approver=as_approver,
     )

@@ -23,6 +23,7 @@ from tidegate.ops.contract import asyncapi as document_of
 from tidegate.ops.contract import example_of, export_schemas
 from tidegate.ops.topics import check_topics, create_topics
 from tidegate.service.settings import Settings
+from tidegate.service.settings.sections import SecuritySettings
 from tidegate.service.topics import DeclaredTopic, deployment
 from tidegate.signatures import SigningKey
 
@@ -215,16 +216,14 @@ def new(
         tidegate keys new /etc/tidegate/ana.pem --name ana --role requester > ana.toml
     """
     key = SigningKey.generate()
+    entry = {"name": name, "roles": role, "tables": tables, "locations": locations}
+    SecuritySettings.model_validate({"keys": [{**entry, "public_key": key.public_pem}]})
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(key.private_pem)
     except OSError as error:
         raise ConfigError(f"the private key can't be written: {error}") from error
-    _show(
-        key,
-        {"name": name, "roles": role, "tables": tables, "locations": locations},
-        as_json=as_json,
-    )
+    _show(key, entry, as_json=as_json)
 
 
 @keys.command()
