@@ -53,6 +53,18 @@ def test_every_code_is_a_retry_or_an_end_that_names_what_was_done(name: str) -> 
         raise KafkaException(KafkaError(CODES[name]))
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("UNKNOWN_TOPIC_OR_PART", "topics check"), ("TOPIC_AUTHORIZATION_FAILED", "topics acls")],
+)
+def test_what_a_person_mends_has_its_command(name: str, command: str) -> None:
+    with (
+        pytest.raises((TransientError, StopService), match=rf": tidegate {command}\)$"),
+        translate_kafka_errors("topic x"),
+    ):
+        raise KafkaException(KafkaError(CODES[name]))
+
+
 def test_an_admin_request_without_an_answer_is_tried_again() -> None:
     with (
         pytest.raises(TransientError, match="topic x: no answer in time"),

@@ -41,6 +41,8 @@ _REFUSED: Final = codes(
 )
 _ADVICE: Final = f" (the rights of each role: {command_line('topics acls')})"
 
+_IF_MISSING: Final = f" (it does not exist, or not yet: {command_line('topics check')})"
+
 
 def is_unreadable(fault: KafkaError) -> bool:
     """Whether the records at one offset can't be read, but those after it can."""
@@ -74,6 +76,7 @@ def translate_kafka_errors(doing: str) -> Generator[None]:
         may_pass = is_transient(fault) or fault.code() in _UNKNOWN
         kind = TransientError if may_pass else StopService
         advice = _ADVICE if fault.code() in _REFUSED else ""
+        advice = _IF_MISSING if fault.code() in _UNKNOWN else advice
         raise kind(f"{doing}: {fault.str()}{advice}") from error
     except TimeoutError as error:  # an admin request's future: the client itself did not answer
         raise TransientError(f"{doing}: no answer in time") from error

@@ -193,7 +193,10 @@ class KafkaMetadata:
         names = TopicCollection(list(topics))
         with translate_kafka_errors(f"topics {', '.join(topics)}"):
             asked = self._admin.describe_topics(names, request_timeout=_REQUEST_SECONDS)
-            found = {name: answer.result(_FUTURE_SECONDS) for name, answer in asked.items()}
+        found = dict[str, Any]()
+        for name, answer in asked.items():
+            with translate_kafka_errors(f"topic {name}"):
+                found[name] = answer.result(_FUTURE_SECONDS)
         return {
             name: TopicIdentity(str(topic.topic_id), len(topic.partitions))
             for name, topic in found.items()

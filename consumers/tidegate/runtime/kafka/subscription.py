@@ -92,14 +92,14 @@ class _TopicGuard:
         except TransientError as error:
             if self._silent_since is None:
                 self._silent_since = time.monotonic()
-                log.warning("%s: the broker is away; offsets wait: %s", self._group, error)
+                log.warning("%s: offsets wait for a check of its topics: %s", self._group, error)
             return False
         finally:
             self._last = time.monotonic()
         if self._silent_since is not None:
             seconds = time.monotonic() - self._silent_since
             self._silent_since = None
-            log.warning("%s: the broker is back after %.0f s", self._group, seconds)
+            log.warning("%s: offsets are committed again after %.0f s", self._group, seconds)
         return True
 
     def with_ids(self, topic: str, text: str) -> str:
