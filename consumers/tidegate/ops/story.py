@@ -306,8 +306,11 @@ def _without_step(
     """Of a restore and its approval one has the step: the approval until the restore goes on."""
     found = set[str]()
     for event_id, command in requests.items():
-        is_approval = isinstance(command, RestoreApproved) and answers[event_id].refused is None
-        if is_approval and command.request in requests:
+        if (
+            isinstance(command, RestoreApproved)
+            and answers[event_id].refused is None
+            and command.request in requests
+        ):
             waits = answers[command.request].waits is not None
             found.add(command.request if waits else event_id)
     return found
