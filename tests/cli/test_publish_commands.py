@@ -647,6 +647,27 @@ def test_the_end_of_a_lock_is_signed_with_the_key_that_is_given(
     assert "the private key can't be read" in err
 
 
+@pytest.mark.kafka
+def test_a_key_that_the_settings_do_not_let_sign_is_said_at_once(
+    tidegate: Tidegate, settings_file: Path, tmp_path: Path
+) -> None:
+    file, key = tmp_path / "ana.pem", SigningKey.generate()
+    file.touch(0o600)
+    file.write_bytes(key.private_pem)
+    entry = f"name = 'ana'\nroles = ['holder']\npublic_key = '''{key.public_pem}'''\n"
+    settings_file.write_text(f"{settings_file.read_text()}\n[[security.keys]]\n{entry}")
+    table = ("-t", "lake.web.visits", "-l", "/lake/visits", "-c", str(settings_file))
+    signed = (*table, "--sign-with", str(file))
+    why = f"the key {key.key_id[:8]} of ana may not sign a "
+
+    code, _, err = tidegate("publish", "lock-released", "--lock-id", "7", *signed)
+    assert (code, f"note: {why}LockReleased: its roles are holder" in err) == (0, True)
+    code, _, err = tidegate("publish", "savepoint", "--new", *signed)
+    assert (code, err.startswith(f"tidegate: {why}SavepointRequested")) == (2, True)
+    hold = ("hold", "add", "lake.web.visits", "--reason", "x", *signed[4:])
+    assert why not in tidegate(*hold)[2]
+
+
 def test_a_misspelt_event_is_answered_with_the_nearest_name(tidegate: Tidegate) -> None:
     code, _, err = tidegate("schemas", "example", "CommitCompletd")
 
