@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.deployment import reachable
 from tidegate.cli.look.status import show_vacuums
 from tidegate.cli.options import since_of
 from tidegate.cli.output import write, write_json
@@ -18,7 +19,6 @@ from tidegate.ops.explain import described_rule
 from tidegate.ops.explain import explain as gather
 from tidegate.ops.story import Story
 from tidegate.ops.summary import line_of
-from tidegate.service.settings import Settings
 
 
 def explain(
@@ -42,7 +42,7 @@ def explain(
         tidegate explain lake.sales.orders
         tidegate explain 1b9ce7ae --since 30d
     """
-    settings = Settings.load(config)
+    settings = reachable(config)
     story = gather(settings, subject, since_of(since), limit)
     table = story.table_of_commits
     policy = described_rule(settings.savepoints, table) if table else None
