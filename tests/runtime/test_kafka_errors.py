@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tidegate import cli
 from tidegate.errors import StopService, TransientError
-from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.errors import is_transient, text_of, translate_kafka_errors
 
 CODES = {
     name: code
@@ -63,6 +63,25 @@ def test_what_a_person_mends_has_its_command(name: str, command: str) -> None:
         translate_kafka_errors("topic x"),
     ):
         raise KafkaException(KafkaError(CODES[name]))
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("", "Broker: Coordinator load in progress"),
+        ("ConsumerGroupDescribe: ", "ConsumerGroupDescribe: Broker: Coordinator load in progress"),
+        ("the broker's own words", "the broker's own words"),
+    ],
+)
+def test_a_fault_without_a_text_is_described_by_its_code(given: str, seen: str) -> None:
+    fault = KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, given))
+    with (
+        pytest.raises(TransientError, match=f"^group x: {seen}$"),
+        translate_kafka_errors("group x"),
+    ):
+        raise fault
+    # the doctor shows some without the translation
+    assert text_of(fault.args[0]) == seen
 
 
 def test_an_admin_request_without_an_answer_is_tried_again() -> None:

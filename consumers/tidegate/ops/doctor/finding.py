@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 from confluent_kafka import KafkaException
 
 from tidegate.errors import TransientError
+from tidegate.runtime.kafka.errors import text_of
 
 _SETTLING: Final = 3.0
 _PAUSE: Final = 0.2
@@ -46,7 +47,8 @@ def _result(check: Callable[[], Finding]) -> Finding:
             return check()
         except (KafkaException, TransientError) as error:
             if time.monotonic() > until:
-                text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+                known = isinstance(error, KafkaException)
+                text = text_of(error.args[0]) if known else str(error)
                 return Finding("fail", text, "see the log of the other side")
             # retry: the election of a coordinator or leader is not a failure
             time.sleep(_PAUSE)

@@ -61,6 +61,12 @@ def require_transient(fault: KafkaError, doing: str) -> None:
             raise KafkaException(fault)
 
 
+def text_of(fault: KafkaError) -> str:
+    """The fault's text; a broker may give none, as in "ConsumerGroupDescribe: "."""
+    text = fault.str().rstrip()
+    return text if text and text[-1] != ":" else f"{text} {KafkaError(fault.code()).str()}".lstrip()
+
+
 @contextmanager
 def translate_kafka_errors(doing: str) -> Generator[None]:
     """Translate KafkaException and the time-out of an admin request into TidegateErrors.
@@ -77,6 +83,6 @@ def translate_kafka_errors(doing: str) -> Generator[None]:
         kind = TransientError if may_pass else StopService
         advice = _ADVICE if fault.code() in _REFUSED else ""
         advice = _IF_MISSING if fault.code() in _UNKNOWN else advice
-        raise kind(f"{doing}: {fault.str()}{advice}") from error
+        raise kind(f"{doing}: {text_of(fault)}{advice}") from error
     except TimeoutError as error:  # an admin request's future: the client itself did not answer
         raise TransientError(f"{doing}: no answer in time") from error
