@@ -236,6 +236,22 @@ def test_a_restore_that_is_done_takes_no_further_approval(place: Place) -> None:
     assert refused.reason == "not-awaiting"
 
 
+def test_an_approved_restore_does_not_wait_again_when_its_worker_repeats_that_it_needs_one(
+    place: Place,
+) -> None:
+    """The worker died before it published the end of its task, and was approved meanwhile."""
+    request = restore()
+    place.send(request, awaiting(request), approval(request), awaiting(request))
+    place.end()
+    place.send(completed(request, approval="a-1"))
+    place.end()
+
+    place.send(approval(request, "a-2"), withdrawal(request))
+    assert [it.reason for it in place.outcomes(RestoreApprovalRejected)] == ["not-awaiting"]
+    assert ends(place) == TOO_LATE
+    assert len(tasks_of(place.bus)) == 2
+
+
 def test_a_forged_outcome_makes_no_restore_wait_for_an_approval(place: Place) -> None:
     request = restore()
     place.send(request)

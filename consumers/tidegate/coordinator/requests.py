@@ -287,7 +287,9 @@ class Requests:
         if isinstance(event, RestoreCompleted):
             return self._moot(table, event.caused_by, rows, at)
         if isinstance(event, RestoreAwaitingApproval):
-            if carried.approval is not None:  # a repeat, of the task before the approval
+            waiting = rows.one(_AWAITING, table, number)
+            is_approved = waiting is not None and waiting[0] is None
+            if is_approved or carried.approval is not None:  # a repeat
                 return Effects()
             until = to_ms(event.expires_at or event.occurred_at)
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
