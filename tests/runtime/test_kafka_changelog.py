@@ -100,6 +100,25 @@ def test_a_successor_does_not_wait_for_a_process_that_was_killed_while_it_signed
         producer.commit_transaction(30)
 
 
+def test_a_transaction_that_the_broker_does_not_end_is_named_with_the_remedy(
+    bus: KafkaBus, bootstrap_servers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an owner whose state the broker has lost: no fence reaches it."""
+    topic = f"{topic_prefix}.changelog"
+    OpenPartition(bus, topic).write([(b"a", b"1")])
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"2", b"a", 0)
+    producer.flush(30)
+    monkeypatch.setattr("tidegate.runtime.kafka.changelog._WAIT", 1.0)
+
+    with pytest.raises(TransientError, match=r"hides \[0\] from offset \d+ on: .*docs/runbook.md"):
+        OpenPartition(bus, topic)
+    producer.abort_transaction(30)
+    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]
+
+
 def test_of_many_owners_only_the_last_ones_signature_is_left(
     bus: KafkaBus, topic_prefix: str
 ) -> None:

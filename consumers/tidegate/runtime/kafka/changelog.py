@@ -110,9 +110,17 @@ class _Reader:
             if messages:
                 progress = time.monotonic()
             elif time.monotonic() - progress > _WAIT:
-                raise TransientError(
-                    f"{self._topic}{missing}: not read to the end within {_WAIT:.0f} s"
-                )
+                raise TransientError(self._why_not(missing))
+
+    def _why_not(self, missing: Sequence[int]) -> str:
+        text = f"{self._topic}{missing}: not read to the end within {_WAIT:.0f} s"
+        hidden = [f"[{n}] from offset {self.positions[n]}" for n in missing if n in self._at_end]
+        if hidden:
+            text += (
+                f". An open transaction hides {', '.join(hidden)} on: if it does not end, see An"
+                " open transaction hides events in docs/runbook.md"
+            )
+        return text
 
     def _advance(self, message: Received) -> bool:
         """Advance the position past a message; return whether it is a record."""
