@@ -167,7 +167,7 @@ def remembered(
 
 
 POSITION = Position({"lake.locks": 4}, {"lake.locks": "today"}).record()
-ORDERS = (b"lake.sales.orders\x00done\x007", b"[1]")
+ORDERS = (b"lake.sales.orders\x00done\x007", b'[1,"v"]')
 
 
 def test_a_state_that_fits_its_topics_is_well() -> None:
@@ -216,7 +216,7 @@ def test_of_a_large_state_only_so_many_rows_are_in_memory(monkeypatch: pytest.Mo
             super().close()
 
     monkeypatch.setattr(broker, "Store", Watched)
-    rows = ((f"lake.db.t{number}\x00done\x007".encode(), b"[1]") for number in range(2_500))
+    rows = ((f"lake.db.t{number}\x00done\x007".encode(), b'[1,"v"]') for number in range(2_500))
 
     found = remembered(*rows, POSITION)
 
