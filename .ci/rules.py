@@ -650,8 +650,8 @@ RULES: Final = (
     Rule(
         "what has its outcome is not done again",
         "consumers/tidegate/coordinator/loop.py",
-        "if is_end or kind in requests.COUNT_LATE:",
-        "if kind in requests.COUNT_LATE:",
+        "if not (is_end or kind in requests.COUNT_LATE):",
+        "if kind not in requests.COUNT_LATE:",
         "tests/coordinator/test_rebuilt_rows.py::test_a_restore_that_is_complete_is_neither_repeated_nor_refused",
     ),
     Rule(

@@ -624,10 +624,18 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
     assert sorted([*one._owned, *other._owned]) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("key", [POSITION_KEY, ORDERS])
-def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (POSITION_KEY, b"[half"),
+        (ORDERS, b"[half"),
+        (row_key("", "outbox", 1), b"[]\n[half"),
+        (row_key("", "outbox", 1), b'[]\n["topic", 1, null, [], null]'),
+    ],
+)
+def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes, value: bytes) -> None:
     bus = memory_bus(partitions=1)
-    OpenPartition(bus, CHANGELOG).write([(key, b"[half"), (POSITION_KEY, b"{}")])
+    OpenPartition(bus, CHANGELOG).write([(key, value), (POSITION_KEY, b"{}")])
     bus.send([message(commit(0))])
 
     with pytest.raises(TidegateError, match="can't be read"):

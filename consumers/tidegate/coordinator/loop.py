@@ -296,7 +296,8 @@ class CoordinatorLoop:
 
     def _subject_of(self, event: Event, record: Record, store: Store) -> Subject | None:
         """What applies a fact or an outcome; None if an outcome does not count."""
-        kind, subject = type(event), self._subjects
+        kind = type(event)
+        subject: Subject = self._subjects
         if kind not in self._outcome_kinds:
             return subject
         if is_unproven(event):
@@ -304,14 +305,13 @@ class CoordinatorLoop:
         if kind not in requests.NEED_A_TASK or carried(event, store) is not None:
             return subject
         # its task is not running: it comes late, is a copy, or is forged
-        if not self._is_genuine(event, record):
-            return None
         is_end = kind in requests.ENDS and self._catch_up.is_rebuilding(record)
-        if is_end or kind in requests.COUNT_LATE:
-            return subject
-        # the coordinator itself ended a request that had no task, such as one that was declined
-        is_own = kind is RestoreRejected and kind in self._subject.consumes
-        return self._subject if is_own else None
+        if not (is_end or kind in requests.COUNT_LATE):
+            # the coordinator itself ended a request that had no task, such as one that was declined
+            if kind is not RestoreRejected or kind not in self._subject.consumes:
+                return None
+            subject = self._subject
+        return subject if self._is_genuine(event, record) else None
 
     def _is_genuine(self, event: Event, record: Record) -> bool:
         try:

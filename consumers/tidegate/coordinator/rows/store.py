@@ -251,7 +251,10 @@ class Store:
         self.execute("commit")
         self._sequence = self.position.sequence
         outbox = self.all("select body from outbox order by sequence")
-        self.unsent = [records.load_message(body) for (body,) in outbox]
+        try:
+            self.unsent = [records.load_message(body) for (body,) in outbox]
+        except (ValueError, TypeError) as error:
+            raise FormatError(f"the outbox in the changelog can't be read: {error!r}") from error
 
     def _restore_row(self, key: bytes, value: bytes) -> None:
         try:
