@@ -218,9 +218,10 @@ class Requests:
         awaiting = None if until is None else Queued.load(body)
         found = next(iter(queued.values()), awaiting)
         is_late = _was_used(table, number, rows)
-        running = running_tasks.running(table, rows)
-        if running is not None and running.command == event.request:
-            found = running
+        _, task = tasks.running(table, rows) or (0, None)
+        is_running = task is not None and task.queued.command == event.request
+        if task is not None and is_running:
+            found = task.queued
         failed = running_tasks.failed(table, event.request, rows)
         if found is None and is_late:
             text = "it failed: discard its dead letter" if failed else "it has ended"
@@ -235,7 +236,7 @@ class Requests:
         if found.has_begun:
             text = "it may have begun to change the table, and goes on"
             return self._refused(event, Reason.TOO_LATE, text, at)
-        if found is running:
+        if is_running:
             before = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
             asked = [*(loads(before[0]) if before else ())]
             asked.append([type(event).__name__, event.model_dump(mode="json"), signed_by])

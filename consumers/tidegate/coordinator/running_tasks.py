@@ -124,9 +124,8 @@ def failed(table: str, command: str, rows: Store) -> list[int]:
 
 def progressed(table: str, rows: Store, at: datetime) -> None:
     """The worker of the running task has made progress: it is overdue an hour from now."""
-    number, _ = rows.one(tasks.RUNNING_TASK, table)
-    [body] = rows.one(tasks.TASK_ROW, table, number)
-    tasks.store_task(rows, table, number, Task.load(body), at)
+    if (found := tasks.running(table, rows)) is not None:
+        tasks.store_task(rows, table, *found, at)
 
 
 def next_overdue(rows: Store) -> int | None:
@@ -171,24 +170,16 @@ def carried(outcome: Event, rows: Store) -> Queued | None:
 
     The outcome names the command as its cause, or the approval under which that is carried out.
     """
-    queued = running(outcome.table, rows)
-    matches = queued is not None and outcome.caused_by in {queued.command, queued.approval}
-    return queued if matches else None
-
-
-def running(table: str, rows: Store) -> Queued | None:
-    """The command of a table's running task; None if none is running."""
-    found = rows.one(tasks.RUNNING_TASK, table)
-    if found is None:
+    _, task = tasks.running(outcome.table, rows) or (0, None)
+    if task is None or outcome.caused_by not in {task.queued.command, task.queued.approval}:
         return None
-    [body] = rows.one(tasks.TASK_ROW, table, found[0])
-    return Task.load(body).queued
+    return task.queued
 
 
 def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
     """Whether a cleaning is running; then `issue` publishes these outcomes once it has ended."""
-    found = rows.one(tasks.RUNNING_TASK, table)
-    if found is None or found[1] != tasks.CLEANINGS:
+    _, task = tasks.running(table, rows) or (0, None)
+    if task is None or task.queued.lane != tasks.CLEANINGS:
         return False
     for outcome in outcomes:
         rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))

@@ -62,7 +62,7 @@ _NEXT: Final = (
     "select id, body from queued indexed by queued_next where tbl = ? and lane = ?"
     " order by id limit 1"
 )
-RUNNING_TASK: Final = f"select number, lane from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
+RUNNING_TASK: Final = f"select number, body from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
 _BEFORE_IT: Final = (
     f"select 1 from task where tbl = ? and lane <> {STOPS}"  # noqa: S608
     " union all select 0 from queued where tbl = ? union all select 0 from hold where tbl = ?"
@@ -182,15 +182,15 @@ class Tasks:
 
         Before it, the answers to people are published that waited for the end of a cleaning.
         """
-        number, lane = rows.one(RUNNING_TASK, table) or (0, None)
-        if lane != CLEANINGS:
+        number, task = running(table, rows) or (None, None)
+        if task is None or task.queued.lane != CLEANINGS:
             _confirm(table, rows)
-        if lane is None:
-            if (queued := _next(table, rows)) is not None:
-                self._issue(table, queued, rows, at)
-        elif _must_stop(table, lane, rows):
-            stop = self._stop(table, number, rows, at)
-            self._issue(table, stop, rows, at, stops=number)
+        if number is None or task is None:
+            queued = _next(table, rows)
+        else:
+            queued = self._stop(table, number, task, rows, at)
+        if queued is not None:
+            self._issue(table, queued, rows, at, stops=number)
 
     def unfinished(self, rows: Store) -> list[Message]:
         """The messages of all running tasks, and of stops."""
@@ -210,10 +210,15 @@ class Tasks:
         store_task(rows, table, number, Task(event.event_id, issued, stops, queued), at)
         rows.publish(self._outgoing.task(event))  # its row lets a successor publish it
 
-    def _stop(self, table: str, number: int, rows: Store, at: datetime) -> Queued:
-        """The command that stops the task with this number."""
-        [body] = rows.one(TASK_ROW, table, number)
-        task = Task.load(body)
+    def _stop(
+        self, table: str, number: int, task: Task, rows: Store, at: datetime
+    ) -> Queued | None:
+        """The command that stops a running task; None if it may go on, or its stop is running."""
+        lane = task.queued.lane
+        is_withdrawn = rows.one("select 1 from stopping where tbl = ?", table) is not None
+        must_stop = is_withdrawn or (lane == CLEANINGS and is_held(rows, table))
+        if not must_stop or rows.one(STOP_ROW, table) is not None:
+            return None
         command = StopRequested(
             table=table,
             location=task.queued.location,
@@ -268,15 +273,10 @@ def _confirm(table: str, rows: Store) -> None:
     rows.add_to_outbox(load_message(body) for _, body in found)
 
 
-def _must_stop(table: str, lane: int, rows: Store) -> bool:
-    """Whether the running task is to be stopped, and no stop is running.
-
-    It is asked for every release during a task, so it reads no task's body.
-    """
-    is_wanted = (lane == CLEANINGS and is_held(rows, table)) or rows.one(
-        "select 1 from stopping where tbl = ?", table
-    ) is not None
-    return is_wanted and rows.one(STOP_ROW, table) is None
+def running(table: str, rows: Store) -> tuple[int, Task] | None:
+    """A table's running task, with its number; None if none is running."""
+    found = rows.one(RUNNING_TASK, table)
+    return None if found is None else (found[0], Task.load(found[1]))
 
 
 def store_task(rows: Store, table: str, number: int, task: Task, at: datetime) -> None:
