@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from types import FrameType
@@ -48,11 +48,11 @@ class Seconds(NamedTuple):
     processor: float
 
 
-def vacuum(number: int, holds: int) -> VacuumFinished:
+def vacuum(number: int, holds: int, **place: str) -> VacuumFinished:
     """A vacuum that waits for locks which no other has."""
     first = number * holds
     return VacuumFinished(
-        **SUBJECT,
+        **(SUBJECT | place),
         kind=VacuumKind.MINOR,
         directories=(f"delta_{number + 1:07}_{number + 2:07}",),
         min_write_id=number + 1,
@@ -63,9 +63,10 @@ def vacuum(number: int, holds: int) -> VacuumFinished:
     )
 
 
-def releases(number: int, holds: int) -> list[LockReleased]:
+def releases(number: int, holds: int, **place: str) -> list[LockReleased]:
     """The releases of its locks."""
-    return [LockReleased(**SUBJECT, lock_id=number * holds + n) for n in range(holds)]
+    subject = SUBJECT | place
+    return [LockReleased(**subject, lock_id=number * holds + n) for n in range(holds)]
 
 
 def send(bus: MemoryBus, events: Iterable[Event]) -> int:
@@ -125,7 +126,7 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     yield line("the same, of processor time", waiting / processor, 5_000, at_least=True)
 
 
-def calls_per_event(bus: MemoryBus, loop: CoordinatorLoop, events: list[Event]) -> float:
+def calls_per_event(bus: MemoryBus, loop: CoordinatorLoop, events: Sequence[Event]) -> float:
     """Process events in one step; return how many calls of our functions one of them took."""
     count, calls = send(bus, events), 0
 
@@ -158,7 +159,12 @@ def measure_calls() -> Iterator[Line]:
     first = calls_per_event(bus, loop, [releases(number, 2)[0] for number in numbers])
     yield line("a release that frees none, calls", first)
     last = calls_per_event(bus, loop, [releases(number, 2)[1] for number in numbers])
-    yield line("a release that frees a vacuum, calls", last, 100)
+    yield line("a release that frees a vacuum while a task is running, calls", last, 100)
+    # a table each: nothing is before the task
+    tables = {number: {"table": f"hive.db.t{number}"} for number in numbers}
+    calls_per_event(bus, loop, [vacuum(number, 1, **tables[number]) for number in numbers])
+    freed = [release for number in numbers for release in releases(number, 1, **tables[number])]
+    yield line("a release that leads to a task, calls", calls_per_event(bus, loop, freed), 100)
     loop.close()
 
 
