@@ -401,7 +401,10 @@ class CoordinatorLoop:
     def _carry_out(
         self, effects: Effects, store: Store, at: datetime, hold: str | None = None
     ) -> None:
-        """Publish outcomes, and let tasks carry commands. Of a hold on a table, confirm it."""
+        """Publish outcomes, and let tasks carry commands.
+
+        `hold` is the table of a person's hold: while a cleaning of it is running, the answer waits.
+        """
         for task in effects.republish:
             store.publish(self._outgoing.task(task))
         answers = [*map(self._outgoing.outcome, effects.outcomes)]
