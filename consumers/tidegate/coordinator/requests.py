@@ -244,8 +244,8 @@ class Requests:
             return Effects()
         for sequence in queued:
             rows.drop("queued", table, sequence)
-        for task in failed:
-            rows.drop("failed", table, task)
+        for failed_task in failed:
+            rows.drop("failed", table, failed_task)
         rows.drop("awaiting", table, number)
         declined = isinstance(event, RestoreDeclined)
         reason = Reason.DECLINED if declined else Reason.WITHDRAWN
