@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from tidegate.cli import main
 from tidegate.cli.setup.config import settings_template
-from tidegate.monitoring.endpoint import health_of, serve
+from tidegate.monitoring.endpoint import serve
 from tidegate.ops.doctor.local import check_rules
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
@@ -220,7 +220,7 @@ def test_settings_are_compared_with_those_of_a_running_process(
     file = tmp_path / "tidegate.toml"
     file.write_text('[topics]\npartitions = 3\n[kafka]\n"sasl.password" = "hush"\n')
     running = Settings.load(file)
-    with serve("127.0.0.1", 0, CollectorRegistry(), health_of({}), running.shown()) as port:
+    with serve("127.0.0.1", 0, CollectorRegistry(), (list, list), running.shown()) as port:
         command = ("config", "diff", "--at", f"127.0.0.1:{port}", "-c", str(file))
         assert tidegate(*command, monkeypatch=monkeypatch) == 0
         assert "runs with these settings" in capsys.readouterr().out

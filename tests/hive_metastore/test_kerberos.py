@@ -13,7 +13,6 @@ from support.kerberos import REALM, realm
 from support.metastore import own_metastore, until_answers
 from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.settings import MetastoreKerberos
 from tidegate.local.embedded.metastore import HIVE_4
 
 MAIN = Path(__file__).parents[1] / "reference/hive/SecureMetastore.java"
@@ -30,7 +29,7 @@ def test_without_the_library_it_is_a_fault_of_the_installation(
 ) -> None:
     """It is said at the start, and not tried again and again."""
     monkeypatch.setitem(sys.modules, "kerberos", None)
-    settings = MetastoreSettings(uri="thrift://127.0.0.1:1", kerberos=MetastoreKerberos())
+    settings = MetastoreSettings.model_validate({"uri": "thrift://127.0.0.1:1", "kerberos": {}})
     with pytest.raises(ConfigError, match=r"pip install .*pure-sasl\[gssapi\]"):
         MetastoreClient(settings)
 
@@ -57,8 +56,9 @@ def test_a_metastore_with_kerberos_answers_only_clients_with_a_ticket(
         given = "privacy" if protection == "auth-conf" else "authentication"
         (tmp_path / "core-site.xml").write_text(CORE_SITE.format(protection=given))
         with own_metastore(tmp_path / "metastore", more, version=SECURE) as metastore:
-            kerberos = MetastoreKerberos(host="localhost", protection=protection)
-            settings = MetastoreSettings(uri=metastore.uri, kerberos=kerberos)
+            kerberos = {"host": "localhost", "protection": protection}
+            fields = {"uri": metastore.uri, "kerberos": kerberos}
+            settings = MetastoreSettings.model_validate(fields)
             until_answers(settings)
             with MetastoreClient(settings) as client:
                 found = client.snapshot()  # several calls on one connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,30 +12,19 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.monitoring.catalog import RECORDS
-from tidegate.monitoring.endpoint import POLL_LIMIT_SECONDS, ServiceHealth, health_of, serve
+from tidegate.monitoring.endpoint import serve
 from tidegate.monitoring.metrics import Metrics
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tidegate.monitoring.observed import POLL_LIMIT_SECONDS, ObservedService, health_of
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def gate() -> ObservedService:
+    return ObservedService("gate", Metrics(), executes=False)
 
 
 @pytest.fixture
-def gate(clock: Clock) -> ServiceHealth:
-    return ServiceHealth(clock)
-
-
-@pytest.fixture
-def port(gate: ServiceHealth) -> Iterator[int]:
-    with serve("127.0.0.1", 0, Metrics().registry, health_of({"gate": gate})) as chosen:
+def port(gate: ObservedService) -> Iterator[int]:
+    with serve("127.0.0.1", 0, Metrics().registry, health_of([gate])) as chosen:
         yield chosen
 
 
@@ -54,7 +44,7 @@ def test_metrics_are_served(port: int) -> None:
     assert "process_resident_memory_bytes" in page
 
 
-def test_a_service_is_ready_while_it_has_its_partitions(port: int, gate: ServiceHealth) -> None:
+def test_a_service_is_ready_while_it_has_its_partitions(port: int, gate: ObservedService) -> None:
     assert get(port, "/readyz") == (503, "gate: has no partitions from its group yet\n")
     gate.is_ready = True
     assert get(port, "/readyz") == (200, "ok\n")
@@ -62,23 +52,19 @@ def test_a_service_is_ready_while_it_has_its_partitions(port: int, gate: Service
     assert get(port, "/readyz")[0] == 503
 
 
-def test_a_service_that_polls_no_more_is_not_live(
-    port: int, gate: ServiceHealth, clock: Clock
-) -> None:
+def test_a_service_that_polls_no_more_is_not_live(port: int, gate: ObservedService) -> None:
     assert get(port, "/livez") == (200, "ok\n")
-    clock.now += POLL_LIMIT_SECONDS + 1
+    gate.last_poll -= POLL_LIMIT_SECONDS + 1
     assert get(port, "/livez") == (503, "gate: has not polled for 301 s\n")
-    gate.polled()
+    gate.last_poll = time.monotonic()
     assert get(port, "/livez") == (200, "ok\n")
 
 
-def test_a_service_that_polls_no_more_is_not_ready(
-    port: int, gate: ServiceHealth, clock: Clock
-) -> None:
+def test_a_service_that_polls_no_more_is_not_ready(port: int, gate: ObservedService) -> None:
     gate.is_ready = True
-    clock.now += POLL_LIMIT_SECONDS + 1
+    gate.last_poll -= POLL_LIMIT_SECONDS + 1
     assert get(port, "/readyz") == (503, "gate: has not polled for 301 s\n")
-    gate.polled()
+    gate.last_poll = time.monotonic()
     assert get(port, "/readyz") == (200, "ok\n")
 
 
@@ -102,10 +88,10 @@ def test_head_is_answered_as_get_without_the_body(port: int, path: str) -> None:
     assert b"HTTP/1.0 200 OK" in status
 
 
-def test_a_counter_is_one_time_series(gate: ServiceHealth) -> None:
+def test_a_counter_is_one_time_series(gate: ObservedService) -> None:
     metrics = Metrics()
     metrics.add(RECORDS, 1, "coordinator", "tidegate.commits")
-    with serve("127.0.0.1", 0, metrics.registry, health_of({"gate": gate})) as port:
+    with serve("127.0.0.1", 0, metrics.registry, health_of([gate])) as port:
         assert "_created" not in get(port, "/metrics")[1]
 
 
@@ -121,6 +107,6 @@ def test_a_client_that_sends_nothing_holds_no_other_up(port: int) -> None:
 def test_a_port_in_use_is_said_before_anything_starts(port: int) -> None:
     with (
         pytest.raises(ConfigError, match=r"\[monitoring\] 127.0.0.1:\d+ can't be used"),
-        serve("127.0.0.1", port, Metrics().registry, health_of({})),
+        serve("127.0.0.1", port, Metrics().registry, health_of([])),
     ):
         pass

@@ -27,7 +27,6 @@ from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
 from tidegate.events import Event
-from tidegate.monitoring.endpoint import ServiceHealth
 from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import (
     ObservedService,
@@ -70,7 +69,7 @@ def bus() -> MemoryBus:
 def observed(name: str, tracer: Tracer) -> ObservedService:
     traces = Traces(tracer, name)
     executes = name == "recorder"
-    return ObservedService(name, Metrics(), ServiceHealth(), executes=executes, traces=traces)
+    return ObservedService(name, Metrics(), executes=executes, traces=traces)
 
 
 def decide(bus: MemoryBus, tracer: Tracer) -> None:

@@ -17,11 +17,10 @@ import pytest
 MONITORING = """
 import sys, time
 from tidegate.monitoring.endpoint import serve
-from tidegate.monitoring.endpoint import health_of
 from tidegate.monitoring.metrics import Metrics
 from tidegate.runtime.http_server import BoundedServer
 BoundedServer.longest = float(sys.argv[1])
-with serve("127.0.0.1", 0, Metrics().registry, health_of({})) as port:
+with serve("127.0.0.1", 0, Metrics().registry, (list, list)) as port:
     print(port, flush=True)
     sys.stdin.read()
 """

@@ -17,7 +17,6 @@ from support.signing import ANA, EVE, entry, key_file, restore, settings
 from tidegate.cli import main
 from tidegate.errors import ConfigError, DeliveryError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.settings import MetastoreTls
 from tidegate.publisher import Publisher
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
@@ -246,10 +245,11 @@ def test_a_tls_key_that_others_may_read_is_refused_before_anything_connects(
 def test_a_key_of_the_metastores_tls_that_others_may_read_is_refused(tmp_path: Path) -> None:
     key = tmp_path / "client.key"
     key.touch(0o644)
-    tls = MetastoreTls(certificate_file="/etc/client.pem", key_file=str(key))
+    tls = {"certificate_file": "/etc/client.pem", "key_file": str(key)}
+    settings = MetastoreSettings.model_validate({"uri": "thrift://127.0.0.1:1", "tls": tls})
 
     with pytest.raises(ConfigError, match=f"chmod 600 {key}"):
-        MetastoreClient(MetastoreSettings(uri="thrift://127.0.0.1:1", tls=tls)).snapshot()
+        MetastoreClient(settings).snapshot()
 
 
 def test_a_pipe_is_not_a_private_key_and_is_not_waited_for(tmp_path: Path) -> None:

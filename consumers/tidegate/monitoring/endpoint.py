@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -21,53 +20,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
-POLL_LIMIT_SECONDS: Final = 300.0
-"""A member that has not polled for so long is put out of its group (max.poll.interval.ms)."""
-
-
 Health = tuple[Callable[[], list[str]], Callable[[], list[str]]]
 """What /livez and /readyz ask: why the process should be restarted, and why it does no work now."""
-
-
-class ServiceHealth:
-    """One service of this process; written by its loop, read by anybody."""
-
-    is_ready = False
-    """Whether it is a member of its group, with its state restored."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start as one that has just polled and owns nothing yet."""
-        self._clock = clock
-        self.polled()
-
-    def polled(self) -> None:
-        """Its loop asked for records."""
-        self._polled = self._clock()
-
-    @property
-    def seconds_since_poll(self) -> float:
-        """How long ago it polled."""
-        return self._clock() - self._polled
-
-
-def health_of(services: Mapping[str, ServiceHealth]) -> Health:
-    """The health of a process: of all its services, by name.
-
-    A broker that is down is not a reason to restart it: the services wait for it.
-    """
-
-    def not_live() -> list[str]:
-        return [
-            f"{name}: has not polled for {service.seconds_since_poll:.0f} s"
-            for name, service in services.items()
-            if service.seconds_since_poll > POLL_LIMIT_SECONDS
-        ]
-
-    def not_ready() -> list[str]:
-        waiting = [name for name, service in services.items() if not service.is_ready]
-        return not_live() + [f"{name}: has no partitions from its group yet" for name in waiting]
-
-    return not_live, not_ready
 
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from tidegate.events.topics import DEAD_LETTERS
 from tidegate.events.wire import TYPE_PREFIX, answered_id
 from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
-from tidegate.monitoring.endpoint import ServiceHealth, health_of, serve
+from tidegate.monitoring.endpoint import Health, serve
 from tidegate.monitoring.metrics import Metrics
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Unauthorized
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+POLL_LIMIT_SECONDS: Final = 300.0
+"""A member that has not polled for so long is put out of its group (max.poll.interval.ms)."""
 _REMEMBERED: Final = 10_000
 """Messages of which something is remembered until they are published."""
 
@@ -84,20 +86,18 @@ class Remembered(Generic[T]):
 
 
 class ObservedService:
-    """The metrics and the health of one service."""
+    """The metrics and the health of one service; its loop writes the latter, anybody reads it."""
+
+    is_ready = False
+    """Whether it is a member of its group, with its state restored."""
 
     def __init__(
-        self,
-        name: str,
-        metrics: Metrics,
-        health: ServiceHealth,
-        *,
-        executes: bool,
-        traces: Traces | None = None,
+        self, name: str, metrics: Metrics, *, executes: bool, traces: Traces | None = None
     ) -> None:
         """Take the service's name, where to count, whether it executes commands, and its spans."""
-        self.name, self.metrics, self.health, self.executes = name, metrics, health, executes
-        self.traces = traces
+        self.name, self.metrics, self.executes, self.traces = name, metrics, executes, traces
+        self.last_poll = time.monotonic()
+        """When its loop last asked for records, in monotonic seconds; at first, now."""
         self.causes = Remembered[tuple[float, str]]()
         """When the broker appended what a message follows from, in seconds; the message's kind."""
         self.owned: set[Partition] = set()
@@ -139,12 +139,33 @@ class ObservedService:
         """Count a change of ownership."""
         if event == "assigned":
             self.owned.update(partitions)
-            self.health.is_ready = True
+            self.is_ready = True
         else:
             self.owned.difference_update(partitions)
-            self.health.is_ready = False
+            self.is_ready = False
         self.metrics.add(catalog.REBALANCES, 1, self.name, event)
         self.metrics.set(catalog.ASSIGNED, len(self.owned), self.name)
+
+
+def health_of(services: Collection[ObservedService]) -> Health:
+    """The health of a process: of all its services.
+
+    A broker that is down is not a reason to restart it: the services wait for it.
+    """
+
+    def not_live() -> list[str]:
+        idle = {service.name: time.monotonic() - service.last_poll for service in services}
+        return [
+            f"{name}: has not polled for {seconds:.0f} s"
+            for name, seconds in idle.items()
+            if seconds > POLL_LIMIT_SECONDS
+        ]
+
+    def not_ready() -> list[str]:
+        waiting = [service.name for service in services if not service.is_ready]
+        return not_live() + [f"{name}: has no partitions from its group yet" for name in waiting]
+
+    return not_live, not_ready
 
 
 class _Delegate:
@@ -183,7 +204,7 @@ class _Subscription(_Delegate):
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
         records = self._wrapped.poll(limit, timeout)
         service = self._service
-        service.health.polled()
+        service.last_poll = time.monotonic()
         service.metrics.set(catalog.LAST_POLL, time.time(), service.name)
         for topic, count in Counter(record.partition.topic for record in records).items():
             service.metrics.add(catalog.RECORDS, count, service.name, topic)
@@ -375,14 +396,15 @@ class ProcessMonitoring:
         self.metrics = Metrics((*PROCESS_METRICS, *more))
         self._traces_of = _exporting() if traces else None
         self._executors = frozenset(executors)
-        self._services: dict[str, ServiceHealth] = {}
+        self._services: list[ObservedService] = []
 
     def service(self, name: str) -> ObservedService:
         """Begin to measure a service of this process."""
-        health = self._services[name] = ServiceHealth()
         traces = self._traces_of(name) if self._traces_of else None
         executes = name in self._executors
-        return ObservedService(name, self.metrics, health, executes=executes, traces=traces)
+        observed = ObservedService(name, self.metrics, executes=executes, traces=traces)
+        self._services.append(observed)
+        return observed
 
     def serve(
         self, host: str, port: int, settings: Mapping[str, object] | None = None

@@ -25,7 +25,7 @@ _Key = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineView:
+class _TimelineView:
     """The savepoints and the commits of a table at one moment."""
 
     savepoints: tuple[Savepoint, ...]
@@ -60,7 +60,7 @@ class TimelineViews:
         table: HudiTable,
         rule: SavepointRule | None,
         held: Mapping[str, datetime | None] | None = None,
-    ) -> TimelineView:
+    ) -> _TimelineView:
         """The view of a table.
 
         Raises:
@@ -90,7 +90,7 @@ class TimelineViews:
             for mark in (self._mark(table, instant) for instant in completed)
             if mark is not None
         )
-        return TimelineView(tuple(savepoints), self._commits(table, rule), claimed)
+        return _TimelineView(tuple(savepoints), self._commits(table, rule), claimed)
 
     def _mark(self, table: HudiTable, instant: Instant) -> Savepoint | None:
         """A savepoint by its file; None: it was removed meanwhile."""

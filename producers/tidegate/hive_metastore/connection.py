@@ -16,12 +16,7 @@ from tidegate.errors import (
     MissingInMetastoreError,
     TransientError,
 )
-from tidegate.hive_metastore.settings import (
-    MetastoreKerberos,
-    MetastoreSettings,
-    MetastoreTls,
-    addresses,
-)
+from tidegate.hive_metastore.settings import MetastoreSettings, addresses
 from tidegate.signatures.keys import require_private
 
 _INTERFACE: Final = Path(__file__).with_name("metastore.thrift")
@@ -134,8 +129,9 @@ class Connection:
         from thriftpy2.transport import TBufferedTransportFactory  # noqa: PLC0415
 
         opened = _socket(host, port, self._settings)
-        if self._settings.kerberos is not None:
-            transport = _sasl(opened, host, self._settings.kerberos)
+        if (kerberos := self._settings.kerberos) is not None:
+            host = kerberos.host or host
+            transport = _sasl(opened, host, kerberos.service, kerberos.protection)
             protocol = binary.TBinaryProtocolFactory()  # the compiled one can't use this transport
         else:
             transport = TBufferedTransportFactory().get_transport(opened)
@@ -162,12 +158,8 @@ def _socket(host: str, port: int, settings: MetastoreSettings) -> Any:  # noqa: 
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     options: dict[str, Any] = {"socket_timeout": settings.timeout_ms, "socket_family": family}
-    if settings.tls is None:
+    if (tls := settings.tls) is None:
         return TSocket(host, port, **options)
-    return TSSLSocket(host, port, ssl_context=_tls_context(settings.tls), **options)
-
-
-def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
     if tls.key_file is not None:
         require_private(Path(tls.key_file), "the key of the Metastore's TLS")
     try:
@@ -176,7 +168,7 @@ def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
             context.load_cert_chain(tls.certificate_file, tls.key_file)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"TLS to the Metastore: {error}") from error
-    return context
+    return TSSLSocket(host, port, ssl_context=context, **options)
 
 
 def _require_sasl() -> None:
@@ -191,7 +183,7 @@ def _require_sasl() -> None:
         ) from error
 
 
-def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: ANN401
+def _sasl(opened: Any, host: str, service: str, protection: str) -> Any:  # noqa: ANN401
     from puresasl.client import SASLClient  # noqa: PLC0415 - an extra
     from thriftpy2.transport.sasl import TSaslClientTransport  # noqa: PLC0415
 
@@ -201,12 +193,9 @@ def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: 
         def __init__(self) -> None:
             # auth-conf includes auth-int, which includes auth
             levels = ("auth", "auth-int", "auth-conf")
-            accepted = levels[levels.index(kerberos.protection) :]
+            accepted = levels[levels.index(protection) :]
             self._client = SASLClient(
-                kerberos.host or host,
-                kerberos.service,
-                mechanism="GSSAPI",
-                qops=[level.encode() for level in accepted],
+                host, service, mechanism="GSSAPI", qops=[level.encode() for level in accepted]
             )
 
         def start(self, mechanism: str) -> tuple[bool, str, bytes]:

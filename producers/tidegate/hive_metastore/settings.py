@@ -13,7 +13,7 @@ _ADDRESS: Final = re.compile(r"^(?:thrift://)?(\[[0-9A-Fa-f:]+\]|[^\s:/,\[\]]+):
 _LAST_PORT: Final = 65_535
 
 
-class MetastoreTls(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class _Tls(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """TLS to the Metastore (its `metastore.use.SSL`). The server's name is always verified."""
 
     ca_file: str | None = None
@@ -24,7 +24,7 @@ class MetastoreTls(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=
     """The PEM file of its private key, where the certificate's does not contain it."""
 
 
-class MetastoreKerberos(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class _Kerberos(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
     """Kerberos to the Metastore (its `metastore.sasl.enabled`), with the ticket cache's ticket."""
 
     service: str = Field(default="hive", min_length=1)
@@ -44,9 +44,9 @@ class MetastoreSettings(BaseModel, frozen=True, extra="forbid", hide_input_in_er
     """The first part of the tables' names in the events: catalog.database.table."""
     timeout_ms: int = Field(default=10_000, ge=100)
     """How long a call may take, in milliseconds; then it has failed."""
-    tls: MetastoreTls | None = None
+    tls: _Tls | None = None
     """TLS, where the Metastore has it."""
-    kerberos: MetastoreKerberos | None = None
+    kerberos: _Kerberos | None = None
     """Kerberos, where the Metastore has it."""
 
     @field_validator("uri")

@@ -28,8 +28,9 @@ from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import plan_restore
 from tidegate.savepoints.listing import chosen_savepoint, savepoints_of
 from tidegate.savepoints.removal import plan_freeing
-from tidegate.savepoints.rules import SavepointRule, rule_of
-from tidegate.savepoints.timeline_view import TimelineView, TimelineViews
+from tidegate.savepoints.retention import Check
+from tidegate.savepoints.rules import rule_of
+from tidegate.savepoints.timeline_view import TimelineViews
 from tidegate.service.assembly import cleaner, restore_settings, table_work
 from tidegate.service.settings import Settings
 from tidegate.tables.hudi import check_owner, open_table, refusing_unreadable
@@ -310,7 +311,9 @@ def retention(
             why = error.message if isinstance(error, Refused) else str(error)
             rows.append({"table": named, "savepoint": None, "would": "be refused", "why": why})
         else:
-            rows += [{"table": named} | row for row in _of_retention(view, rule, now)]
+            policies = {saved.instant: saved.policy for saved in view.savepoints}
+            found = _of_retention(view.check(rule, now), policies)
+            rows += [{"table": named} | row for row in found]
     write_rows(rows, "nothing would be made or removed", as_json=as_json)
 
 
@@ -323,17 +326,13 @@ def _published(settings: Settings) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _of_retention(
-    view: TimelineView, rule: SavepointRule | None, now: datetime
-) -> Iterator[dict[str, object]]:
-    found = view.check(rule, now)
-    policy = {saved.instant: saved.policy for saved in view.savepoints}
+def _of_retention(found: Check, policies: Mapping[str, str | None]) -> Iterator[dict[str, object]]:
     unowned = "no rule of the table owns policy "
     for instant, would, why in (
         *((at, "be made", ", ".join(tiers)) for at, tiers in found.due.items()),
         *((at, "be withheld", "max_count") for at in found.withheld),
         *((at, "be removed", why) for at, why in found.removable.items()),
-        *((at, "stay", f"{unowned}{policy[at]}") for at in found.unowned),
+        *((at, "stay", f"{unowned}{policies[at]}") for at in found.unowned),
     ):
         yield {"savepoint": instant, "would": would, "why": why}
 

@@ -11,12 +11,12 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoun
 from tidegate.storage import FileInfo
 from tidegate.storage.azure import AzureStore, if_match
 from tidegate.storage.file_info import Version
-from tidegate.tables.warehouse.object_files import MARK, CloudChanges
+from tidegate.tables.warehouse.object_files import MARK, ObjectChanges
 
 _REFUSED = frozenset({"BlobAlreadyExists", "BlobNotFound", "ConditionNotMet"})
 
 
-class AzureChanges(AzureStore, CloudChanges):
+class AzureChanges(AzureStore, ObjectChanges):
     """One container."""
 
     def put(self, key: str, content: bytes, if_version: Version, mark: str | None) -> None:
@@ -37,7 +37,7 @@ class AzureChanges(AzureStore, CloudChanges):
         return None
 
     def remove_one(self, entry: FileInfo) -> bool:
-        """See `CloudChanges`. The ETag of a directory changes with what is in it."""
+        """See `ObjectChanges`. The ETag of a directory changes with what is in it."""
         key = self.key(entry.path).removesuffix("/")
         how = {} if entry.is_dir else if_match(str(entry.version))
         try:

@@ -7,10 +7,10 @@ from google.api_core.exceptions import NotFound, PreconditionFailed
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.gcs import GcsStore
-from tidegate.tables.warehouse.object_files import MARK, CloudChanges
+from tidegate.tables.warehouse.object_files import MARK, ObjectChanges
 
 
-class GcsChanges(GcsStore, CloudChanges):
+class GcsChanges(GcsStore, ObjectChanges):
     """One bucket."""
 
     def put(self, key: str, content: bytes, if_version: Version, mark: str | None) -> None:
@@ -35,7 +35,7 @@ class GcsChanges(GcsStore, CloudChanges):
         return blob and (blob.metadata or {}).get(MARK)
 
     def remove_one(self, entry: FileInfo) -> bool:
-        """See `CloudChanges`."""
+        """See `ObjectChanges`."""
         blob = self.bucket.blob(self.key(entry.path))
         try:
             blob.delete(if_generation_match=int(entry.version or 0), **self.limits_of_a_call)

@@ -43,6 +43,10 @@ class ObjectChanges(ObjectStore, RemoteChanges):
     def mark_of(self, key: str) -> str | None:
         """The mark that an object was written with; None also if there is no object."""
 
+    @abstractmethod
+    def remove_one(self, entry: FileInfo) -> bool:
+        """Remove an object; return False if it is gone, or has another version."""
+
     def create(self, location: str, content: bytes) -> None:
         """See `Changes`. The client repeats a request whose answer was lost.
 
@@ -57,6 +61,14 @@ class ObjectChanges(ObjectStore, RemoteChanges):
                 self.put(self.key(location), content, None, None)
             return
         self._put_once(location, content, if_version)
+
+    def remove(self, entries: Sequence[FileInfo]) -> int:
+        """See `Changes`."""
+        if not entries:
+            return 0
+        folders = sorted((e for e in entries if e.is_dir), key=lambda e: e.path, reverse=True)
+        removed = sum(self.at_once(self._remove, [e for e in entries if not e.is_dir]))
+        return removed + sum(map(self._remove, folders))  # the deepest first
 
     def remove_names(self, folder: str, names: Sequence[str]) -> int:
         """See `Changes`. A removal of a missing object succeeds, so they are counted before."""
@@ -85,6 +97,10 @@ class ObjectChanges(ObjectStore, RemoteChanges):
             return self.entry(location)
         return None
 
+    def _remove(self, entry: FileInfo) -> bool:
+        with self.request(entry.path):
+            return self.remove_one(entry)
+
     def _existing(self, folder: str, names: Sequence[str]) -> list[FileInfo]:
         if len(names) <= FEW:
             found = (self.entry_or_none(f"{folder}/{name}") for name in names)
@@ -102,26 +118,6 @@ class ObjectChanges(ObjectStore, RemoteChanges):
             except FileExistsError:
                 if self.mark_of(key) != mark:
                     raise FileExistsError(location) from None
-
-
-class CloudChanges(ObjectChanges):
-    """One bucket of a store that removes an object only if it still has the version it had."""
-
-    @abstractmethod
-    def remove_one(self, entry: FileInfo) -> bool:
-        """Remove an object; return False if it is gone, or has another version."""
-
-    def remove(self, entries: Sequence[FileInfo]) -> int:
-        """See `Changes`."""
-        if not entries:
-            return 0
-        folders = sorted((e for e in entries if e.is_dir), key=lambda e: e.path, reverse=True)
-        removed = sum(self.at_once(self._remove, [e for e in entries if not e.is_dir]))
-        return removed + sum(map(self._remove, folders))  # the deepest first
-
-    def _remove(self, entry: FileInfo) -> bool:
-        with self.request(entry.path):
-            return self.remove_one(entry)
 
 
 def _refuse(location: str) -> NoReturn:

@@ -87,7 +87,7 @@ class S3Changes(S3Store, ObjectChanges):
         if not entries:
             return 0
         if len(entries) <= FEW and self.conditions.one:
-            return sum(map(self._remove_one, entries))
+            return sum(map(self._remove, entries))
         if self.conditions.many:
             return self._remove_by_boto(entries, with_tags=True)
         # obstore can't name the markers of directories, nor control characters
@@ -119,15 +119,15 @@ class S3Changes(S3Store, ObjectChanges):
                 remove()
         return self.entry_or_none(location) is not None
 
-    def _remove_one(self, entry: FileInfo) -> bool:
+    def remove_one(self, entry: FileInfo) -> bool:
+        """See `ObjectChanges`. Only where the server honours the condition."""
         name = {"Bucket": self.bucket, "Key": self.key(entry.path)}
-        with self.request(entry.path):
-            try:
-                self.clients.boto.delete_object(**name, IfMatch=entry.version)
-            except ClientError as error:
-                if error.response["Error"]["Code"] not in _NO_MATCH:
-                    raise
-                return False
+        try:
+            self.clients.boto.delete_object(**name, IfMatch=entry.version)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _NO_MATCH:
+                raise
+            return False
         return True
 
     def _remove_plain(self, paths: Sequence[str]) -> None:
