@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.monitor import DeploymentMonitor
-from tidegate.ops.replay.cluster import Replays
-from tidegate.ops.replay.events import Selection
+from tidegate.ops.replay.events import Selection, plan_events
+from tidegate.ops.replay.group import plan_reset
 from tidegate.ops.status import read_status
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -112,9 +112,9 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
     wait_for("no lag again", lambda: not any(lags(settings).values()))
     for child in running:
         end(child)
-    with Replays(settings) as replays:
+    with closing(KafkaBus(settings.connection())) as bus:
         for name in NAMES:
-            replay = replays.plan_reset(name, datetime.now(UTC))
+            replay = plan_reset(bus, settings, name, datetime.now(UTC))
             assert replay.records == 0, name
 
 
@@ -140,9 +140,8 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
             assert [record.offset for record in bus.log(where)] == [0]
             assert len(list(bus.read(bus.spans(where.topic)))) == 1
             assert sum(item is not None for item in log.read()) == 0
-        with Replays(settings) as replays:
-            found = replays.plan_events("commits", Selection())
-            assert found.events == 1
+        found = plan_events(bus, settings, "commits", Selection())
+        assert found.events == 1
         assert hidden(settings, where) == 1
         producer.commit_transaction(30)
     # the broker marks the partitions a moment after it has committed

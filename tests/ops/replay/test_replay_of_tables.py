@@ -10,7 +10,7 @@ from support.samples import commands_on, commit, end_tasks, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.errors import TidegateError
-from tidegate.ops.replay.cluster import (
+from tidegate.ops.replay.group import (
     _GroupPosition,
     _GroupReplay,
     _OffsetReset,

@@ -16,8 +16,8 @@ from tidegate.events import Event
 from tidegate.events.codec import Headers
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.replay.cluster import Target, _GroupPosition, _OffsetReset, plan_group
-from tidegate.ops.replay.events import Selection, message_of, narrowed, plan_of, select_events
+from tidegate.ops.replay.events import Selection, message_of, plan_of, select_events
+from tidegate.ops.replay.group import Target, _GroupPosition, _OffsetReset, plan_group
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
@@ -201,14 +201,10 @@ def chosen(**conditions: object) -> list[int]:
     return [found.record.offset for found in select_events(HISTORY, selection, Wire())]
 
 
-def test_events_are_chosen_by_table_id_place_and_time() -> None:
+def test_events_are_chosen_by_table_and_id() -> None:
     assert chosen() == [10, 11, 12]
     assert chosen(table="lake.sales.orders") == [10, 12]
     assert chosen(event_ids=frozenset({commit(3).event_id})) == [12]
-    assert chosen(from_offset=11, to_offset=12) == [11]
-    assert chosen(partition=1) == []
-    late = datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC)
-    assert chosen(from_time=late) == [11, 12]
 
 
 def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
@@ -252,8 +248,6 @@ def test_what_can_t_be_read_is_reported_unless_its_key_or_its_id_is_another() ->
     assert shown() == [1, 2, 3]
     assert shown(table="lake.sales.orders") == [1, 2]
     assert shown(event_ids=frozenset({"x"})) == [1, 2]
-    assert shown(from_offset=2) == [2, 3]
-    assert shown(partition=1) == []
 
 
 def test_events_of_one_batch_keep_their_order() -> None:
@@ -269,8 +263,11 @@ def test_only_what_offsets_can_cover_is_read() -> None:
     spans = {first: range(100, 1_000_000), second: range(50)}
     some = Selection(from_offset=10, to_offset=40)
 
-    assert narrowed(spans, Selection()) == spans
-    assert narrowed(spans, some) == {first: range(100, 100), second: range(10, 40)}
+    assert Selection().offsets(spans) == spans
+    assert some.offsets(spans) == {first: range(100, 100), second: range(10, 40)}
+    assert replace(some, partition=1).offsets(spans) == {second: range(10, 40)}
+    with pytest.raises(ConfigError, match=r"tidegate.commits has no partition 2"):
+        replace(some, partition=2).offsets(spans)
 
 
 Found = LoggedEvent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +16,9 @@ from tidegate.cli.output import write, write_json, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.replay.cluster import Replays, Target
-from tidegate.ops.replay.events import Selection
+from tidegate.ops.replay.events import Selection, plan_events, publish_again
+from tidegate.ops.replay.group import Target, plan_reset, reset
+from tidegate.runtime.kafka.bus import KafkaBus
 
 replay = typer.Typer(
     help="Read or publish events again; a dry run without --execute.", no_args_is_help=True
@@ -68,11 +70,13 @@ def group(
     settings, names = reachable(config), [table_of(name) or "" for name in table or ()]
     for name in names:
         EventLog.of(settings).check_named(name, "check the name")
-    with Replays(settings) as replays:
-        plan = replays.plan_reset(service, target, topic=topic, partition=partition, tables=names)
+    with closing(KafkaBus(settings.connection())) as bus:
+        plan = plan_reset(
+            bus, settings, service, target, topic=topic, partition=partition, tables=names
+        )
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
-            replays.reset(plan)
+            reset(bus, settings, plan)
     _show(plan.row, plan.sentences(executed=execute), executed=execute, as_json=as_json)
 
 
@@ -119,11 +123,12 @@ def events(
         to_offset=to_offset,
         from_time=since_of(since),
     )
-    with Replays(reachable(config)) as replays:
-        plan = replays.plan_events(topic, selection, limit)
+    settings = reachable(config)
+    with closing(KafkaBus(settings.connection())) as bus:
+        plan = plan_events(bus, settings, topic, selection, limit)
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
-            replays.publish(plan)
+            publish_again(bus, settings, plan)
     _show(plan.row, plan.sentences(executed=execute), executed=execute, as_json=as_json)
     if not plan.events:
         raise TidegateError(f"no event in {topic} matches and can be decoded")

@@ -11,18 +11,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Final
 
-from tidegate.errors import FormatError
+from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, RestoreRequested
+from tidegate.events.topics import TOPICS
 from tidegate.events.wire import Wire, carried_by
-from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.event_log import LoggedEvent, since_ms
 from tidegate.ops.summary import counted
 from tidegate.publisher import Message
+from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.settings import Settings
 
 REPLAYED_FROM: Final = "tidegate-replayed-from"
 _ID: Final = "ce_id"
+_BATCH: Final = 500
+LISTED: Final = 100
+"""The default number of events that a plan lists."""
 _LISTED: Final = 5
 """How many undecodable records are shown to people."""
 REMEMBERED: Final = 200_000
@@ -42,15 +50,18 @@ class Selection:
     from_time: datetime | None = None
     """By the broker's clock."""
 
-    def covers_location(self, record: Record) -> bool:
-        """Whether a record is in the selected range of offsets and times."""
-        seconds = record.timestamp_ms / 1000
-        return (
-            self.partition in (None, record.partition.number)
-            and self.from_offset <= record.offset
-            and (self.to_offset is None or record.offset < self.to_offset)
-            and (self.from_time is None or seconds >= self.from_time.timestamp())
-        )
+    def offsets(self, available: Mapping[Partition, range]) -> dict[Partition, range]:
+        """The selected offsets among these, which begin at the selected time.
+
+        Raises:
+            ConfigError: there is no such partition.
+        """
+        found = within(available, self.partition)
+        for part, span in found.items():
+            start = max(span.start, self.from_offset)
+            stop = span.stop if self.to_offset is None else min(span.stop, self.to_offset)
+            found[part] = range(start, max(start, stop))
+        return found
 
     def covers_event(self, event: Event) -> bool:
         """Whether an event is selected."""
@@ -82,7 +93,7 @@ def message_of(selected: LoggedEvent) -> Message:
 
 
 @dataclass(frozen=True, slots=True)
-class EventReplay:
+class _EventReplay:
     """The plan of a replay: the events to publish again, each id once.
 
     It contains only the records to list, even if more are selected.
@@ -164,7 +175,7 @@ def select_events(
     """
     seen = OrderedDict[bytes, None]()
     for record in records:
-        if not selection.covers_location(record) or not selection.may_cover(record):
+        if not selection.may_cover(record):
             continue
         try:
             event = wire.deserialize(record.key, record.value, record.headers)
@@ -185,7 +196,7 @@ def plan_of(
     selection: Selection,
     limit: int,
     wire: Wire,
-) -> EventReplay:
+) -> _EventReplay:
     """Count events and undecodable records, and list up to `limit` of both."""
     events = restores = unreadable = 0
     listed: list[LoggedEvent] = []
@@ -200,19 +211,55 @@ def plan_of(
         restores += asks_for_restore(selected.event, wire)
         if len(listed) < limit:
             listed.append(selected)
-    return EventReplay(
+    return _EventReplay(
         spans, selection, events, restores, unreadable, tuple(listed), tuple(unlisted)
     )
 
 
-def narrowed(spans: Mapping[Partition, range], selection: Selection) -> dict[Partition, range]:
-    """The offsets among these that a selection can cover."""
-    found: dict[Partition, range] = {}
-    for part, span in spans.items():
-        start = max(span.start, selection.from_offset)
-        stop = span.stop if selection.to_offset is None else min(span.stop, selection.to_offset)
-        found[part] = range(start, max(start, stop))
+def within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
+    """Those of one partition number; None: all.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    found = {part: span for part, span in spans.items() if number in (None, part.number)}
+    if not found:
+        topics = ", ".join(sorted({part.topic for part in spans}))
+        raise ConfigError(f"{topics} has no partition {number}")
     return found
+
+
+def plan_events(
+    bus: KafkaBus, settings: Settings, topic: str, selection: Selection, limit: int = LISTED
+) -> _EventReplay:
+    """Find the events to publish again; the plan lists up to `limit` of them.
+
+    Only the selected offsets are read, record by record.
+
+    Raises:
+        ConfigError: `topic` is not a topic of events, or has no such partition.
+    """
+    prefix, known = (
+        settings.topics.prefix,
+        {topic.suffix: topic for topic in TOPICS if topic.events},
+    )
+    suffix = topic.removeprefix(f"{prefix}.")
+    if suffix not in known:
+        raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
+    available = bus.spans(known[suffix].name(prefix), since_ms(selection.from_time))
+    spans, wire = selection.offsets(available), wire_for(settings.registry)
+    return plan_of(select_events(bus.read(spans), selection, wire), spans, selection, limit, wire)
+
+
+def publish_again(bus: KafkaBus, settings: Settings, plan: _EventReplay) -> None:
+    """Publish the events of a plan again, in order within each partition.
+
+    They are read a second time instead of being held in memory.
+    """
+    found = select_events(bus.read(plan.spans), plan.selection, wire_for(settings.registry))
+    messages = (message_of(selected) for selected in found if selected.event is not None)
+    while batch := list(islice(messages, _BATCH)):
+        bus.send(batch)
 
 
 def asks_for_restore(event: Event, wire: Wire) -> bool:

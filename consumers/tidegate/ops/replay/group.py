@@ -1,4 +1,4 @@
-"""Replays on a cluster: make the plan, then carry it out.
+"""Reset a service's group to read again: make the plan, then carry it out.
 
 The coordinator's changelog records the offset up to which each input was applied. If only the
 group's offsets were reset, the coordinator would skip everything that it reads again. So the
@@ -21,26 +21,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
-from typing import Any, Final, Self
+from typing import Any
 
 from tidegate.coordinator.rows.position import POSITION_KEY, Position
 from tidegate.errors import ConfigError, FormatError, TidegateError
 from tidegate.events import Event
-from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, TOPICS, Role, partition_of
-from tidegate.events.wire import Wire
-from tidegate.ops.event_log import LoggedEvent, since_ms
+from tidegate.events.topics import CHANGELOG, REQUEST_TOPIC, TASK_TOPIC, Role, partition_of
+from tidegate.ops.event_log import since_ms
 from tidegate.ops.groups import Groups, changed_position, input_topics
-from tidegate.ops.replay.events import (
-    EventReplay,
-    Selection,
-    asks_for_restore,
-    message_of,
-    narrowed,
-    plan_of,
-    plan_sentences,
-    select_events,
-)
+from tidegate.ops.replay.events import asks_for_restore, plan_sentences, within
 from tidegate.ops.summary import counted
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
@@ -210,165 +199,100 @@ def _clamped(available: range, offset: int) -> int:
     return min(max(offset, available.start), available.stop)
 
 
-_BATCH: Final = 500
-LISTED: Final = 100
-"""The default number of events that a plan lists."""
+def plan_reset(  # noqa: PLR0913 - what is selected, by name
+    bus: KafkaBus,
+    settings: Settings,
+    service: str,
+    target: Target,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    tables: Collection[str] = (),
+) -> _GroupReplay:
+    """Plan a reset of a service's group, without changing or fencing anything.
 
+    Args:
+        bus: The cluster.
+        settings: The deployment.
+        service: Its name.
+        target: The start of the replay.
+        topic: Only this input topic (`locks`), with or without the prefix; None: all of them.
+        partition: Only this partition number; None: all of them.
+        tables: Only the partitions of these tables; empty: all.
 
-class Replays:
-    """The operations of `tidegate replay`. Plans only read; `reset` and `publish` execute them."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Connect to the cluster of the settings."""
-        connection = settings.connection()
-        self._prefix = settings.topics.prefix
-        self._bus = KafkaBus(connection)
-        self._groups = Groups.of(connection)
-        self._wire: Wire = wire_for(settings.registry)
-
-    def __enter__(self) -> Self:
-        """Close the connection at the end of the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self._bus.close()
-
-    def plan_reset(
-        self,
-        service: str,
-        target: Target,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        tables: Collection[str] = (),
-    ) -> _GroupReplay:
-        """Plan a reset of a service's group.
-
-        Args:
-            service: Its name.
-            target: The start of the replay.
-            topic: Only this input topic (`locks`), with or without the prefix; None: all of them.
-            partition: Only this partition number; None: all of them.
-            tables: Only the partitions of these tables; empty: all.
-
-        Raises:
-            ConfigError: there is no such service, topic or partition.
-            TidegateError: the service is running.
-        """
-        names = input_topics(service, topic, self._prefix)
-        spans: dict[Partition, range] = {}
-        for name in names:
-            spans |= self._bus.spans(name)
-        spans = _within(spans, partition)
-        if tables:
-            count = require_copartitioned(self._bus, names)
-            numbers = {partition_of(table, count) for table in tables}
-            spans = {part: span for part, span in spans.items() if part.number in numbers}
-            if not spans:
-                raise ConfigError(f"none of the tables is on partition {partition}")
-        group = f"{self._prefix}.{service}"
-        self._groups.check_unused(group)
-        plan = plan_group(service, group, self._positions(service, spans, target), target)
-        return replace(plan, restores=self._restores(plan))
-
-    def reset(self, plan: _GroupReplay) -> None:
-        """Reset a group: the coordinator's changelog first, then the offsets.
-
-        Raises:
-            TidegateError: the service was started meanwhile; its offsets are unchanged.
-            StopService: likewise.
-        """
-        if not plan.resets:
-            return
-        self._groups.check_unused(plan.group)
-        if plan.service == COORDINATOR:
-            reset_state(self._bus, self._prefix, plan)
-        self._groups.set_offsets(
-            plan.group, {reset.partition: reset.to_offset for reset in plan.resets}
+    Raises:
+        ConfigError: there is no such service, topic or partition.
+        TidegateError: the service is running.
+    """
+    prefix = settings.topics.prefix
+    names, spans = input_topics(service, topic, prefix), dict[Partition, range]()
+    for name in names:
+        spans |= bus.spans(name)
+    spans = within(spans, partition)
+    if tables:
+        count = require_copartitioned(bus, names)
+        numbers = {partition_of(table, count) for table in tables}
+        spans = {part: span for part, span in spans.items() if part.number in numbers}
+        if not spans:
+            raise ConfigError(f"none of the tables is on partition {partition}")
+    group, groups = f"{prefix}.{service}", Groups.of(settings.connection())
+    groups.check_unused(group)
+    committed, earlier = groups.positions(group, list(spans)), set[Partition]()
+    at: dict[Partition, int] = {}
+    if not isinstance(target, int):
+        for name in {part.topic for part in spans}:
+            since = bus.spans(name, since_ms(target))
+            at |= {part: span.start for part, span in since.items()}
+    if service == COORDINATOR:
+        changelog = Partition(CHANGELOG.name(prefix), 0)
+        now = bus.watermarks([changelog])[changelog].topic_id
+        ids = {part: watched_ids(position.metadata) for part, position in committed.items()}
+        earlier = {part for part, known in ids.items() if known and now not in known}
+    positions = {
+        part: _GroupPosition(
+            span,
+            committed[part].offset if part in committed else None,
+            at.get(part),
+            changelog_recreated=part in earlier,
         )
-
-    def plan_events(self, topic: str, selection: Selection, limit: int = LISTED) -> EventReplay:
-        """Find the events to publish again; the plan lists up to `limit` of them.
-
-        Only offsets that the selection can cover are read, record by record.
-
-        Raises:
-            ConfigError: `topic` is not a topic of events.
-        """
-        known = {topic.suffix: topic for topic in TOPICS if topic.events}
-        suffix = topic.removeprefix(f"{self._prefix}.")
-        if suffix not in known:
-            raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
-        name = known[suffix].name(self._prefix)
-        available = self._bus.spans(name, since_ms(selection.from_time))
-        spans = narrowed(_within(available, selection.partition), selection)
-        return plan_of(self._selected(spans, selection), spans, selection, limit, self._wire)
-
-    def publish(self, plan: EventReplay) -> None:
-        """Publish the events of a plan again, in order within each partition.
-
-        They are read a second time instead of being held in memory.
-        """
-        found = self._selected(plan.spans, plan.selection)
-        messages = (message_of(selected) for selected in found if selected.event is not None)
-        while batch := list(islice(messages, _BATCH)):
-            self._bus.send(batch)
-
-    def _selected(
-        self, spans: Mapping[Partition, range], selection: Selection
-    ) -> Iterator[LoggedEvent]:
-        return select_events(self._bus.read(spans), selection, self._wire)
-
-    def _positions(
-        self, service: str, spans: Mapping[Partition, range], target: Target
-    ) -> dict[Partition, _GroupPosition]:
-        """The service's position in these partitions, without changing or fencing anything."""
-        group = f"{self._prefix}.{service}"
-        committed = self._groups.positions(group, list(spans))
-        at: dict[Partition, int] = {}
-        if not isinstance(target, int):
-            for topic in {part.topic for part in spans}:
-                since = self._bus.spans(topic, since_ms(target))
-                at |= {part: span.start for part, span in since.items()}
-        earlier = set[Partition]()
-        if service == COORDINATOR:
-            changelog = Partition(CHANGELOG.name(self._prefix), 0)
-            now = self._bus.watermarks([changelog])[changelog].topic_id
-            ids = {part: watched_ids(position.metadata) for part, position in committed.items()}
-            earlier = {part for part, known in ids.items() if known and now not in known}
-        found = {
-            part: _GroupPosition(
-                span,
-                committed[part].offset if part in committed else None,
-                at.get(part),
-                changelog_recreated=part in earlier,
-            )
-            for part, span in spans.items()
-        }
-        return with_applied(self._bus, self._prefix, found) if service == COORDINATOR else found
-
-    def _restores(self, plan: _GroupReplay) -> int:
-        """Count the restore requests among the records that the group would read again."""
-        if plan.service not in {COORDINATOR, Role.RESTORER}:
-            return 0
-        found, topics = 0, {topic.name(self._prefix) for topic in (REQUEST_TOPIC, TASK_TOPIC)}
-        spans = {it.partition: it.span for it in plan.resets if it.partition.topic in topics}
-        for record in self._bus.read(spans) if spans else ():
-            try:
-                event: Event = self._wire.deserialize(record.key, record.value, record.headers)
-            except FormatError:
-                continue
-            found += asks_for_restore(event, self._wire)
-        return found
+        for part, span in spans.items()
+    }
+    if service == COORDINATOR:
+        positions = with_applied(bus, prefix, positions)
+    plan = plan_group(service, group, positions, target)
+    return replace(plan, restores=_restores(bus, settings, plan))
 
 
-def _within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
-    found = {part: span for part, span in spans.items() if number in (None, part.number)}
-    if not found:
-        topics = ", ".join(sorted({part.topic for part in spans}))
-        raise ConfigError(f"{topics} has no partition {number}")
+def _restores(bus: KafkaBus, settings: Settings, plan: _GroupReplay) -> int:
+    """Count the restore requests among the records that the group would read again."""
+    if plan.service not in {COORDINATOR, Role.RESTORER}:
+        return 0
+    prefix, wire, found = settings.topics.prefix, wire_for(settings.registry), 0
+    topics = {topic.name(prefix) for topic in (REQUEST_TOPIC, TASK_TOPIC)}
+    spans = {it.partition: it.span for it in plan.resets if it.partition.topic in topics}
+    for record in bus.read(spans) if spans else ():
+        try:
+            event: Event = wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:
+            continue
+        found += asks_for_restore(event, wire)
     return found
+
+
+def reset(bus: KafkaBus, settings: Settings, plan: _GroupReplay) -> None:
+    """Reset a group: the coordinator's changelog first, then the offsets.
+
+    Raises:
+        TidegateError: the service was started meanwhile; its offsets are unchanged.
+        StopService: likewise.
+    """
+    if not plan.resets:
+        return
+    groups = Groups.of(settings.connection())
+    groups.check_unused(plan.group)
+    if plan.service == COORDINATOR:
+        reset_state(bus, settings.topics.prefix, plan)
+    groups.set_offsets(plan.group, {reset.partition: reset.to_offset for reset in plan.resets})
 
 
 def with_applied(
