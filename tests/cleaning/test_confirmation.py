@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from support.acid import IDS_1_TO_3, INSERTS, NOTHING_OPEN, emptied, listed, release
-from tidegate.cleaning.confirmation import Answers, Claim, NotConfirmed, Proof, judge
+from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.events import AbortedCleaningReleased, VacuumKind
 from tidegate.hive.content import content_hash
 from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_metastore.values import REBALANCE, HeldTables, Lock, QueueEntry, Transactions
+from tidegate.tables.refusal import Refused
 
 DB, NAME = "default", "table_txn_001"
 PRODUCT = "delta_0000001_0000003_v0000009"
@@ -35,7 +36,7 @@ def locked(*locks: Lock) -> HeldTables:
 
 
 def contradiction(claim: Claim, said: Answers) -> str:
-    with pytest.raises(NotConfirmed) as found:
+    with pytest.raises(Refused) as found:
         judge(claim, said)
     return str(found.value)
 

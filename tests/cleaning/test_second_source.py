@@ -22,7 +22,7 @@ from support.acid import (
     names_in,
     release,
 )
-from tidegate.cleaning.confirmation import NotConfirmed, Proof
+from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, content_of
@@ -42,15 +42,16 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import released_again
+from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
-NO = NotConfirmed(Reason.NOT_CONFIRMED, "the Metastore has 7 as open")
+NO = Refused(Reason.NOT_CONFIRMED, "the Metastore has 7 as open")
 
 
 class Answering(SecondSource):
     """A source that gives these answers, one after the other, and then the last one again."""
 
-    def __init__(self, *answers: Proof | NotConfirmed, aborted: tuple[int, ...] = ()) -> None:
+    def __init__(self, *answers: Proof | Refused, aborted: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.left = list(answers)
         self._aborted = frozenset(aborted)
@@ -66,7 +67,7 @@ class Answering(SecondSource):
         assert plan.remove
         assert command.table
         answer = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(answer, NotConfirmed):
+        if isinstance(answer, Refused):
             raise answer
         return answer
 

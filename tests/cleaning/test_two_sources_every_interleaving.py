@@ -19,9 +19,10 @@ from support.interleavings.explore import Step
 from support.interleavings.metastore import high_water_mark, locked, open_txns, snapshot_of
 from support.interleavings.scenario import LOCATION, PARTITION
 from support.interleavings.world import World
-from tidegate.cleaning.confirmation import Answers, Claim, NotConfirmed, judge
+from tidegate.cleaning.confirmation import Answers, Claim, judge
 from tidegate.events import CleaningReleased, VacuumFinished
 from tidegate.hive_metastore.values import HeldTables, Holds, Transactions
+from tidegate.tables.refusal import Refused
 
 ONE_BY_ONE = Scenario(4, ("minor",), ("one by one",))
 LIES = Scenario(4, ("minor",), ("table", "partition"), faults=1, kinds_of_faults=frozenset())
@@ -55,7 +56,7 @@ class Confirming(CleanerOfWorlds):
         plan = self._of.rules.plan([_listed(directory) for directory in world.directories], command)
         try:
             judge(Claim.of(command, plan), self._answers(world))
-        except NotConfirmed:
+        except Refused:
             return False
         return True
 

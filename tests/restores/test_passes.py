@@ -9,7 +9,7 @@ import pytest
 from support.hudi_tables import at
 from tidegate.hudi.instant import Action, Instant, InstantState, Layout
 from tidegate.hudi.rollback import InstantInfo
-from tidegate.restores.plan import PlannedBlock, PlannedFile, Step, passes
+from tidegate.restores.plan import PlannedBlock, Step, _PlannedFile, passes
 
 DONE, INFLIGHT = InstantState.COMPLETED, InstantState.INFLIGHT
 
@@ -17,7 +17,7 @@ DONE, INFLIGHT = InstantState.COMPLETED, InstantState.INFLIGHT
 def step(minute: int, files: int = 1, blocks: int = 0) -> Step:
     return Step(
         InstantInfo(at(minute), "commit"),
-        tuple(PlannedFile("p0", f"p0/{n}.parquet", 1) for n in range(files)),
+        tuple(_PlannedFile("p0", f"p0/{n}.parquet", 1) for n in range(files)),
         tuple(PlannedBlock("p0", f"p0/.g.log.{n}_1", is_there=False) for n in range(blocks)),
     )
 

@@ -21,7 +21,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestoreProgressed, RestoreStarted
 from tidegate.hudi.rollback import InstantInfo
 from tidegate.restores.executor import Restorer, _Progress
-from tidegate.restores.plan import PlannedFile, Step, plan_of
+from tidegate.restores.plan import Step, _PlannedFile, plan_of
 from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.tables.progress import PAUSE
@@ -72,7 +72,7 @@ def test_a_short_restore_says_nothing_in_between(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pause", [timedelta(0), PAUSE / 3, PAUSE])
 def test_a_restore_of_many_instants_is_said_at_most_so_often(pause: timedelta) -> None:
-    files = (PlannedFile("p0", "p0/a.parquet", 1),)
+    files = (_PlannedFile("p0", "p0/a.parquet", 1),)
     steps = tuple(Step(InstantInfo(at(minute), "commit"), files) for minute in range(30))
     progress = _Progress(plan_of(at(0), steps), NOW)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.rollback import InstantInfo, RestorePlanFile
-from tidegate.restores.plan import STEPS_KEY, PlannedFile, Step, plan_of, resume, summarise
+from tidegate.restores.plan import STEPS_KEY, Step, _PlannedFile, plan_of, resume, summarise
 
 SAVEPOINT = "20260301100200000"
 THREE, FOUR = "20260301100300000", "20260301100400000"
@@ -15,7 +15,7 @@ PENDING = Instant("20260301110000000", Action.RESTORE, InstantState.REQUESTED)
 
 def step(timestamp: str) -> Step:
     return Step(
-        InstantInfo(timestamp, "commit"), (PlannedFile("p0", f"p0/{timestamp}.parquet", 1),)
+        InstantInfo(timestamp, "commit"), (_PlannedFile("p0", f"p0/{timestamp}.parquet", 1),)
     )
 
 

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
+from typing import Final
 
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, snapshot_of
 from tidegate.cleaning.products import AcidEntry
-from tidegate.errors import TidegateError
 from tidegate.events import AbortedCleaningReleased, CleaningReleased
 from tidegate.events.reasons import Reason
 from tidegate.hive.write_ids import IdRanges, ValidWriteIds
 from tidegate.hive_metastore.values import HeldTables, QueueEntry, Transactions
+from tidegate.tables.refusal import Refused
 
 
 class Proof(Enum):
@@ -31,17 +32,8 @@ class Proof(Enum):
     """No source is asked, by the settings."""
 
 
-class NotConfirmed(TidegateError):  # noqa: N818 - expected, not a fault
-    """The second source contradicts a removal, or is away. The catcher defers the cleaning.
-
-    Attributes:
-        reason: NOT_CONFIRMED or SECOND_SOURCE_AWAY.
-    """
-
-    def __init__(self, reason: Reason, message: str) -> None:
-        """Take the code, and the sentence for people."""
-        self.reason = reason
-        super().__init__(message)
+NOT_NOW: Final = frozenset({Reason.NOT_CONFIRMED, Reason.SECOND_SOURCE_AWAY})
+"""Why a vacuum's cleaning is deferred: the second source contradicts it, or is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,7 @@ def judge(claim: Claim, said: Answers) -> Proof:
     """Compare a claim with a Metastore's answers.
 
     Raises:
-        NotConfirmed: their first contradiction.
+        Refused: NOT_CONFIRMED, with their first contradiction.
     """
     row = _row(claim, said.compactions)
     contradictions = chain(
@@ -135,7 +127,7 @@ def judge(claim: Claim, said: Answers) -> Proof:
     return Proof.CONFIRMED if is_proven else Proof.UNPROVEN
 
 
-def _of_place(claim: Claim, said: Answers) -> Iterator[NotConfirmed]:
+def _of_place(claim: Claim, said: Answers) -> Iterator[Refused]:
     name = f"{claim.database}.{claim.table}"
     if said.location != claim.location:  # renamed, moved, dropped, or another table's name
         found = f"has it in {said.location}" if said.location else "has no such table"
@@ -148,7 +140,7 @@ def _of_place(claim: Claim, said: Answers) -> Iterator[NotConfirmed]:
 
 def _of_commit(
     claim: Claim, transactions: Transactions, row: QueueEntry | None
-) -> Iterator[NotConfirmed]:
+) -> Iterator[Refused]:
     for txn in sorted(claim.transactions):
         if txn > transactions.high_water_mark:  # restored from a backup, or invented
             yield _no(f"transaction {txn} committed", "has not given that id out")
@@ -164,7 +156,7 @@ def _of_commit(
         yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
 
 
-def _of_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[NotConfirmed]:
+def _of_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[Refused]:
     if claim.waits_for_readers:  # earlier readers may read what is obsolete
         for txn in _open_readers(claim, said, row):
             yield _no("every reader has ended", f"has transaction {txn} as open")
@@ -172,9 +164,7 @@ def _of_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator
             yield _no("every reader has ended", f"has lock {lock} as held")
 
 
-def _of_write_ids(
-    claim: Claim, ids: ValidWriteIds, row: QueueEntry | None
-) -> Iterator[NotConfirmed]:
+def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: QueueEntry | None) -> Iterator[Refused]:
     for entry in (*claim.products, *claim.removed):
         if entry.acid.max_write_id > ids.high_water_mark:  # created again since, or another table
             last = f"has given out no write id of the table above {ids.high_water_mark}"
@@ -194,9 +184,9 @@ def _of_write_ids(
                 yield _no(f"the write ids {low} to {high} aborted", "has them as committed")
 
 
-def _no(event_says: str, metastore: str) -> NotConfirmed:
+def _no(event_says: str, metastore: str) -> Refused:
     message = f"the event says {event_says}; the Metastore {metastore}"
-    return NotConfirmed(Reason.NOT_CONFIRMED, message)
+    return Refused(Reason.NOT_CONFIRMED, message)
 
 
 def _row(claim: Claim, compactions: Iterable[QueueEntry]) -> QueueEntry | None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from tidegate.cleaning.confirmation import NotConfirmed, Proof
+from tidegate.cleaning.confirmation import NOT_NOW, Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import (
     Cleaning,
@@ -21,10 +21,11 @@ from tidegate.cleaning.plan import (
 )
 from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
 from tidegate.cleaning.quarantine_commands import (
-    QuarantineCommands,
     event_fields,
     location_of,
     parts,
+    remove_quarantine,
+    undo,
 )
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.second_source import SecondSource, check_files
@@ -141,14 +142,14 @@ class Cleaner:
                 cleaning is under way.
             PermanentError: the cleaner does not execute such a command.
         """
-        quarantine = QuarantineCommands(self.warehouse, self.parallel_map, self.clock, claim)
+        tools = self.warehouse, self.parallel_map, self.clock, claim
         match command:
             case CleaningReleased() | AbortedCleaningReleased():
                 yield from self._clean(command, claim)
             case CleaningUndoRequested():
-                yield from quarantine.undo(command)
+                yield from undo(command, *tools)
             case QuarantineRemovalRequested():
-                yield from quarantine.remove(command)
+                yield from remove_quarantine(command, *tools)
             case _:
                 raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
 
@@ -158,20 +159,12 @@ class Cleaner:
         try:
             plan = self.plan(command)
             handling = self.handling(command, plan)
-        except Refused as refused:
-            yield self._refused(command, refused)
-            return
-        except NotConfirmed as why:
-            yield self._not_confirmed(command, why)
-            return
-        how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
-        if plan.remove:
-            for fields in parts(plan.sizes):
+            how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
+            for fields in parts(plan.sizes) if plan.remove else ():
                 yield CleaningStarted.about(command, **self._event_fields(command), **fields, **how)
-        try:
             yield from self._removing(command, plan, handling, claim)
-        except NotConfirmed as why:  # since the check before it
-            yield self._not_confirmed(command, why)
+        except Refused as refused:  # the second source may contradict later, too
+            yield self._refused(command, refused)
             return
         except Refused as refused:
             yield self._refused(command, refused)
@@ -253,8 +246,8 @@ class Cleaner:
         see their rows, because by then the Metastore may have forgotten that the writes aborted.
 
         Raises:
-            Refused: the products are not complete, and nothing else proves that they are.
-            NotConfirmed: nothing may be removed now.
+            Refused: the products are not complete, and nothing else proves that they are; or
+                nothing may be removed now.
         """
         proof = self._confirm(command, plan) if plan.remove else Proof.CONFIRMED
         if proof is Proof.UNPROVEN:
@@ -275,20 +268,17 @@ class Cleaner:
         """Ask the second source.
 
         Raises:
-            NotConfirmed: it contradicts, or does not answer.
+            Refused: it contradicts, or does not answer.
         """
         try:
             return self.second.confirm(command, plan)
         except TransientError as error:
-            raise NotConfirmed(Reason.SECOND_SOURCE_AWAY, str(error)) from error
+            raise Refused(Reason.SECOND_SOURCE_AWAY, str(error)) from error
 
-    def _not_confirmed(self, command: Cleaning, why: NotConfirmed) -> Outcome:
-        """It is tried again later; aborted writes are found again by the bridge."""
-        if isinstance(command, AbortedCleaningReleased):
-            return self._refused(command, Refused(why.reason, str(why)))
-        return not_confirmed(command, why.reason, str(why), self.clock())
-
-    def _refused(self, command: Cleaning, refused: Refused) -> CleaningRefused:
+    def _refused(self, command: Cleaning, refused: Refused) -> Outcome:
+        """What is not confirmed is tried again later; aborted writes the bridge finds again."""
+        if refused.reason in NOT_NOW and isinstance(command, CleaningReleased):
+            return not_confirmed(command, refused.reason, refused.message, self.clock())
         return CleaningRefused.about(command, **self._event_fields(command), **refused.fields)
 
     def _event_fields(self, command: Cleaning) -> dict[str, Any]:
@@ -309,7 +299,7 @@ class _Confirmation:
         """Ask, if it is time.
 
         Raises:
-            NotConfirmed: it is not confirmed any more.
+            Refused: it is not confirmed any more.
         """
         if time.monotonic() - self.asked_at >= self.pause.total_seconds():
             self.ask(self.plan)

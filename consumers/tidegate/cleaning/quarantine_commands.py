@@ -40,7 +40,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hive.obsolete import FoundDirectory, hides
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused, refusal_of
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import Unclaimed
 from tidegate.tables.warehouse import Warehouse
 
 _NAMED = 5
@@ -187,9 +187,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _put_back(
-    warehouse: Warehouse, location: str, plan: _UndoPlan, claim: Unclaimed = NO_CLAIM
-) -> None:
+def _put_back(warehouse: Warehouse, location: str, plan: _UndoPlan, claim: Unclaimed) -> None:
     """Move directories back to their places, in the order of the plan.
 
     Raises:
@@ -213,106 +211,120 @@ def _mark_undone(warehouse: Warehouse, plan: _UndoPlan, request: str) -> None:
         warehouse.replace(join(path, UNDONE), json.dumps({"request": request}).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineCommands:
-    """Executes the two commands about a quarantine. A command may run twice, even concurrently."""
+def undo(
+    command: CleaningUndoRequested,
+    warehouse: Warehouse,
+    parallel_map: ParallelMap,
+    clock: Callable[[], datetime],
+    claim: Unclaimed,
+) -> Iterator[Outcome]:
+    """Put back the directories of a cleaning, unless a reader could then see a row twice.
 
-    warehouse: Warehouse
-    parallel_map: ParallelMap
-    clock: Callable[[], datetime]
-    claim: Unclaimed = NO_CLAIM
+    It may run twice, even concurrently.
 
-    def undo(self, command: CleaningUndoRequested) -> Iterator[Outcome]:
-        """Put back the directories of a cleaning, unless a reader could then see a row twice.
+    Raises:
+        TransientError: the table or the quarantine changed during the undo.
+        OSError: the file system refuses to move a directory.
+    """
+    began = clock()
+    try:
+        location = location_of(warehouse, command.location, command.partition)
+        plan = _plan(warehouse, location, parallel_map, command)
+    except Refused as refused:
+        fields = event_fields(command, clock()) | {"cleaning": command.cleaning}
+        yield CleaningUndoRefused.about(command, **fields, **refused.fields)
+        return
+    if command.plan_only:
+        yield from _outcomes(CleaningUndoPlanned, command, plan.sizes, clock())
+        return
+    _put_back(warehouse, location, plan, claim)
+    _verify(warehouse, location, plan)
+    claim.check()
+    _mark_undone(warehouse, plan, command.event_id)
+    yield from _outcomes(CleaningUndone, command, plan.sizes, clock(), began)
 
-        Raises:
-            TransientError: the table or the quarantine changed during the undo.
-            OSError: the file system refuses to move a directory.
-        """
-        began = self.clock()
-        try:
-            location = location_of(self.warehouse, command.location, command.partition)
-            plan = self._plan(location, command)
-        except Refused as refused:
-            yield CleaningUndoRefused.about(
-                command,
-                **event_fields(command, self.clock()),
-                cleaning=command.cleaning,
-                **refused.fields,
-            )
-            return
-        if command.plan_only:
-            yield from self._outcomes(CleaningUndoPlanned, command, plan.sizes)
-            return
-        _put_back(self.warehouse, location, plan, self.claim)
-        self._verify(location, plan)
-        self.claim.check()
-        _mark_undone(self.warehouse, plan, command.event_id)
-        yield from self._outcomes(CleaningUndone, command, plan.sizes, began)
 
-    def remove(self, command: QuarantineRemovalRequested) -> Iterator[Outcome]:
-        """Remove the directories of a cleaning for good. Missing ones count as removed.
+def remove_quarantine(
+    command: QuarantineRemovalRequested,
+    warehouse: Warehouse,
+    parallel_map: ParallelMap,
+    clock: Callable[[], datetime],
+    claim: Unclaimed,
+) -> Iterator[Outcome]:
+    """Remove the directories of a cleaning for good. Missing ones count as removed.
 
-        Raises:
-            OSError: the file system refuses to remove a directory.
-        """
-        began = self.clock()
-        try:
-            location = location_of(self.warehouse, command.location, command.partition)
-            own = [e for e in self._entries(location) if e.record.cleaning == command.cleaning]
-        except Refused as refused:
-            fields = event_fields(command, self.clock())
-            yield CleaningRefused.about(command, **fields, **refused.fields)
-            return
-        sizes = {name: size for entry in own for name, size in entry.sizes.items()}
-        remove_for_good(self.warehouse, location, own, self.parallel_map, self.claim)
-        if any(e.record.cleaning == command.cleaning for e in self._entries(location)):
-            raise TransientError(f"the quarantine in {location} changed during its removal")
-        yield from self._outcomes(QuarantineRemoved, command, sizes, began)
+    It may run twice, even concurrently.
 
-    def _plan(self, location: str, command: CleaningUndoRequested) -> _UndoPlan:
-        entries = self._entries(location)
-        try:
-            listing = read_acid_directories(self.warehouse, location, self.parallel_map)
-        except (ConfinementError, FormatError) as error:
-            raise refusal_of(error) from error
-        return plan_undo(listing, entries, command.cleaning, command.event_id)
+    Raises:
+        OSError: the file system refuses to remove a directory.
+    """
+    began = clock()
 
-    def _verify(self, location: str, plan: _UndoPlan) -> None:
-        """Check that every directory is back in its place.
+    def of_cleaning() -> list[Entry]:
+        there = _entries(warehouse, location, parallel_map)
+        return [entry for entry in there if entry.record.cleaning == command.cleaning]
 
-        Raises:
-            TransientError: one is missing, for example because the quarantine's removal began.
-        """
-        try:
-            there = {entry.name for entry in self.warehouse.list(location) if entry.is_dir}
-        except NotFound as error:  # dropped meanwhile: the next attempt refuses it
-            raise TransientError(f"the directory is gone: {error}") from error
-        if missing := sorted(plan.sizes.keys() - there):
-            raise TransientError(f"not put back: {', '.join(missing[:5])}")
+    try:
+        location = location_of(warehouse, command.location, command.partition)
+        own = of_cleaning()
+    except Refused as refused:
+        fields = event_fields(command, clock())
+        yield CleaningRefused.about(command, **fields, **refused.fields)
+        return
+    sizes = {name: size for entry in own for name, size in entry.sizes.items()}
+    remove_for_good(warehouse, location, own, parallel_map, claim)
+    if of_cleaning():
+        raise TransientError(f"the quarantine in {location} changed during its removal")
+    yield from _outcomes(QuarantineRemoved, command, sizes, clock(), began)
 
-    def _entries(self, location: str) -> list[Entry]:
-        try:
-            return read_entries(self.warehouse, location, self.parallel_map)
-        except ConfinementError as error:
-            raise refusal_of(error) from error
-        except FormatError as error:
-            raise Refused(Reason.UNREADABLE_QUARANTINE, str(error)) from error
 
-    def _outcomes(
-        self,
-        kind: type[Outcome],
-        command: CleaningUndoRequested | QuarantineRemovalRequested,
-        sizes: Mapping[str, tuple[int, int]],
-        began: datetime | None = None,
-    ) -> Iterator[Outcome]:
-        """The outcomes about these directories; with their duration, if something was done."""
-        now = self.clock()
-        more: dict[str, Any] = event_fields(command, now) | {"cleaning": command.cleaning}
-        if began is not None:
-            more["duration_ms"] = max(0, (now - began) // timedelta(milliseconds=1))
-        for fields in parts(sizes):
-            yield kind.about(command, **more, **fields)
+def _plan(
+    warehouse: Warehouse, location: str, parallel_map: ParallelMap, command: CleaningUndoRequested
+) -> _UndoPlan:
+    entries = _entries(warehouse, location, parallel_map)
+    try:
+        listing = read_acid_directories(warehouse, location, parallel_map)
+    except (ConfinementError, FormatError) as error:
+        raise refusal_of(error) from error
+    return plan_undo(listing, entries, command.cleaning, command.event_id)
+
+
+def _verify(warehouse: Warehouse, location: str, plan: _UndoPlan) -> None:
+    """Check that every directory is back in its place.
+
+    Raises:
+        TransientError: one is missing, for example because the quarantine's removal began.
+    """
+    try:
+        there = {entry.name for entry in warehouse.list(location) if entry.is_dir}
+    except NotFound as error:  # dropped meanwhile: the next attempt refuses it
+        raise TransientError(f"the directory is gone: {error}") from error
+    if missing := sorted(plan.sizes.keys() - there):
+        raise TransientError(f"not put back: {', '.join(missing[:5])}")
+
+
+def _entries(warehouse: Warehouse, location: str, parallel_map: ParallelMap) -> list[Entry]:
+    try:
+        return read_entries(warehouse, location, parallel_map)
+    except ConfinementError as error:
+        raise refusal_of(error) from error
+    except FormatError as error:
+        raise Refused(Reason.UNREADABLE_QUARANTINE, str(error)) from error
+
+
+def _outcomes(
+    kind: type[Outcome],
+    command: CleaningUndoRequested | QuarantineRemovalRequested,
+    sizes: Mapping[str, tuple[int, int]],
+    now: datetime,
+    began: datetime | None = None,
+) -> Iterator[Outcome]:
+    """The outcomes about these directories; with their duration, if something was done."""
+    more: dict[str, Any] = event_fields(command, now) | {"cleaning": command.cleaning}
+    if began is not None:
+        more["duration_ms"] = max(0, (now - began) // timedelta(milliseconds=1))
+    for fields in parts(sizes):
+        yield kind.about(command, **more, **fields)
 
 
 def event_fields(command: Command, at: datetime) -> dict[str, Any]:

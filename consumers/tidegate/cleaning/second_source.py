@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from tidegate.cleaning.confirmation import Answers, Claim, NotConfirmed, Proof, judge
+from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, snapshot_of
 from tidegate.cleaning.products import AcidEntry, rows_needed
 from tidegate.errors import (
@@ -58,9 +58,8 @@ class SecondSource:
         """Ask about a plan that removes something.
 
         Raises:
-            NotConfirmed: the source contradicts the event; or rows of aborted writes would go,
-                which can't be put back, and nothing can be asked.
-            Refused: the command can't be read.
+            Refused: the source contradicts the event; or rows of aborted writes would go, which
+                can't be put back, and nothing can be asked; or the command can't be read.
             TransientError: the source did not answer.
         """
         if (metastore := self._metastore_of(command)) is not None:
@@ -74,7 +73,7 @@ class SecondSource:
                 "the event says that these writes aborted; no Metastore is configured that could"
                 " confirm it (cleaning.confirm_with)"
             )
-            raise NotConfirmed(Reason.NOT_CONFIRMED, message)
+            raise Refused(Reason.NOT_CONFIRMED, message)
         return Proof.UNPROVEN
 
     def aborted(self, command: Cleaning) -> frozenset[int]:

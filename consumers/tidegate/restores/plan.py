@@ -29,7 +29,7 @@ COMMAND_KEY: Final = "tidegate.command"
 """Keys in the header of the plan that a restore puts on the timeline."""
 
 
-class PlannedFile(NamedTuple):
+class _PlannedFile(NamedTuple):
     """A file to delete: path relative to the table, size in bytes (0 if it is gone already)."""
 
     partition: str
@@ -59,7 +59,7 @@ class Step:
     """One instant to roll back: the data files to delete, and the blocks to append first."""
 
     target: InstantInfo
-    files: tuple[PlannedFile, ...]
+    files: tuple[_PlannedFile, ...]
     blocks: tuple[PlannedBlock, ...] = ()
 
     @property
@@ -233,20 +233,20 @@ def _read_summaries(text: str) -> Sequence[_Summary]:
 
 def files_by_instant(
     timestamps: AbstractSet[str], partitions: Iterable[PartitionFiles]
-) -> Mapping[str, Sequence[PlannedFile]]:
+) -> Mapping[str, Sequence[_PlannedFile]]:
     """Group the data files of some instants by the instant in their names, in one pass."""
-    found = defaultdict[str, list[PlannedFile]](list)
+    found = defaultdict[str, list[_PlannedFile]](list)
     for partition in partitions:
         for name, size in partition.sizes.items():
             instant = instant_of_data_file(name)
             if instant is not None and instant in timestamps:
                 path = path_of(partition.path, name)
-                found[instant].append(PlannedFile(partition.path, path, size))
+                found[instant].append(_PlannedFile(partition.path, path, size))
     return found
 
 
 def plan_step(
-    instant: Instant, commit: CommitMetadata | None, listed: Iterable[PlannedFile]
+    instant: Instant, commit: CommitMetadata | None, listed: Iterable[_PlannedFile]
 ) -> Step:
     """Find the data files of one instant: those of `files_by_instant`, and those in its metadata.
 
@@ -266,10 +266,10 @@ def plan_step(
     return Step(target, tuple(found[path] for path in sorted(found)))
 
 
-def _by_metadata(timestamp: str, writes: Iterable[WriteStat]) -> Iterable[PlannedFile]:
+def _by_metadata(timestamp: str, writes: Iterable[WriteStat]) -> Iterable[_PlannedFile]:
     for stat in writes:
         if instant_of_data_file(stat.path.rpartition("/")[2]) == timestamp:
-            yield PlannedFile(stat.partition, stat.path, 0)
+            yield _PlannedFile(stat.partition, stat.path, 0)
 
 
 def path_of(partition: str, name: str) -> str:

@@ -26,7 +26,6 @@ from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
     STEPS_KEY,
-    PlannedFile,
     PlannedRestore,
     Step,
     passes,
@@ -128,7 +127,7 @@ class RestoreRun:
             ConfinementError: a file lies outside the table; nothing of these instants was removed.
         """
         began = self.context.clock()
-        data = self._by_folder(file for step in steps for file in step.files)
+        data = self._by_folder(steps)
         claim = self.context.claim
         claim.check()
         for step in steps:
@@ -158,7 +157,7 @@ class RestoreRun:
                 started,
                 took_ms,
                 step.target,
-                self._by_partition(step.files),
+                self._by_partition(step),
                 tuple((b.partition, join(self.table.location, b.path)) for b in step.blocks),
             )
             for step in steps
@@ -169,10 +168,10 @@ class RestoreRun:
         files = self._write_files.get(step.target.timestamp, ())
         return sorted(files, key=lambda f: f.state, reverse=True)
 
-    def _by_partition(self, files: Iterable[PlannedFile]) -> dict[str, tuple[str, ...]]:
-        """The full paths of the files, by partition."""
+    def _by_partition(self, step: Step) -> dict[str, tuple[str, ...]]:
+        """The full paths of the data files of an instant, by partition."""
         found = defaultdict[str, list[str]](list)
-        for file in files:
+        for file in step.files:
             found[file.partition].append(f"{self.table.location}/{file.path}")
         return {partition: tuple(paths) for partition, paths in found.items()}
 
@@ -308,10 +307,10 @@ class RestoreRun:
             raise TransientError(f"restore {self.instant.timestamp} is no longer pending")
         return now
 
-    def _by_folder(self, files: Iterable[PlannedFile]) -> Mapping[str, list[str]]:
+    def _by_folder(self, steps: Iterable[Step]) -> Mapping[str, list[str]]:
         """The names of data files by directory; every directory is checked once."""
         found = defaultdict[str, list[str]](list)
-        for file in files:
+        for file in (file for step in steps for file in step.files):
             folder, _, name = file.path.rpartition("/")
             found[folder].append(name)
         return {

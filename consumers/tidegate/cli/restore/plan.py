@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import typer
 
-from tidegate.cleaning.confirmation import NotConfirmed
+from tidegate.cleaning.confirmation import NOT_NOW
 from tidegate.cli.deployment import located
 from tidegate.cli.options import read_model, table_of
 from tidegate.cli.output import write, write_json, write_rows
@@ -356,8 +356,10 @@ def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> No
     fields |= {"files": planned.files, "bytes": planned.bytes}
     try:
         fields["mode"] = worker.handling(command, planned).mode
-    except NotConfirmed as why:  # a reader is there, or the Metastore is away
-        fields["not_confirmed"] = str(why)
+    except Refused as refused:
+        if refused.reason not in NOT_NOW:
+            raise
+        fields["not_confirmed"] = refused.message  # a reader is there, or the Metastore is away
     if planned.superseded_by:
         fields["superseded_by"] = list(planned.superseded_by)
     if as_json:
