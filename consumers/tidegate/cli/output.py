@@ -13,14 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
 from tidegate.monitoring.visible import visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _GAP: Final = 2
 """Blanks between two columns."""
@@ -40,16 +37,9 @@ def clear_screen() -> None:
     Console().clear()
 
 
-def is_terminal(*, error: bool = False) -> bool:
-    """Whether a person sees what is printed, or printed on standard error."""
-    return (sys.stderr if error else sys.stdout).isatty()
-
-
-def error_console() -> Console:
-    """Standard error, for what rich draws there: nothing of it may come from others unescaped."""
-    from rich.console import Console  # noqa: PLC0415 - heavy
-
-    return Console(stderr=True)
+def is_terminal() -> bool:
+    """Whether a person sees what is printed."""
+    return sys.stdout.isatty()
 
 
 def write_error(line: str) -> None:

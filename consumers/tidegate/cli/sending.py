@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ import typer
 from tidegate.cli.deployment import check_reachable, located
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import duration, person
-from tidegate.cli.output import error_console, is_terminal, write, write_error, write_json
+from tidegate.cli.output import write, write_error, write_json
 from tidegate.errors import (
     ConfigError,
     ConfinementError,
@@ -28,21 +28,17 @@ from tidegate.errors import (
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     ANYWHERE,
-    CleaningProgressed,
     CommitCompleted,
     Event,
     LockReleased,
     Request,
     RestoreDeclined,
-    RestoreProgressed,
-    RestoreStarted,
     VacuumFinished,
     WithdrawalRequested,
 )
 from tidegate.events.base import Verdict
 from tidegate.events.signature import SIGNED
 from tidegate.events.topics import topic_of
-from tidegate.monitoring.visible import visible
 from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
@@ -51,8 +47,6 @@ from tidegate.signatures import SigningKey
 from tidegate.storage import Storage, join
 
 if TYPE_CHECKING:
-    from rich import console, progress
-
     from tidegate.ops.event_log import EventLog
 
 log = logging.getLogger(__name__)
@@ -137,17 +131,13 @@ def request(
             receipt = publish_it(publisher, table=table, **fields)
             write_error(f"published {receipt.event_id}, waiting for its outcome")
             try:
-                with closing(_OutcomeBar(wanted=not sending.as_json)) as bar:
-                    answers = watch.answers(receipt, seconds)
-                    raise typer.Exit(_report(answers, receipt, bar, sending))
+                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, sending))
             except KeyboardInterrupt:
                 write_error(f"no longer waiting, but it was published: {_look(receipt)}")
                 raise
 
 
-def _report(
-    answers: Iterable[Answered], receipt: Receipt, bar: _OutcomeBar, sending: Sending
-) -> ExitCode:
+def _report(answers: Iterable[Answered], receipt: Receipt, sending: Sending) -> ExitCode:
     """Print outcomes on standard error as they come; then the last one as a line, or as JSON."""
     from tidegate.ops.summary import sentence  # noqa: PLC0415 - heavy
 
@@ -155,11 +145,8 @@ def _report(
     for last in answers:
         event = last.outcome
         line = f"{type(event).__name__} {sentence(event)}" if event else last.message
-        ends = not sending.as_json and last.verdict is not Verdict.UNDER_WAY
-        if not bar.take(event) and not ends:
-            bar.close()
+        if sending.as_json or last.verdict is Verdict.UNDER_WAY:
             write_error(line)
-    bar.close()
     fields = {
         "event_id": receipt.event_id,
         "verdict": last.verdict,
@@ -171,63 +158,6 @@ def _report(
     if last.verdict is Verdict.UNANSWERED and not sending.as_json:
         write(f"it may still come: {_look(receipt)}")
     return OF_VERDICT[last.verdict]
-
-
-def share_of(event: Event | None) -> tuple[int, int, str] | None:
-    """How far the work is that an outcome is about: done, total, of what; None if it is unknown."""
-    match event:
-        case RestoreStarted():
-            return (0, event.files, "files")
-        case RestoreProgressed():
-            return (event.files_done, event.files_total, "files")
-        case CleaningProgressed():
-            return (event.directories_done, event.directories_total, "directories")
-        case _:
-            return None
-
-
-class _OutcomeBar:
-    """A bar on standard error while a request is waited for; nothing where it is not a terminal."""
-
-    def __init__(self, on: console.Console | None = None, *, wanted: bool = True) -> None:
-        """Draw nothing yet; `on` is standard error unless a test gives another."""
-        self._console, self._wanted = on, wanted
-        self._progress: progress.Progress | None = None
-
-    def take(self, event: Event | None) -> bool:
-        """Draw how far the work is; False where that is not drawn, and a line is to be printed."""
-        is_seen = self._console.is_terminal if self._console else is_terminal(error=True)
-        share = share_of(event)
-        if event is None or share is None or not self._wanted or not is_seen:
-            return False
-        done, total, of = share
-        if self._progress is None:
-            self._progress = self._started(event.table)
-        self._progress.update(self._progress.task_ids[0], completed=done, total=total, of=of)
-        return done > 0  # the first one says more than a bar can
-
-    def close(self) -> None:
-        """Remove the bar, so that a line can be printed where it was."""
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress = None
-
-    def _started(self, table: str) -> progress.Progress:
-        from rich import progress as bars  # noqa: PLC0415 - heavy
-        from rich.markup import escape  # noqa: PLC0415
-
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.TaskProgressColumn(),
-            bars.MofNCompleteColumn(),
-            bars.TextColumn("{task.fields[of]}"),
-            bars.TimeElapsedColumn(),
-        )
-        drawn = bars.Progress(*columns, console=self._console or error_console(), transient=True)
-        drawn.add_task(escape(visible(table)), total=None, of="")
-        drawn.start()
-        return drawn
 
 
 class _ReachablePublisher(Publisher):
