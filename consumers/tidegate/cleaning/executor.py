@@ -166,9 +166,6 @@ class Cleaner:
         except Refused as refused:  # the second source may contradict later, too
             yield self._refused(command, refused)
             return
-        except Refused as refused:
-            yield self._refused(command, refused)
-            return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
         for fields in parts(plan.sizes):
