@@ -273,7 +273,7 @@ class Cleaner:
             raise Refused(Reason.SECOND_SOURCE_AWAY, str(error)) from error
 
     def _refused(self, command: Cleaning, refused: Refused) -> Outcome:
-        """What is not confirmed is tried again later; aborted writes the bridge finds again."""
+        """A removal that is not confirmed is tried again later; the bridge finds aborted writes."""
         if refused.reason in NOT_NOW and isinstance(command, CleaningReleased):
             return not_confirmed(command, refused.reason, refused.message, self.clock())
         return CleaningRefused.about(command, **self._event_fields(command), **refused.fields)
