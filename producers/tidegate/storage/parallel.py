@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from threading import Semaphore
 from typing import Final, Protocol, TypeVar
 
@@ -22,10 +21,13 @@ class ParallelMap(Protocol):
         ...
 
 
-@cache
-def slots_of(place: str, max_concurrency: int) -> Semaphore:  # noqa: ARG001 - has its own
+_slots: Final[dict[tuple[str, int], Semaphore]] = {}
+
+
+def slots_of(place: str, max_concurrency: int) -> Semaphore:
     """What each thread of this process takes for a request to a place, where these are limited."""
-    return Semaphore(max_concurrency)
+    # in one step: of a cache, threads that begin together would get one each
+    return _slots.setdefault((place, max_concurrency), Semaphore(max_concurrency))
 
 
 def batches_of(items: Sequence[T], size: int = DIRECTORIES_PER_TASK) -> list[Sequence[T]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -198,7 +198,12 @@ def test_no_more_requests_are_under_way_than_allowed(cloud: CloudServer, most: i
     cloud.put_many(f"wh/t/{name}/{number}" for name in "abc" for number in range(20))
     options = {cloud.place: {**cloud.options()[cloud.place], "max_concurrency": most}}
     warehouse = Warehouse(WarehouseRoots.of(f"{cloud.place}/wh"), options)
-    cloud.before, cloud.loses_answer = requests.begin, requests.end
+
+    def of_objects(act: Callable[[], None]) -> Callable[[Request], None]:
+        # Google's client asks for the bucket once, on a thread of its own, to trace calls
+        return lambda request: None if f"/b/{cloud.bucket}?" in request[1] else act()
+
+    cloud.before, cloud.loses_answer = of_objects(requests.begin), of_objects(requests.end)
     warehouse.walk_each(table, list("abc"), ThreadMap())
     ThreadMap().map(warehouse.remove_tree, [f"{table}/{name}" for name in "abc"])
     assert cloud.all_keys() == []

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Barrier, Semaphore
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from support.counting import Requests
 from support.versioned import BUCKET, TABLE, Kept, kept_bucket
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import FormatError, PermanentError, TransientError
+from tidegate.storage import parallel
 from tidegate.tables.warehouse import MayGo, Moved, Warehouse, s3_files
 from tidegate.tables.warehouse.s3_versions import VersionedS3
 
@@ -257,3 +259,15 @@ def test_no_more_requests_are_under_way_than_allowed(
         removed = warehouse.remove_with_checksums({f"{TABLE}/many": files}, ThreadMap(6))
         assert (removed, kept.paths()) == (50, ["aside/x"])
     assert (requests.peak, requests.count > 100) == (most, True)
+
+
+def test_threads_that_begin_together_have_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, place = Barrier(2), "s3://begun-together"
+
+    def made(count: int) -> Semaphore:
+        both.wait(10)
+        return Semaphore(count)
+
+    monkeypatch.setattr(parallel, "Semaphore", made)
+    first, second = ThreadMap(2).map(lambda _: parallel.slots_of(place, 1), range(2))
+    assert first is second
