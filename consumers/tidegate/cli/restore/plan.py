@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import typer
 
 from tidegate.cleaning.confirmation import NOT_NOW
 from tidegate.cli.deployment import located
 from tidegate.cli.options import read_model, table_of
-from tidegate.cli.output import write, write_json, write_rows
+from tidegate.cli.output import write, write_blocks, write_json, write_rows
 from tidegate.cli.restore.publish import PlanFile
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import ConfigError
@@ -370,21 +370,9 @@ def clean(vacuum: Path, as_json: bool = False, config: Path | None = None) -> No
     _show_paths("would move into quarantine" if is_moved else "would remove", planned.directories)
 
 
-def _show(fields: Mapping[str, object]) -> None:
-    for name, value in fields.items():
-        write(f"{name.replace('_', ' ')}: {_text(name, value)}")
-
-
-def _text(name: str, value: object) -> str:
-    match value:
-        case None | "" | []:
-            return "-"
-        case int() if name.endswith("bytes"):
-            return size(value)
-        case list():
-            return ", ".join(map(str, cast("list[object]", value)))
-        case _:
-            return str(value)
+def _show(fields: Mapping[str, Any]) -> None:
+    sizes = {name: size(value) for name, value in fields.items() if name.endswith("bytes")}
+    write_blocks([{**fields, **sizes}])
 
 
 def _show_paths(verb: str, paths: Sequence[str]) -> None:

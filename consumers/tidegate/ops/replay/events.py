@@ -239,10 +239,8 @@ def plan_events(
     Raises:
         ConfigError: `topic` is not a topic of events, or has no such partition.
     """
-    prefix, known = (
-        settings.topics.prefix,
-        {topic.suffix: topic for topic in TOPICS if topic.events},
-    )
+    known = {topic.suffix: topic for topic in TOPICS if topic.events}
+    prefix = settings.topics.prefix
     suffix = topic.removeprefix(f"{prefix}.")
     if suffix not in known:
         raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
