@@ -214,24 +214,30 @@ class _Decision:
         self._resolve_unknown(event)
         query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
         before = next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None)
-        readers = set(vacuum.readers)
-        if before is None:
-            [same] = self.rows.one(_RELEASED, vacuum.content, vacuum.table, vacuum.id)
-            if same:
-                self._published_after_release(event, vacuum)
-                return
-            is_changed = same is not None
-        else:
-            vacuum.merge(before)
-            is_changed = vacuum.content != before.content
-            if is_changed:
-                self._end_overdue(before, replaced_by=vacuum.event_id)
-            readers -= set(before.readers)  # no other was forgotten
-        if is_changed:  # the later publication is the correction
+        if before is not None:
+            self._published_again(event, before, vacuum)
+            return
+        [same] = self.rows.one(_RELEASED, vacuum.content, vacuum.table, vacuum.id)
+        if same:
+            self._published_after_release(event, vacuum)
+            return
+        if same is not None:
+            self._flag(event, VacuumFlag.CONTENT_CHANGED)
+        self._release_or_wait(vacuum)
+        self._flag_forgotten(event, vacuum, vacuum.readers)
+
+    def _published_again(
+        self, event: VacuumFinished, before: WaitingVacuum, vacuum: WaitingVacuum
+    ) -> None:
+        """It waits already: for the readers of both publications from now on."""
+        vacuum.merge(before)
+        if vacuum.content != before.content:  # the later publication is the correction
+            self._end_overdue(before, replaced_by=vacuum.event_id)
             self._flag(event, VacuumFlag.CONTENT_CHANGED)
         if vacuum != before:
             self._release_or_wait(vacuum)
-            self._flag_forgotten(event, vacuum, readers)
+            further = set(vacuum.readers) - set(before.readers)  # no other was forgotten
+            self._flag_forgotten(event, vacuum, further)
 
     def _published_after_release(self, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
         """Its cleaning was released: a reader that may be living is reported."""
