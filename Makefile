@@ -62,7 +62,7 @@ mutation: $(INSTALLED) ## Break the rules that guard data, then the pure modules
 	.ci/mutation $(ARGS)
 
 demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID table
-	$(BIN)/tidegate demo $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m demo $(ARGS)
 
 recording: $(INSTALLED) ## Record a run of the demo as docs/images/demo.svg
 	$(BIN)/python .ci/recording.py

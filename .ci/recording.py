@@ -1,4 +1,4 @@
-"""Record a run of `tidegate demo` as docs/images/demo.svg, with shortened waits."""
+"""Record a run of `make demo` as docs/images/demo.svg, with shortened waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-TARGET: Final = Path(__file__).parents[1] / "docs" / "images" / "demo.svg"
+ROOT: Final = Path(__file__).parents[1]
+TARGET: Final = ROOT / "docs" / "images" / "demo.svg"
 COLUMNS, ROWS = 104, 24
 CHARACTER, LINE, MARGIN = 8.4, 19, 14
 SHORTEST, LONGEST, SPEED, END = 0.15, 1.5, 3.0, 8.0
@@ -31,13 +32,14 @@ text { font: 14px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; 
 def main() -> None:
     """Run the demo, and write the picture if every check passed."""
     with tempfile.TemporaryDirectory() as folder:
-        lines = record([sys.executable, "-m", "tidegate.cli", "demo", f"{folder}/demo"])
+        lines = record([sys.executable, "-m", "demo", f"{folder}/demo"])
     TARGET.write_text(picture(lines), "utf-8")
 
 
 def record(command: list[str]) -> list[tuple[float, Text]]:
     """The lines that a command prints, each with its time in seconds."""
     env = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "PYTHONUNBUFFERED": "1"}
+    env["PYTHONPATH"] = str(ROOT / "tests")
     lines: list[tuple[float, Text]] = []
     started = time.monotonic()
     spinning = False
@@ -68,7 +70,7 @@ def picture(lines: list[tuple[float, Text]]) -> str:
     texts = "\n".join(_line(number, text) for number, (_, text) in enumerate(lines))
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">
-<title>A run of tidegate demo: every step, with its checks</title>
+<title>A run of make demo: every step, with its checks</title>
 <style>
 @keyframes scroll {{ {" ".join(steps)} 100% {{ {last} }} }}
 #lines {{ {last}; animation: scroll {total:.1f}s step-end infinite }}

@@ -27,20 +27,21 @@ from report import Line, line, show
 
 from support.acid import build
 from support.deployment import Deployment
-from support.metastore import SHARED_READ, HiveEngine, own_metastore
+from support.hive_engine import SHARED_READ, HiveEngine
+from support.metastore import own_metastore
 from support.metastore_model import NOON, vacuum
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import plan_cleaning
 from tidegate.cleaning.second_source import SecondSource
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for
+from tidegate.embedded.broker import EmbeddedBroker
 from tidegate.events import Event, LockReleased
 from tidegate.hive.write_ids import NOTHING_OPEN
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore.connection import Connection
-from tidegate.local.embedded.broker import EmbeddedBroker
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import Storage
 

@@ -37,11 +37,11 @@ from peer import Peer, Spent
 from tidegate.coordinator.loop import BATCH_SECONDS, CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.store import Store
+from tidegate.embedded import bootstrap
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.codec import encode, schema_of
 from tidegate.events.topics import CHANGELOG
 from tidegate.events.wire import Wire, headers_of
-from tidegate.local.embedded import bootstrap
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.publisher.delivery import DEFAULTS

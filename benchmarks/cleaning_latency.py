@@ -19,8 +19,8 @@ from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.embedded import bootstrap
 from tidegate.events import LockHold, LockReleased, VacuumFinished, VacuumKind
-from tidegate.local.embedded import bootstrap
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop

@@ -26,6 +26,7 @@ from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.store import Store
+from tidegate.embedded.broker import SERVERS_VARIABLE
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event
 from tidegate.events.cleanings import split_by_names
@@ -38,7 +39,6 @@ from tidegate.events.topics import (
     partition_of,
 )
 from tidegate.events.wire import Wire
-from tidegate.local.embedded.broker import SERVERS_VARIABLE
 from tidegate.ops.doctor.broker import Broker, check_state
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics

@@ -36,6 +36,8 @@ from report import Line, line, show
 from support.samples import Tableless, ended, task_of
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.embedded import EmbeddedBroker, bootstrap
+from tidegate.embedded.process import Child
 from tidegate.errors import DeliveryError
 from tidegate.events import (
     Command,
@@ -50,8 +52,6 @@ from tidegate.events import (
     VacuumKind,
 )
 from tidegate.events.wire import Wire
-from tidegate.local.embedded import EmbeddedBroker, bootstrap
-from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import ChangelogRecord

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from report import Line, line, show
 
-from tidegate.local.embedded.broker import EmbeddedBroker
+from tidegate.embedded.broker import EmbeddedBroker
 
 WANTED = {"--version": 0.15, "--help": 0.15, "status": 0.4, "outcomes": 0.4, "waiting": 0.4}
 

@@ -16,12 +16,11 @@ FLOORS = ("consumers", "producers", "schemas")
 PREVIOUS = "schemas/tidegate/events/previous"
 HANDS = {
     "tables/warehouse": "the one way to change a table",
-    "local/embedded": "a cache of jars, and a broker's own directory and process",
+    "embedded": "a cache of jars, and a broker's own directory and process",
     "compute/spark.py": "a zip for Spark's executors, in a temporary directory",
     "compute/java.py": "asks a java program for its version; changes nothing",
     "ops/contract.py": "the schemas, exported into a directory that the user names",
     "cli/setup/topics.py": "a new private key, in a file that the user names",
-    "local/demo": "plays the upstream writers, in a directory of its own",
 }
 
 

@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tidegate.local.embedded.broker import broker_settings
+from tidegate.embedded.broker import KAFKA, broker_settings
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
@@ -65,16 +65,7 @@ def test_the_settings_of_the_containers_are_valid() -> None:
 
 
 def test_the_container_runs_the_kafka_that_the_embedded_broker_is(kafka: dict[str, Any]) -> None:
-    lock = (
-        COMPOSE.parents[1]
-        / "consumers"
-        / "tidegate"
-        / "local"
-        / "embedded"
-        / "locks"
-        / "kafka.json"
-    )
-    [version] = re.findall(r"kafka_2\.13:([0-9.]+)", lock.read_text())
+    [version] = re.findall(r"kafka_2\.13:([0-9.]+)", KAFKA.read_text())
 
     assert kafka["image"] == f"apache/kafka:{version}"
 

@@ -18,8 +18,8 @@ from support.deployment import Deployment, end, exit_code
 from support.hudi_tables import at, four_commits
 from support.waiting import wait_for
 from tidegate.cli.tree import app
+from tidegate.embedded.process import Child
 from tidegate.events import CommitCompleted
-from tidegate.local.embedded.process import Child
 
 pytestmark = pytest.mark.kafka
 

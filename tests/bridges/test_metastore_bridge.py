@@ -13,14 +13,15 @@ from typer.testing import CliRunner
 
 from support.acid import build, names_in
 from support.deployment import Deployment, exit_code
-from support.metastore import HiveEngine, on_both_versions, own_metastore, until_answers
+from support.hive_engine import HiveEngine
+from support.metastore import on_both_versions, own_metastore, until_answers
 from support.waiting import wait_for
 from tidegate.bridges.position import group_of
 from tidegate.cli import app
+from tidegate.embedded.process import Child
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.embedded.process import Child
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 

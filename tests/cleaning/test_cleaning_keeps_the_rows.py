@@ -7,11 +7,11 @@ import pyorc
 import pytest
 
 from support.acid import names_in, release
+from support.acid_orc import AcidTable, _Key
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import DirectoriesCleaned
 from tidegate.hive.write_ids import IdRanges, ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable, _Key
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 COLUMNS = {"id": "bigint", "city": "string"}

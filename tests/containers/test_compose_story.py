@@ -17,9 +17,9 @@ from urllib.request import urlopen
 import pytest
 
 from support.kafka import docker_answers
+from tidegate.embedded.process import free_ports
 from tidegate.hudi.instant import Action, InstantState
 from tidegate.hudi_reader.table import load_table
-from tidegate.local.embedded.process import free_ports
 from tidegate.publisher import Publisher
 from tidegate.service.catalogue import NAMES
 from tidegate.storage import Storage

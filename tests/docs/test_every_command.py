@@ -27,7 +27,6 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
         "bridge metastore": "a service",
         "bridge hudi": "a service",
         "broker": "a service",
-        "demo": "a story for people",
     }
 )
 

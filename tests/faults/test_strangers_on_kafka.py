@@ -25,9 +25,9 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects
+from tidegate.embedded.process import Child
 from tidegate.errors import DeadLetterFlood
 from tidegate.events import CleaningHoldRequested, Event, RestoreRequested, VacuumFinished
-from tidegate.local.embedded.process import Child
 from tidegate.ops.status import read_status
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message

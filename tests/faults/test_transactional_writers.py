@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 from support.deployment import Deployment, end
 from support.samples import commit, message, release, savepoint_request
 from support.waiting import wait_for
+from tidegate.embedded.process import Child
 from tidegate.events import Event
-from tidegate.local.embedded.process import Child
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog

@@ -11,8 +11,8 @@ import pytest
 
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
+from tidegate.embedded import EmbeddedBroker
 from tidegate.errors import TransientError
-from tidegate.local.embedded import EmbeddedBroker
 from tidegate.runtime.kafka import fenced_producer
 from tidegate.runtime.kafka.bus import KafkaBus
 

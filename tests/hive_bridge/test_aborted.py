@@ -14,7 +14,8 @@ import pytest
 
 from support.acid import COMPACTED, TRUNCATED, build, names_in
 from support.bridge_threads import wait_for_threads
-from support.metastore import HiveEngine, on_both_versions, own_metastore
+from support.hive_engine import HiveEngine
+from support.metastore import on_both_versions, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import acid_table
 from tidegate.cleaning.executor import Cleaner

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from support.bridge_threads import wait_for_threads
-from support.metastore import HiveEngine, on_both_versions, own_metastore, product, until_answers
+from support.hive_engine import HiveEngine, product
+from support.metastore import on_both_versions, own_metastore, until_answers
 from support.metastore_model import NOON, vacuum
 from support.rows import Rows
 from support.waiting import wait_for

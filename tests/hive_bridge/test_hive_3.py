@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from support.acid import build, names_in
-from support.metastore import HIVE_3, HiveEngine
+from support.embedded_metastore import HIVE_3
+from support.hive_engine import HiveEngine
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import DirectoriesCleaned, VacuumKind
 from tidegate.hive_metastore import MetastoreClient

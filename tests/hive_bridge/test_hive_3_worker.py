@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from support.acid import names_in
-from support.metastore import HIVE_3, HiveEngine, own_metastore
+from support.acid_orc import AcidTable, _Key
+from support.embedded_metastore import HIVE_3
+from support.hive_engine import HiveEngine
+from support.metastore import own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import Queued, acid_table
 from tidegate.events import DirectoriesCleaned, VacuumFinished, VacuumKind
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.demo.acid_orc import AcidTable, _Key
 
 pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full]
 MINOR, MAJOR = 1, 2

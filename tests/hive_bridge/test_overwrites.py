@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import NOTHING_OPEN, TRUNCATED, build, names_in
-from support.metastore import HiveEngine, product
+from support.hive_engine import HiveEngine, product
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import DirectoriesCleaned, VacuumKind
 from tidegate.hive.obsolete import FoundDirectory

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import build, names_in
-from support.metastore import REBALANCE, HiveEngine
+from support.hive_engine import REBALANCE, HiveEngine
 from support.watched_bridge import Queued, acid_table, compacted, wrote
 from tidegate.events import CleaningRefused, DirectoriesCleaned
 

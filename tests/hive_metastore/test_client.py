@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from support.metastore import REBALANCE, HiveEngine, on_both_versions, own_metastore, until_answers
+from support.hive_engine import REBALANCE, HiveEngine
+from support.metastore import on_both_versions, own_metastore, until_answers
+from tidegate.embedded.process import free_ports
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive.write_ids import IdRanges
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, write_ids_of_compaction
-from tidegate.local.embedded.process import free_ports
 
 pytestmark = pytest.mark.slow
 

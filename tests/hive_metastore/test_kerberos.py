@@ -9,11 +9,11 @@ from typing import Literal
 
 import pytest
 
+from support.embedded_metastore import HIVE_4
 from support.kerberos import REALM, realm
 from support.metastore import own_metastore, until_answers
 from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.local.embedded.metastore import HIVE_4
 
 MAIN = Path(__file__).parents[1] / "reference/hive/SecureMetastore.java"
 CORE_SITE = """<configuration>

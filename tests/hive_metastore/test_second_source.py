@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.acid import build, names_in
-from support.metastore import VERSIONS, HiveEngine, own_metastore, product
+from support.embedded_metastore import HIVE_4, EmbeddedMetastore
+from support.hive_engine import HiveEngine, product
+from support.metastore import VERSIONS, own_metastore
 from support.watched_bridge import acid_table, wrote
 from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
@@ -30,7 +32,6 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow

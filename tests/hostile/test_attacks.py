@@ -181,7 +181,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         )
     },
     "another user of the machine reads the embedded broker's data": {
-        "local/embedded/test_broker.py": (
+        "embedded/test_broker.py": (
             "test_other_users_may_not_read_the_data_the_settings_or_the_log",
         )
     },

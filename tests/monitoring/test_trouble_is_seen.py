@@ -18,9 +18,9 @@ from support.dashboard import PANELS, PROBLEMS
 from support.deployment import Deployment, end
 from support.waiting import wait_for
 from support.watching import Prometheus, get, lines_of, needs_prometheus, port_of, run_monitor
+from tidegate.embedded import EmbeddedBroker
+from tidegate.embedded.process import Child
 from tidegate.errors import TransientError
-from tidegate.local.embedded import EmbeddedBroker
-from tidegate.local.embedded.process import Child
 from tidegate.ops.status import read_status
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.service.settings import Settings

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.deployment import Deployment
-from support.metastore import HiveEngine, on_both_versions
+from support.hive_engine import HiveEngine
+from support.metastore import on_both_versions
 from tidegate.errors import ConfigError, TransientError
 from tidegate.events import VacuumFinished
 from tidegate.publisher import Publisher

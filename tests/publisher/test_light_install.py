@@ -139,13 +139,13 @@ def of_a_restorable_table(folder: Path, command: str) -> tuple[int, str]:
 
 
 def test_a_missing_extra_is_named_without_a_traceback() -> None:
-    argv = ["tidegate", "demo"]
+    argv = ["tidegate", "spark-archive", "env.tar.gz"]
     shown = python(
-        blocking("pyorc") + f"sys.argv = {argv!r}; from tidegate.cli import main; main()"
+        blocking("venv_pack") + f"sys.argv = {argv!r}; from tidegate.cli import main; main()"
     )
 
     assert (shown.returncode, shown.stdout) == (2, "")
-    needs = "this needs pyorc, which is not installed: pip install 'tidegate[demo]'"
+    needs = "this needs venv_pack, which is not installed: pip install 'tidegate[services]'"
     assert needs in shown.stderr
     assert shown.stderr.count("\n") == 1
 

@@ -18,6 +18,7 @@ import typer
 
 from support.deployment import Deployment
 from support.deployment_events import vacuum
+from support.embedded_metastore import EmbeddedMetastore
 from support.hudi_tables import four_commits
 from support.json_lines import json_lines
 from support.samples import NOON, commit, release, savepoint_request, task_of
@@ -26,12 +27,11 @@ from support.waiting import wait_for
 from tidegate import cli
 from tidegate.cleaning.executor import Cleaner
 from tidegate.coordinator.quarantines import quarantines
+from tidegate.embedded.process import Child, free_ports
 from tidegate.errors import FormatError
 from tidegate.events import CleaningMode, CleaningReleased, CleaningStarted, Event, TaskIssued
 from tidegate.events.topics import topic_of
 from tidegate.events.wire import Wire, command_of
-from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.process import Child, free_ports
 from tidegate.ops.acls import Acl
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
 from tidegate.publisher import Message
@@ -173,7 +173,6 @@ WITHOUT_KAFKA = {
     "config diff",
     "config init",
     "config show",
-    "demo",
     "keys new",
     "keys show",
     "plan clean",

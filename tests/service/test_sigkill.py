@@ -20,7 +20,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from demo.environment import DemoEnvironment
+from demo.report import DemoReport
+from support.acid_orc import AcidTable
 from support.hudi_tables import at, end_of, four_commits
+from tidegate.embedded import EmbeddedBroker
+from tidegate.embedded.process import Child
 from tidegate.events import (
     DirectoriesCleaned,
     Event,
@@ -34,11 +39,6 @@ from tidegate.events import (
     VacuumKind,
 )
 from tidegate.hive.write_ids import ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.report import DemoReport
-from tidegate.local.embedded import EmbeddedBroker
-from tidegate.local.embedded.process import Child
 from tidegate.publisher import Publisher
 from tidegate.service.assembly import SERVICES
 
@@ -245,8 +245,8 @@ class Supervised(DemoEnvironment):
             name,
             "-v",
         ]
-        log = self.folder / "logs" / f"{name}.second.log"
-        return Child([*command, "--config", str(self._settings)], log)
+        settings = str(self.folder / f"{name}.toml")
+        return Child([*command, "--config", settings], self.folder / f"{name}.second.log")
 
     def freeze_the_broker(self, seconds: float) -> None:
         """Nothing comes from it and nothing is refused, also for longer than a session lasts."""

@@ -19,10 +19,10 @@ from support.hudi_tables import at, four_commits, savepoint_request
 from support.pausing_gate import LOCK, reached
 from support.samples import release, task_of
 from support.waiting import wait_for
+from tidegate.embedded import EmbeddedBroker
+from tidegate.embedded.process import Child
 from tidegate.events import AttemptFailed, LockHold, TaskIssued, VacuumFinished
 from tidegate.events.wire import Wire, command_of
-from tidegate.local.embedded import EmbeddedBroker
-from tidegate.local.embedded.process import Child
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

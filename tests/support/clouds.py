@@ -30,7 +30,7 @@ from platformdirs import user_cache_path
 
 from support.s3 import Request, go_program
 from support.waiting import wait_for
-from tidegate.local.embedded.process import free_ports, is_open
+from tidegate.embedded.process import free_ports, is_open
 from tidegate.storage import azure, gcs
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 

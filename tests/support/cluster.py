@@ -11,9 +11,9 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
-from tidegate.local.embedded import EmbeddedBroker
-from tidegate.local.embedded.broker import new_cluster_id
-from tidegate.local.embedded.process import free_ports
+from tidegate.embedded import EmbeddedBroker
+from tidegate.embedded.broker import new_cluster_id
+from tidegate.embedded.process import free_ports
 
 NODES = (1, 2, 3)
 _REPLICATED = {

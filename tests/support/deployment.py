@@ -14,9 +14,9 @@ from typing import Self
 from confluent_kafka import Consumer, TopicPartition
 
 from support.waiting import wait_for
+from tidegate.embedded.process import Child
 from tidegate.events import Event
 from tidegate.events.wire import Wire
-from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Record

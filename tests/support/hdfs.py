@@ -13,7 +13,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from tidegate.compute.java import find_java
-from tidegate.local.embedded.jars import resolve
+from tidegate.embedded.jars import resolve
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 _LOCK: Final = Path(__file__).with_name("hdfs.json")

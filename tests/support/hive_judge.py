@@ -12,9 +12,9 @@ from typing import IO
 import pyspark
 
 from tidegate.compute.java import find_java
+from tidegate.embedded.jars import resolve
 from tidegate.hive.obsolete import _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
-from tidegate.local.embedded.jars import resolve
 
 HERE = Path(__file__).parents[1] / "reference/hive"
 # hive-exec holds all of Hive; what it wants of Hadoop and for its log lies in Spark's jars

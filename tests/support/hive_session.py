@@ -11,9 +11,9 @@ from typing import IO
 
 import pyspark
 
+from support.embedded_metastore import OPENED, metastore_home
 from tidegate.compute.java import find_java
-from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.metastore import OPENED, metastore_home
+from tidegate.embedded.jars import resolve
 
 HERE = Path(__file__).parents[1] / "reference/hive"
 # what Hive wants beside the Metastore's class path, which has all of Hive; the rest is in the lock

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from support.acid import COMPACTED, names_in
+from support.acid_orc import AcidTable
+from support.embedded_metastore import HIVE_4, EmbeddedMetastore
+from support.hive_engine import REBALANCE, HiveEngine
 from support.hive_judge import HiveJudge
-from support.metastore import REBALANCE, HiveEngine, own_metastore
+from support.metastore import own_metastore
 from support.waiting import wait_for
+from tidegate.embedded.process import free_ports
 from tidegate.errors import TidegateError, TransientError
 from tidegate.hive.names import Base, parse_name
 from tidegate.hive.obsolete import _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, write_ids_of_compaction
-from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
-from tidegate.local.embedded.process import free_ports
 
 MINOR, MAJOR = 1, 2
 COLUMNS = {"id": "int"}

@@ -6,14 +6,13 @@ PYTHONPATH=tests python -m support.jar_locks kafka.json org.apache.kafka:kafka_2
 from __future__ import annotations
 
 import hashlib
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate.local.embedded.jars import _JarLock, _LockedJar, fetch, tree_digest, unpack
+from tidegate.embedded.jars import _JarLock, _LockedJar, fetch
 
 
 def make_lock(
@@ -34,17 +33,8 @@ def make_lock(
 
 def _locked(jar: Path) -> _LockedJar:
     content = jar.read_bytes()
-    return _LockedJar(
-        name=jar.name,
-        sha256=hashlib.sha256(content).hexdigest(),
-        size=len(content),
-        unpacked=_unpacked(jar) if tarfile.is_tarfile(jar) else None,
-    )
-
-
-def _unpacked(archive: Path) -> str:
-    with tempfile.TemporaryDirectory() as draft:
-        return tree_digest(unpack(archive, Path(draft)))
+    digest = hashlib.sha256(content).hexdigest()
+    return _LockedJar(name=jar.name, sha256=digest, size=len(content))
 
 
 def main(

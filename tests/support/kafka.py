@@ -25,8 +25,8 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 from testcontainers.core.container import DockerContainer
 
-from tidegate.local.embedded.broker import SERVERS_VARIABLE, bootstrap
-from tidegate.local.embedded.process import free_ports
+from tidegate.embedded.broker import SERVERS_VARIABLE, bootstrap
+from tidegate.embedded.process import free_ports
 
 if TYPE_CHECKING:
     from support.deployment import Deployment

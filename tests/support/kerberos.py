@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import wait_for
-from tidegate.local.embedded.process import free_ports
+from tidegate.embedded.process import free_ports
 
 REALM = "TIDEGATE.TEST"
 _TOOLS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")

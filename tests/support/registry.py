@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import pytest
 
 from tidegate.compute.java import find_java
-from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.process import Child, free_ports
+from tidegate.embedded.jars import resolve
+from tidegate.embedded.process import Child, free_ports
 
 _LOCK = Path(__file__).with_name("apicurio.json")
 _QUICK = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -28,8 +28,8 @@ from platformdirs import user_cache_path
 from werkzeug.serving import make_server
 
 from support.waiting import wait_for
-from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.process import free_ports
+from tidegate.embedded.jars import resolve
+from tidegate.embedded.process import free_ports
 from tidegate.storage.parallel import batches_of
 from tidegate.storage.s3 import S3Store
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots

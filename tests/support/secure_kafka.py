@@ -18,8 +18,9 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from tidegate.local.embedded import EmbeddedBroker, find_java
-from tidegate.local.embedded.process import free_ports
+from tidegate.compute.java import find_java
+from tidegate.embedded import EmbeddedBroker
+from tidegate.embedded.process import free_ports
 from tidegate.ops.acls import Acl
 
 KEY = "not-secret-on-this-machine"

@@ -12,7 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.compute.spark import use_compatible_java
-from tidegate.local.embedded.jars import resolve
+from tidegate.embedded.jars import resolve
+
+HUDI = Path(__file__).with_name("hudi.json")
+"""The lock of Hudi's jar."""
 
 
 @contextmanager
@@ -20,7 +23,7 @@ def hudi_session(folder: Path, memory: str = "1g") -> Generator[SparkSession]:
     """A small local session. The jar is on the class path: Hudi's own clean fails with it in
     `spark.jars`.
     """
-    (jar,) = resolve("hudi")
+    (jar,) = resolve(HUDI)
     use_compatible_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # the workers must be this very Python, with this very tidegate
@@ -50,8 +53,10 @@ def hudi_session(folder: Path, memory: str = "1g") -> Generator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("tidegate-tests")
     session = builder.config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 from tidegate.compute.spark import compatible_java
-from tidegate.local.embedded.process import Child
+from tidegate.embedded.process import Child
 
 SECRET = "a-secret-of-these-tests"  # noqa: S105 - between processes of this machine
 _PATIENCE = 120.0

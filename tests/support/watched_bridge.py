@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.acid import build
 from support.bridge_threads import wait_for_threads
-from support.metastore import HiveEngine, product
+from support.hive_engine import HiveEngine, product
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import command_for

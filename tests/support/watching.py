@@ -21,7 +21,7 @@ import pytest
 
 from support.alerts import ALERTS
 from support.waiting import wait_for
-from tidegate.local.embedded.process import Child
+from tidegate.embedded.process import Child
 
 PROMETHEUS = shutil.which("prometheus")
 needs_prometheus = pytest.mark.skipif(

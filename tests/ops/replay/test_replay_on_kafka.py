@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.acid_orc import AcidTable
 from support.hudi_tables import HandMade, at, end_of, four_commits, snapshot
 from support.replays import Place, checks, commits_checked, publish_commits
 from support.waiting import wait_for
@@ -20,7 +21,6 @@ from tidegate.events import (
     VacuumKind,
 )
 from tidegate.hive.write_ids import ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.ops.replay.events import REPLAYED_FROM
 from tidegate.service.assembly import SERVICES
 

@@ -11,13 +11,13 @@ import pytest
 
 from support.acid import VACUUMED, Case, build, found, reader, release, release_of
 from support.acid_history import Vacuumed, recorded_history
+from support.acid_orc import AcidTable
 from support.quarantined import in_quarantine, quarantining, undo, undo_of, visible
 from tidegate.cleaning.executor import Cleaner
 from tidegate.events import CleaningReleased, CleaningUndone
 from tidegate.hive.names import Base
 from tidegate.hive.obsolete import NotEnoughHistory, _AcidState, acid_state
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.tables.claim import HIVE, Task
 
 pytestmark = [pytest.mark.judge]

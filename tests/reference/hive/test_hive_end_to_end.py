@@ -13,8 +13,9 @@ import pytest
 
 from support.acid import names_in
 from support.deployment import Deployment
+from support.hive_engine import HiveEngine
 from support.hive_session import HiveFailedError, HiveSession, hive_session
-from support.metastore import HiveEngine, own_metastore
+from support.metastore import own_metastore
 from support.waiting import wait_for
 from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError

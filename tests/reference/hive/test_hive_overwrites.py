@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.acid import names_in
+from support.hive_engine import HiveEngine
 from support.hive_session import HiveSession, hive_session
-from support.metastore import HiveEngine, own_metastore
+from support.metastore import own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import Queued
 from tidegate.cleaning.executor import Cleaner

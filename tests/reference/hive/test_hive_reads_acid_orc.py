@@ -9,11 +9,11 @@ from typing import Protocol
 import pytest
 
 from support.acid import names_in, release
+from support.acid_orc import AcidTable
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningRefused, CleaningReleased, DirectoriesCleaned
 from tidegate.hive.write_ids import IdRanges, ValidTxns, ValidWriteIds
-from tidegate.local.demo.acid_orc import AcidTable
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = [pytest.mark.judge]

@@ -21,7 +21,10 @@ from random import Random
 import pytest
 
 from support.acid import TRUNCATED, names_in
+from support.acid_orc import AcidTable
 from support.bridge_threads import wait_for_threads
+from support.embedded_metastore import HIVE_4, EmbeddedMetastore
+from support.hive_engine import REBALANCE
 from support.hive_judge import HiveJudge
 from support.hive_worker import (
     COLUMNS,
@@ -34,7 +37,7 @@ from support.hive_worker import (
     copying_metastore,
     what_is_left,
 )
-from support.metastore import REBALANCE, VERSIONS, own_metastore
+from support.metastore import VERSIONS, own_metastore
 from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched
@@ -44,8 +47,6 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Event
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.embedded.metastore import HIVE_4, EmbeddedMetastore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 FIRST = int(os.environ.get("TIDEGATE_FIRST_HISTORY", "0"))

@@ -11,7 +11,8 @@ import pytest
 from support.kafka import create_topic
 from support.murmur2 import MURMUR2
 from tidegate.compute.java import find_java
-from tidegate.local.embedded.jars import resolve
+from tidegate.embedded.broker import KAFKA
+from tidegate.embedded.jars import resolve
 from tidegate.publisher import ConfirmedProducer, Message, Publisher
 
 PARTITIONS = 7
@@ -34,7 +35,7 @@ def java(keys: Sequence[str]) -> list[tuple[int, int]]:
     ).stdout
     if "jdk.compiler" not in modules:
         pytest.skip("a full JDK is needed: it compiles the judge")
-    class_path = ":".join(map(str, resolve("kafka")))
+    class_path = ":".join(map(str, resolve(KAFKA)))
     source = Path(__file__).parent / "Partition.java"
     command = [str(program), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
     answer = subprocess.run(

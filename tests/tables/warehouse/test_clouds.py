@@ -10,8 +10,8 @@ import pytest
 
 from support.counting import Requests
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.embedded.process import free_ports
 from tidegate.errors import FormatError, PermanentError, TransientError
-from tidegate.local.embedded.process import free_ports
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:

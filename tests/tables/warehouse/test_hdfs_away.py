@@ -13,8 +13,8 @@ import pytest
 from support.counting import Requests
 from tables.warehouse.conftest import Configure
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.embedded.process import free_ports
 from tidegate.errors import ConfigError, ConfinementError, PermanentError, TransientError
-from tidegate.local.embedded.process import free_ports
 from tidegate.storage import Storage, normalise
 from tidegate.storage.hdfs import HdfsStore
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots

@@ -11,8 +11,8 @@ from threading import Barrier, Event
 import pytest
 
 from support.s3 import BUCKET, Request, S3Server
+from tidegate.embedded.process import free_ports
 from tidegate.errors import FormatError, PermanentError, TransientError
-from tidegate.local.embedded.process import free_ports
 from tidegate.runtime.retry import is_retriable
 from tidegate.storage import NotFound
 from tidegate.tables.warehouse import AlreadyExists, Warehouse, WarehouseRoots

@@ -1,4 +1,4 @@
-"""What runs until it is stopped: services, bridges, the monitor, a local broker; and the demo."""
+"""What runs until it is stopped: services, bridges, the monitor, a local broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -91,7 +90,7 @@ def broker(
     Examples:
         tidegate broker ./kafka-data
     """
-    from tidegate.local.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
+    from tidegate.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
 
     stop = threading.Event()
     with stop_on_signals(stop), EmbeddedBroker(folder, port=port) as kafka:
@@ -104,22 +103,6 @@ def broker(
         else:
             write_json({"bootstrap.servers": servers})
         kafka.wait(stop)
-
-
-def demo(folder: Path | None = None) -> None:
-    """Run the complete story on real parts, and check every step.
-
-    Positional:
-        folder: A new directory; default: a new one in demo-runs.
-
-    Examples:
-        tidegate demo
-        tidegate demo ./my-demo
-    """
-    from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
-
-    run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    raise typer.Exit(run_demo(folder or Path("demo-runs") / run))
 
 
 @option_group(_Logged)

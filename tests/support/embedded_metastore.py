@@ -1,50 +1,35 @@
-"""A real Hive Metastore on this machine, without Docker: from its jars, on embedded Derby."""
+"""A real Hive Metastore, 4.0.1 or 3.1.3: started from its jars, on embedded Derby."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tidegate.compute.java import find_java
+from tidegate.embedded.jars import cache_dir, one_at_a_time, resolve, spark_jars
+from tidegate.embedded.process import HOST, LOGGING, Child, EmbeddedServer, is_open, java_command
 from tidegate.errors import ConfigError
-from tidegate.local.embedded.jars import (
-    cache_dir,
-    one_at_a_time,
-    read_lock,
-    resolve,
-    spark_jars,
-    tree_digest,
-    unpack,
-)
-from tidegate.local.embedded.process import (
-    HOST,
-    LOGGING,
-    Child,
-    EmbeddedServer,
-    is_open,
-    java_command,
-)
 
-log = logging.getLogger(__name__)
-_PACKAGE: Final = "org.apache.hadoop.hive.metastore"
-_SCHEMA_SECONDS: Final = 600
+_HERE = Path(__file__).parent
+_PACKAGE = "org.apache.hadoop.hive.metastore"
+_SCHEMA_SECONDS = 600
 # Hadoop's client lies in pyspark, shaded; what it keeps to itself is in the lock
-_FROM_SPARK: Final = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar")
+_FROM_SPARK = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar")
 # drivers of databases that are not embedded
-_LEFT_OUT: Final = ("mysql-", "mssql-", "postgresql-")
-_OPENED: Final = ("lang", "net", "util", "util.concurrent", "util.concurrent.atomic", "nio", "io")
-OPENED: Final = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED)
-_NEEDS_JAVA: Final = 17
-_HEAP_MB: Final = 384
-_OURS: Final = {
+_LEFT_OUT = ("mysql-", "mssql-", "postgresql-")
+_OPENED = ("lang", "net", "util", "util.concurrent", "util.concurrent.atomic", "nio", "io")
+OPENED = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED)
+_NEEDS_JAVA = 17
+_HEAP_MB = 384
+_OURS = {
     "metastore.thrift.bind.host": HOST,
     # the doubled name is Hive's own
     "metastore.metastore.event.db.notification.api.auth": "false",
@@ -55,31 +40,39 @@ _OURS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _MetastoreVersion:
+class MetastoreVersion:
     """What differs between the versions of the Metastore when one is started.
 
     Attributes:
-        lock: The lock of its jars: the name of one of this package, or the path of any other.
+        lock: The lock of its jars.
         schema_tool: The class that creates its schema.
         housekeeper: The class that ends transactions and locks whose time has passed.
         interval_setting: How often that one runs.
         main: The class to start, or the path of a .java file.
     """
 
-    lock: str | Path
+    lock: Path
     schema_tool: str
     housekeeper: str
     interval_setting: str
     main: str = f"{_PACKAGE}.HiveMetaStore"
 
 
-HIVE_4: Final = _MetastoreVersion(
-    "metastore",
+HIVE_4 = MetastoreVersion(
+    _HERE / "metastore.json",
     f"{_PACKAGE}.tools.schematool.MetastoreSchemaTool",
     f"{_PACKAGE}.txn.service.AcidHouseKeeperService",
     "metastore.acid.housekeeper.interval",
 )
 """Hive 4.0.1."""
+HIVE_3 = MetastoreVersion(
+    _HERE / "metastore-3.json",
+    f"{_PACKAGE}.tools.MetastoreSchemaTool",
+    f"{_PACKAGE}.txn.AcidHouseKeeperService",
+    "metastore.timedout.txn.reaper.interval",
+    str(_HERE.parent / "reference/hive/Metastore3.java"),
+)
+"""Hive 3.1.3, with its Worker."""
 
 
 class _Home(NamedTuple):
@@ -110,55 +103,37 @@ class _Home(NamedTuple):
         )
 
 
-def metastore_home(java: Path, version: _MetastoreVersion = HIVE_4) -> _Home:
-    """Fetch, unpack and initialise the Metastore, unless the cache has what the lock specifies.
+def metastore_home(java: Path, version: MetastoreVersion = HIVE_4) -> _Home:
+    """Fetch, unpack and initialise the Metastore, unless the cache has it.
 
     Any number of processes may call at once: one works, the others wait for it.
-
-    Raises:
-        ConfigError: pyspark is not installed; the lock is not a Metastore's, or has no digest of
-            its unpacked archive; or the schema tool failed.
-        TransientError: the jars could not be fetched.
     """
     files = resolve(version.lock)
-    _, content = read_lock(version.lock)
-    archives = [jar for jar in content.jars if jar.name.endswith(".tar.gz")]
-    if len(archives) != 1:
-        raise ConfigError(f"the lock {version.lock} must have one archive, the Metastore's")
-    [archive] = archives
-    if archive.unpacked is None:
-        raise ConfigError(f"the lock {version.lock} has no digest of the unpacked {archive.name}")
+    [archive] = (file for file in files if file.name.endswith(".tar.gz"))
     stamp = hashlib.sha256("\n".join(file.name for file in files).encode()).hexdigest()[:12]
     folder = cache_dir() / "metastore" / f"{archive.name.removesuffix('.tar.gz')}-{stamp}"
-    if not _is_unpacked(folder, archive.unpacked):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(folder):
-            if not _is_unpacked(folder, archive.unpacked):
-                if folder.exists():
-                    log.warning("%s was changed: it is rebuilt from its archive", folder)
-                    shutil.rmtree(folder)
-                packed = next(file for file in files if file.name == archive.name)
-                _make(folder, packed, files, java, version)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(folder):
+        if not folder.exists():
+            _make(folder, archive, files, java, version)
     return _Home(folder, _class_path(folder, files))
 
 
-def _is_unpacked(folder: Path, digest: str) -> bool:
-    return folder.exists() and tree_digest(folder / "program") == digest
-
-
 def _make(
-    folder: Path, archive: Path, files: Sequence[Path], java: Path, version: _MetastoreVersion
+    folder: Path, archive: Path, files: Sequence[Path], java: Path, version: MetastoreVersion
 ) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
-        program = unpack(archive, Path(draft) / "unpacked")
-        made = Path(draft) / "made"
+        unpacked, made = Path(draft) / "unpacked", Path(draft) / "made"
+        with tarfile.open(archive) as packed:
+            packed.extractall(unpacked, filter="data")
+        [program] = unpacked.iterdir()
         made.mkdir()
         program.rename(made / "program")
         _create_schema(_Home(made, _class_path(made, files)), java, version)
         made.rename(folder)
 
 
-def _create_schema(home: _Home, java: Path, version: _MetastoreVersion) -> None:
+def _create_schema(home: _Home, java: Path, version: MetastoreVersion) -> None:
     command = home.command(
         java,
         version.schema_tool,
@@ -196,8 +171,7 @@ def _class_path(folder: Path, files: Sequence[Path]) -> tuple[Path, ...]:
     first = [jar for jar in jars if jar not in last]
     own = sorted((folder / "program" / "lib").glob("*.jar"))
     wanted = [jar for jar in own if not jar.name.startswith(_LEFT_OUT)]
-    spark = spark_jars("the Metastore needs the Hadoop client in pyspark")
-    hadoop = [jar for pattern in _FROM_SPARK for jar in sorted(spark.glob(pattern))]
+    hadoop = [jar for pattern in _FROM_SPARK for jar in sorted(spark_jars().glob(pattern))]
     return (*first, *wanted, *hadoop, *last)
 
 
@@ -213,7 +187,7 @@ class EmbeddedMetastore(EmbeddedServer):
         folder: Path,
         *,
         settings: Mapping[str, str] | None = None,
-        version: _MetastoreVersion = HIVE_4,
+        version: MetastoreVersion = HIVE_4,
     ) -> None:
         """Describe it; nothing is touched yet.
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from argparse import ArgumentParser
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
-from tidegate.errors import ConfigError, TidegateError
-from tidegate.local.demo import hive_scenario, hudi_scenario
-from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.hive_upstream import Upstream
-from tidegate.local.demo.report import DemoReport
-from tidegate.local.embedded import resolve
+from demo import hive_scenario, hudi_scenario
+from demo.environment import DemoEnvironment
+from demo.hive_upstream import Upstream
+from demo.report import DemoReport
+from support.embedded_metastore import HIVE_4
+from support.spark import HUDI
+from tidegate.embedded.broker import KAFKA
+from tidegate.embedded.jars import resolve
+from tidegate.errors import TidegateError
 
-EXPECTED: Final = {
+EXPECTED = {
     "SavepointCreated": 2,
     "SavepointsChecked": 1,
     "RestorePlanned": 1,
@@ -26,18 +31,20 @@ EXPECTED: Final = {
 """How many outcomes of each kind the two scenarios have; no others are expected."""
 
 
-def run_demo(folder: Path) -> int:
-    """Run the demo in a new directory; return the exit code: 0 if all checks passed, else 1.
-
-    Raises:
-        ConfigError: the directory exists and is not empty.
-    """
+def main() -> int:
+    """Run the demo in a new directory; the exit code: 0 if all checks passed, else 1."""
+    parser = ArgumentParser(prog="make demo", description="The complete story on real parts.")
+    new = Path("demo-runs") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=new, help="a new directory; default: in demo-runs"
+    )
+    folder: Path = parser.parse_args().folder
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty: give the demo a new or an empty directory")
+        parser.error(f"{folder} is not empty: give the demo a new or an empty directory")
     report = DemoReport()
     try:
         run_scenarios(folder.absolute(), report)
-    except TidegateError as error:
+    except (TidegateError, AssertionError) as error:
         report.console.print(f"[bold red]failed:[/] {error}", highlight=False)
         report.detail(f"Tables, settings and logs are in {folder}")
         return 1
@@ -51,9 +58,9 @@ def run_scenarios(folder: Path, report: DemoReport) -> None:
         TidegateError: a check failed, or a part could not be started.
     """
     report.heading("Setup")
-    locks = {"kafka": "Kafka", "hudi": "Hudi", "metastore": "the Hive Metastore"}
-    with report.step(f"Get the jars of {', '.join(locks.values())}: from the cache or the network"):
-        for lock in locks:
+    locks = {"Kafka": KAFKA, "Hudi": HUDI, "the Hive Metastore": HIVE_4.lock}
+    with report.step(f"Get the jars of {', '.join(locks)}: from the cache or the network"):
+        for lock in locks.values():
             resolve(lock)
     started = DemoEnvironment(folder, report, with_metastore=True)
     with started as environment, environment.publisher() as publisher:
@@ -76,3 +83,7 @@ def _check_outcomes(environment: DemoEnvironment, report: DemoReport) -> None:
     report.check("no command has two outcomes of a kind", met=not repeated, found=repeated)
     counts = Counter(type(event).__name__ for event in outcomes)
     report.check("every command has its outcome", met=counts == EXPECTED, found=counts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

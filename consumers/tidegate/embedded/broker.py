@@ -15,16 +15,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tidegate.compute.java import find_java
+from tidegate.embedded.jars import resolve
+from tidegate.embedded.process import HOST, LOGGING, Child, EmbeddedServer, is_open, java_command
 from tidegate.errors import ConfigError
-from tidegate.local.embedded.jars import resolve
-from tidegate.local.embedded.process import (
-    HOST,
-    LOGGING,
-    Child,
-    EmbeddedServer,
-    is_open,
-    java_command,
-)
 
 _QUICK: Final = {
     "process.roles": "broker,controller",
@@ -60,6 +53,8 @@ _QUICK: Final = {
     "broker.heartbeat.interval.ms": "500",
 }
 
+KAFKA: Final = Path(__file__).with_name("kafka.json")
+"""The lock of Kafka's jars."""
 _FORMAT_SECONDS: Final = 120
 _ANSWER_SECONDS: Final = 2.0
 _KAFKA_NEEDS_JAVA: Final = 17
@@ -157,7 +152,7 @@ class EmbeddedBroker(EmbeddedServer):
         return broker_settings(data, self._port or clients, controllers, self._properties)
 
     def _launch(self, ports: tuple[int, int]) -> Child:
-        java, jars = find_java(_KAFKA_NEEDS_JAVA), resolve("kafka")
+        java, jars = find_java(_KAFKA_NEEDS_JAVA), resolve(KAFKA)
         settings = self._settings(ports)
         self.folder.mkdir(parents=True, exist_ok=True)
         # records and the passwords in its settings are for this user only

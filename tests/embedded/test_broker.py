@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.kafka import create_topic
+from tidegate.embedded import EmbeddedBroker, bootstrap
+from tidegate.embedded.broker import new_cluster_id
+from tidegate.embedded.process import free_ports
 from tidegate.errors import ConfigError
-from tidegate.local.embedded import EmbeddedBroker, bootstrap
-from tidegate.local.embedded.broker import new_cluster_id
-from tidegate.local.embedded.process import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 
@@ -80,7 +80,7 @@ def test_a_broker_dies_with_the_process_that_started_it_but_not_with_its_thread(
 ) -> None:
     code = (
         "import sys, threading, time; from pathlib import Path;"
-        "from tidegate.local.embedded import EmbeddedBroker;"
+        "from tidegate.embedded import EmbeddedBroker;"
         "broker = EmbeddedBroker(Path(sys.argv[1]));"
         "starter = threading.Thread(target=broker.start); starter.start(); starter.join();"
         "time.sleep(1); print(broker.pid or 0, flush=True); time.sleep(60 if broker.pid else 0)"

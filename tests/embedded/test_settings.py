@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.local.embedded.broker import broker_settings, client_addresses, to_properties
+from tidegate.embedded.broker import broker_settings, client_addresses, to_properties
 
 
 def test_a_node_listens_on_the_loopback_interface_only() -> None:

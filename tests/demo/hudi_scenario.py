@@ -5,16 +5,16 @@ The upstream writer is real Hudi, through PySpark.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
-
+from demo.environment import DemoEnvironment
+from demo.report import DemoReport
+from support.spark import hudi_session
 from tidegate.events import (
     Event,
     RestoreCompleted,
@@ -23,19 +23,19 @@ from tidegate.events import (
     SavepointCreated,
 )
 from tidegate.hudi_reader.table import load_table
-from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.report import DemoReport
-from tidegate.local.embedded import resolve
 from tidegate.publisher import Publisher
 from tidegate.storage import Storage
 from tidegate.tables.claim import HUDI as CLAIMS
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 E = TypeVar("E", bound=Event)
-REGIONS: Final = ("north", "south", "west")
+REGIONS = ("north", "south", "west")
 Row = tuple[int, str, float, int]
 """The columns `order_id`, `region`, `amount`, `version`."""
-_COLUMNS: Final = ("order_id", "region", "amount", "version")
-_HUDI: Final[Mapping[str, str]] = {
+_COLUMNS = ("order_id", "region", "amount", "version")
+_HUDI = {
     "hoodie.datasource.write.recordkey.field": "order_id",
     "hoodie.datasource.write.partitionpath.field": "region",
     "hoodie.datasource.write.precombine.field": "version",
@@ -43,34 +43,6 @@ _HUDI: Final[Mapping[str, str]] = {
     "hoodie.insert.shuffle.parallelism": "2",
     "hoodie.metadata.enable": "false",
 }
-
-
-def _hudi_session(folder: Path) -> SparkSession:
-    """Start a small Spark session with Hudi's bundle; Spark keeps its own files in `folder`."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    (jar,) = resolve("hudi")
-    conf = {
-        "spark.master": "local[2]",
-        "spark.app.name": "demo-upstream-writer",
-        "spark.driver.memory": "768m",
-        "spark.driver.extraClassPath": str(jar),
-        # Hudi measures objects by attaching to its own JVM, and warns on the screen without these.
-        "spark.driver.extraJavaOptions": "-Djdk.attach.allowAttachSelf=true"
-        " -Djol.skipHotspotSAAttach=true",
-        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.Builder()
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    return session
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +68,7 @@ class _Table:
 
     def rows(self) -> list[Row]:
         """All rows as real Hudi reads them, sorted."""
-        frame = self._read().select(*_COLUMNS)
+        frame = self.session.read.format("hudi").load(str(self.location)).select(*_COLUMNS)
         return sorted(
             (int(row[0]), str(row[1]), float(row[2]), int(row[3])) for row in frame.collect()
         )
@@ -106,9 +78,6 @@ class _Table:
         listed = self.session.sql(f"CALL show_savepoints(path => '{self.location}')")
         return [str(row[0]) for row in listed.collect()]
 
-    def _read(self) -> DataFrame:
-        return self.session.read.format("hudi").load(str(self.location))
-
 
 def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) -> None:
     """Run the scenario.
@@ -117,12 +86,14 @@ def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) 
         TidegateError: a check failed, or an outcome did not come.
     """
     report.heading("Hudi: restore a table after a bad commit")
-    with report.step("Start the upstream writer: Spark with real Hudi 1.2.0"):
-        session = _hudi_session(environment.folder)
     warehouse = environment.warehouse.resolve()
-    customers = _Table(session, "customers", warehouse / "customers")
-    orders = _Table(session, "orders", warehouse / "orders")
-    try:
+    with ExitStack() as stack:
+        with report.step("Start the upstream writer: Spark with real Hudi 1.2.0"):
+            folder = environment.folder / "spark-warehouse"
+            session = stack.enter_context(hudi_session(folder, "768m"))
+            session.sparkContext.setLogLevel("OFF")
+        customers = _Table(session, "customers", warehouse / "customers")
+        orders = _Table(session, "orders", warehouse / "orders")
         _savepoint_by_policy(environment, report, publisher, customers)
         good, savepoint = _savepoint_on_request(environment, report, publisher, orders)
         _bad_commits(environment, report, publisher, orders)
@@ -130,8 +101,6 @@ def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) 
         with report.step("Read the orders with real Hudi"):
             rows = orders.rows()
         report.check(f"exactly the {len(good)} rows of the savepoint are there", met=rows == good)
-    finally:
-        session.stop()
 
 
 def _orders(version: int, factor: float = 1.0, count: int = 300) -> list[Row]:
@@ -182,7 +151,7 @@ def _bad_commits(
         for rows in ([*_orders(2, count=350)], [*_orders(3, factor=2.0)]):
             _publish_commit(publisher, table, table.upsert(rows))
         environment.wait_until_idle()
-    doubled = [row for row in table.rows() if row[3] == 3]  # noqa: PLR2004 - the bad version
+    doubled = [row for row in table.rows() if row[3] == 3]
     report.check("the bad rows are in the table", met=len(doubled) == len(_orders(3)))
     with report.step("Kill all four services (SIGKILL) and start them again"):
         environment.kill_services()
@@ -218,7 +187,7 @@ def _restore(
     report.check("the start of the restore was published", met=len(started) == 1)
     report.check(
         f"two commits were rolled back, {done.files_deleted} files deleted",
-        met=done.instants == plan.instants and len(done.instants) == 2,  # noqa: PLR2004
+        met=done.instants == plan.instants and len(done.instants) == 2,
     )
 
 

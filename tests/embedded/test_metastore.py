@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from support.metastore import HiveEngine, own_metastore
+from support.embedded_metastore import EmbeddedMetastore
+from support.hive_engine import HiveEngine
+from support.metastore import own_metastore
 from tidegate.errors import ConfigError
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.embedded.metastore import EmbeddedMetastore
 
 pytestmark = pytest.mark.full
 

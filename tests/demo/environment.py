@@ -1,4 +1,4 @@
-"""What the demo runs in: a broker, the services as processes of their own, a topic monitor."""
+"""What the demo runs in: a broker, perhaps a Metastore, and a deployment with all services."""
 
 from __future__ import annotations
 
@@ -11,41 +11,32 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 from rich.markup import escape
 
-from tidegate.compute.spark import use_compatible_java
-from tidegate.errors import ConfigError, TidegateError
+from demo.report import DemoReport
+from support.deployment import Deployment
+from support.embedded_metastore import EmbeddedMetastore
+from tidegate.embedded import bootstrap
+from tidegate.embedded.process import Child
+from tidegate.errors import TidegateError
 from tidegate.events.base import Event
 from tidegate.events.topics import OUTCOME_TOPIC, Topic
-from tidegate.local.demo.report import DemoReport
-from tidegate.local.embedded import bootstrap
-from tidegate.local.embedded.metastore import EmbeddedMetastore
-from tidegate.local.embedded.process import Child
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.groups import lags_of_service
-from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import BROKER_RETRIES
 from tidegate.service.assembly import SERVICES
-from tidegate.service.settings import Settings, TopicSettings
+from tidegate.service.settings import Settings
 
 T = TypeVar("T")
-TIMEOUT: Final = 90.0
-BRIDGE: Final = "metastore-bridge"
-_WATCHES: Final = "this process watches the Metastore"
-PARTITIONS: Final = 3
-_SETTINGS: Final = """\
-[topics]
-prefix = "{prefix}"
-partitions = {partitions}
-
-[warehouse]
-roots = ["{warehouse}"]
-
+TIMEOUT = 90.0
+BRIDGE = "metastore-bridge"
+_WATCHES = "this process watches the Metastore"
+_SETTINGS = """\
 [spark]
 min_items = {min_items}
 
@@ -53,19 +44,12 @@ min_items = {min_items}
 "spark.master" = "local[2]"
 "spark.driver.memory" = "512m"
 
-[cleaning]
-confirm_with = "{confirm_with}"
-
-[services]
-session_timeout_ms = 3000
-
 [[savepoints]]
 tables = "*.customers"
 when = "every_commit"
 lifetime = "forever"
 """
-
-_BRIDGE_SETTINGS: Final = """
+_BRIDGE_SETTINGS = """
 [bridge.metastore]
 uri = "{uri}"
 "hive.compaction-cleanup-interval" = "200ms"
@@ -73,7 +57,7 @@ uri = "{uri}"
 
 # PySpark's gateway sets the root logger's level to its own, so both must be off. Spark ignores a
 # configuration that has no appender.
-_QUIET: Final = """\
+_QUIET = """\
 rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
@@ -86,6 +70,9 @@ logger.gateway.level = off
 
 class DemoEnvironment:
     """A running deployment; a context manager that leaves no process behind."""
+
+    deployment: Deployment
+    metastore: EmbeddedMetastore
 
     def __init__(
         self,
@@ -106,69 +93,36 @@ class DemoEnvironment:
             with_metastore: Start a Hive Metastore, and the bridge to it beside the services.
         """
         self.names = (*SERVICES, BRIDGE) if with_metastore else tuple(SERVICES)
-        self._metastore: EmbeddedMetastore | None = None
-        self._spark_from_items = spark_from_items
         self.folder = folder
-        self._report = report
         self.prefix = prefix
         self.warehouse = folder / "warehouse"
-        self.servers = ""
+        self._report = report
+        self._settings = _SETTINGS.format(min_items=spark_from_items)
         self._children: dict[str, Child] = {}
         self._stack = ExitStack()
-
-    @property
-    def metastore_uri(self) -> str:
-        """Where the Metastore answers.
-
-        Raises:
-            ConfigError: the environment has none.
-        """
-        if self._metastore is None:
-            raise ConfigError("this environment has no Metastore")
-        return self._metastore.uri
 
     def __enter__(self) -> Self:
         """Start the broker, create the topics, start the services."""
         self.warehouse.mkdir(parents=True)
         if BRIDGE in self.names:
             with self._report.step("Start a real Hive Metastore on an embedded database"):
-                self._prepare_metastore()
+                self._start_metastore()
         with self._report.step("Start a real Kafka broker, create the topics"):
-            self._prepare_broker()
-        self._prepare_spark()
+            servers = self._stack.enter_context(bootstrap(self.folder / "kafka"))
+            deployment = Deployment(
+                servers,
+                self.prefix,
+                self.folder,
+                partitions=3,
+                settings=self._settings,
+                roots=[str(self.warehouse.resolve())],
+            )
+            self.deployment = self._stack.enter_context(deployment)
+        self._silence_spark()
         bridge = " and the bridge to the Metastore" if BRIDGE in self.names else ""
         with self._report.step(f"Start the four services{bridge}, each a process of its own"):
             self.start_services()
         return self
-
-    def _prepare_metastore(self) -> None:
-        where = {
-            name: f"file:{self.warehouse.resolve()}/hive"
-            for name in ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
-        }
-        metastore = EmbeddedMetastore(self.folder / "metastore", settings=where)
-        self._metastore = self._stack.enter_context(metastore)
-
-    def _prepare_broker(self) -> None:
-        self.servers = self._stack.enter_context(bootstrap(self.folder / "kafka"))
-        self._settings = self.folder / "tidegate.toml"
-        written = _SETTINGS.format(
-            prefix=self.prefix,
-            partitions=PARTITIONS,
-            warehouse=self.warehouse.resolve(),
-            min_items=self._spark_from_items,
-            confirm_with="nothing" if self._metastore is None else "metastore",
-        )
-        if self._metastore is not None:
-            written += _BRIDGE_SETTINGS.format(uri=self._metastore.uri)
-        self._settings.write_text(written, "utf-8")
-        topics = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
-        self._deployment = Settings(kafka={"bootstrap.servers": self.servers}, topics=topics)
-        create_topics(self._deployment.connection(), topics)
-
-    def publisher(self) -> Publisher:
-        """Create the publisher that the upstream writers use."""
-        return Publisher(self.servers, source="demo-upstream", prefix=self.prefix)
 
     def __exit__(
         self,
@@ -178,19 +132,28 @@ class DemoEnvironment:
     ) -> None:
         """Stop the services, then the broker."""
         with self._report.step("Stop everything"):
-            for child in self._children.values():
-                if child.exit_code is None and not child.end(signal.SIGTERM, 20):
-                    child.end(signal.SIGKILL, 20)
             self._stack.close()
 
-    def _prepare_spark(self) -> None:
-        """Choose Spark's Java; bind Spark to the loopback interface and silence its log."""
+    def _start_metastore(self) -> None:
+        where = {
+            name: f"file:{self.warehouse.resolve()}/hive"
+            for name in ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
+        }
+        metastore = EmbeddedMetastore(self.folder / "metastore", settings=where)
+        self.metastore = self._stack.enter_context(metastore)
+        self._settings += _BRIDGE_SETTINGS.format(uri=metastore.uri)
+
+    def _silence_spark(self) -> None:
+        """Silence Spark's log, and bind it to the loopback interface."""
         quiet = self.folder / "spark-conf"
         quiet.mkdir()
         (quiet / "log4j2.properties").write_text(_QUIET, "utf-8")
-        use_compatible_java()
         os.environ["SPARK_CONF_DIR"] = str(quiet.resolve())
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+    def publisher(self) -> Publisher:
+        """The publisher that the upstream writers use."""
+        return Publisher(self.deployment.servers, source="demo-upstream", prefix=self.prefix)
 
     def start_services(self, names: Sequence[str] | None = None) -> None:
         """Start services, each as a process of its own; by default all, and the bridge.
@@ -199,21 +162,14 @@ class DemoEnvironment:
         held back goes into quarantine instead of being deleted.
         """
         watched = self._times_watched()
-        os.environ["KAFKA_BOOTSTRAP_SERVERS"] = self.servers
-        (self.folder / "logs").mkdir(exist_ok=True)
         for name in names or self.names:
-            words = ["bridge", "metastore"] if name == BRIDGE else ["run", name]
-            command = [sys.executable, "-m", "tidegate.cli", *words, "-v"]
-            settings = ["--config", str(self._settings)]
-            log = self.folder / "logs" / f"{name}.log"
-            self._children[name] = Child([*command, *settings], log)
-
+            self._children[name] = self.deployment.run(name)
         if BRIDGE in (names or self.names):
             self.wait_for("watching bridge", lambda: self._times_watched() > watched)
 
     def _times_watched(self) -> int:
         """How often a bridge has said that it watches the Metastore."""
-        log = self.folder / "logs" / f"{BRIDGE}.log"
+        log = self.folder / f"{BRIDGE}.log"
         return log.read_text("utf-8").count(_WATCHES) if log.exists() else 0
 
     def kill_services(self, names: Sequence[str] | None = None) -> None:
@@ -234,7 +190,7 @@ class DemoEnvironment:
             self._check_alive()
             time.sleep(0.1)
         raise TidegateError(
-            f"no {what} within {TIMEOUT:.0f} s; the services' logs are in {self.folder / 'logs'}"
+            f"no {what} within {TIMEOUT:.0f} s; the services' logs are in {self.folder}"
         )
 
     def run_command(self, *words: str) -> str:
@@ -244,7 +200,8 @@ class DemoEnvironment:
             TidegateError: it failed.
         """
         self._report.detail(f"[bold]$ tidegate {' '.join(words)}[/]")
-        command = [sys.executable, "-m", "tidegate.cli", *words, "--config", str(self._settings)]
+        settings = self.deployment.settings_file("people", {})
+        command = [sys.executable, "-m", "tidegate.cli", *words, "--config", str(settings)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         for line in done.stdout.splitlines():
             self._report.detail(f"[dim]{escape(line)}[/]")
@@ -254,7 +211,7 @@ class DemoEnvironment:
 
     def events(self, topic: Topic) -> list[Event]:
         """The events of a topic, oldest first; a repeated one once."""
-        log = EventLog.of(self._deployment)
+        log = EventLog.of(self._reader())
         logged = BROKER_RETRIES.call(lambda: list(filter(None, log.read(topic))))
         return [*{found.event.event_id: found.event for found in logged if found.event}.values()]
 
@@ -264,16 +221,20 @@ class DemoEnvironment:
 
     def dead_letters(self) -> list[bytes | None]:
         """The messages that became dead letters."""
-        with DeadLetterBox(self._deployment) as box:
+        with DeadLetterBox(self._reader()) as box:
             batches = box.batches(box.list(DeadLetterFilter()))
             return [found.record.value for batch in batches for found in batch]
+
+    def _reader(self) -> Settings:
+        kafka = {"bootstrap.servers": self.deployment.servers}
+        return Settings(kafka=kafka, topics=self.deployment.topics)
 
     def wait_until_idle(self) -> None:
         """Wait until every service has committed all that it consumes."""
         self.wait_for("end of the consumer lag", lambda: BROKER_RETRIES.call(self._is_idle))
 
     def _is_idle(self) -> bool:
-        metadata = KafkaMetadata(self._deployment.connection())
+        metadata = KafkaMetadata(self.deployment.connection)
         lags = (lags_of_service(metadata, self.prefix, name) for name in SERVICES)
         return not any(lag.records for found in lags for lag in found.values())
 

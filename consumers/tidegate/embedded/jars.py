@@ -12,7 +12,6 @@ import importlib.util
 import logging
 import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -20,14 +19,11 @@ from pathlib import Path
 from typing import Annotated, Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from pydantic import BaseModel, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints
 
 from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError, TransientError
-from tidegate.errors.validation import validation_message
 from tidegate.runtime.retry import RetryPolicy
-
-_LOCKS: Final = Path(__file__).parent / "locks"
 
 Coordinate = Annotated[
     str, StringConstraints(pattern=r"^[^:@\s]+:[^:@\s]+:[^:@\s]+(:[^:@\s]+@[a-z.]+)?$")
@@ -37,8 +33,6 @@ Coordinate = Annotated[
 Exclusion = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
 """`group:artifact`; `*` stands for any."""
 
-
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 log = logging.getLogger(__name__)
 _RETRIES: Final = RetryPolicy(attempts=3, first=1.0, longest=10.0)
 _JAVA_FOR_IVY: Final = 8
@@ -57,46 +51,20 @@ _TROUBLE: Final = ("server access error", "download failed", "not found", "excep
 """The most specific first: a module is also "not found" when its server is unreachable."""
 
 
-def tree_digest(folder: Path) -> str:
-    """SHA-256 in hex of every file below a folder, by path and content; a link is not a file."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            digest.update(f"{name} -> {path.readlink()}\n".encode())
-        elif path.is_file():
-            digest.update(f"{name}\0{_sha256(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack an archive into an empty folder; returns the one folder that is in it."""
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    [only] = folder.iterdir()
-    return only
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class _LockedJar(BaseModel, frozen=True):
     """A jar, or an archive of jars: file name, SHA-256 of its bytes in hex, size in bytes."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[^/\\]+\.(jar|tar\.gz)$")]
-    sha256: Sha256
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     size: Annotated[int, Field(gt=0)]
-    unpacked: Sha256 | None = None
-    """Of an archive: the `tree_digest` of the one folder that it unpacks to."""
 
     def is_at(self, path: Path) -> bool:
         """Whether the file at `path` is this jar, byte for byte."""
         try:
             if path.stat().st_size != self.size:
                 return False
-            return _sha256(path) == self.sha256
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
         except FileNotFoundError:
             return False
 
@@ -111,26 +79,7 @@ class _JarLock(BaseModel, frozen=True):
 
     def dumps(self) -> str:
         """Write the lock as it stands in its file."""
-        return self.model_dump_json(indent=2, exclude_none=True) + "\n"
-
-
-def read_lock(lock: str | Path) -> tuple[str, _JarLock]:
-    """Read a lock: a `str` names one of the package's own, a `Path` is any file.
-
-    Returns:
-        Its name (the file's stem) and its content.
-
-    Raises:
-        ConfigError: there is no such lock, or it is not one.
-    """
-    path = lock if isinstance(lock, Path) else _LOCKS / f"{lock}.json"
-    try:
-        return path.stem, _JarLock.model_validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        known = ", ".join(sorted(path.stem for path in _LOCKS.glob("*.json")))
-        raise ConfigError(f"no jar lock at {path}; the package has: {known}") from error
-    except ValidationError as error:
-        raise ConfigError(f"{path} is not a jar lock: {validation_message(error)}") from error
+        return self.model_dump_json(indent=2) + "\n"
 
 
 def fetch(lock: _JarLock, folder: Path) -> Path:
@@ -198,20 +147,20 @@ def _reason(lines: Iterable[str]) -> str:
     return (relevant or output or ["no output from Ivy"])[0]
 
 
-def spark_jars(why: str) -> Path:
+def spark_jars() -> Path:
     """The jars in pyspark, which is not imported: that takes longer than a start.
 
     Raises:
-        ConfigError: pyspark is not installed; `why` names what needs it.
+        ConfigError: pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError(f"{why}: pip install 'tidegate[embedded]'")
+        raise ConfigError("fetching jars needs pyspark's Ivy: pip install 'tidegate[embedded]'")
     return Path(spec.origin).parent / "jars"
 
 
 def _ivy_jar() -> Path:
-    jars = spark_jars("fetching jars needs pyspark's Ivy")
+    jars = spark_jars()
     found = sorted(jars.glob("ivy-*.jar"))
     if not found:
         raise ConfigError(f"this pyspark has no Ivy jar: {jars}")
@@ -250,29 +199,26 @@ def cache_dir() -> Path:
     return user_cache_path("tidegate")
 
 
-def resolve(lock: str | Path) -> tuple[Path, ...]:
+def resolve(lock: Path) -> tuple[Path, ...]:
     """The jars of a lock, in its order; fetches those that are not in the cache.
 
     A jar in the cache that is not the locked one is replaced. Any number of processes may call at
     once: one fetches, the others wait for it.
 
-    Args:
-        lock: The name of a lock of this package ("kafka", "hudi"), or the path of any other.
-
     Raises:
-        ConfigError: no such lock; no Java or Ivy to fetch with; or what was fetched is not what
-            the lock says, and then none of it was put in place.
+        ConfigError: no Java or Ivy to fetch with; or what was fetched is not what the lock says,
+            and then none of it was put in place.
         TransientError: the repository could not be reached.
     """
-    name, content = read_lock(lock)
-    folder = cache_dir() / "jars" / name
+    content = _JarLock.model_validate_json(lock.read_bytes())
+    folder = cache_dir() / "jars" / lock.stem
     jars = tuple(folder / jar.name for jar in content.jars)
     if _is_complete(content, folder):
         return jars
     folder.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(folder):
         if not _is_complete(content, folder):
-            _fill(name, content, folder)
+            _fill(lock.stem, content, folder)
     return jars
 
 

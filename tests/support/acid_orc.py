@@ -1,7 +1,7 @@
 """Write, compact and read a Hive ACID table as real ORC files, without Hive.
 
-The demo's upstream writer, and fixtures for tests. One bucket, local disk. The key of a row is
-(originalTransaction, bucket, rowId); Hive's columns named "transaction" contain write ids.
+One bucket, local disk. The key of a row is (originalTransaction, bucket, rowId); Hive's columns
+named "transaction" contain write ids.
 """
 
 from __future__ import annotations

@@ -6,16 +6,15 @@ Hive calls such a vacuum a compaction: three deltas are merged into one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
+from demo.environment import DemoEnvironment
+from demo.hive_upstream import READERS, TABLE, Upstream
+from demo.report import DemoReport
 from tidegate.events import DirectoriesCleaned
-from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.hive_upstream import READERS, TABLE, Upstream
-from tidegate.local.demo.report import DemoReport
 from tidegate.publisher import ConfirmedProducer, Message
 
-INVALID: Final = b"this is not an Avro event"
-ENDS: Final = "{}'s query ends: its lock is given back to the Metastore"
+INVALID = b"this is not an Avro event"
+ENDS = "{}'s query ends: its lock is given back to the Metastore"
 ANA, BEN = (f"{reader}@{host}" for reader, host in READERS.items())
 
 
@@ -80,7 +79,7 @@ def _check_waiting_for(environment: DemoEnvironment, report: DemoReport, *owners
 
 
 def _publish_invalid_message(environment: DemoEnvironment) -> None:
-    producer = ConfirmedProducer({"bootstrap.servers": environment.servers})
+    producer = ConfirmedProducer({"bootstrap.servers": environment.deployment.servers})
     producer.send([Message(f"{environment.prefix}.locks", TABLE.encode(), INVALID)])
     producer.close()
 

@@ -1,21 +1,15 @@
 from __future__ import annotations
 
-import io
 import logging
 import subprocess
 import sys
-import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.jar_locks import make_lock
-from tidegate.compute.java import find_java
+from tidegate.embedded.jars import _JarLock, _LockedJar, cache_dir, resolve
 from tidegate.errors import ConfigError, TransientError
-from tidegate.local.embedded import metastore
-from tidegate.local.embedded.jars import _JarLock, _LockedJar, cache_dir, resolve
-from tidegate.local.embedded.metastore import _MetastoreVersion
 from tidegate.runtime.retry import RetryPolicy
 
 SMALL = (b"the bytes of a small jar", b"the bytes of a greater jar")
@@ -131,7 +125,7 @@ def test_an_unreachable_repository_is_one_sentence_that_names_the_way_out(
     settings = tmp_path / "repository" / "ivysettings.xml"
     text = settings.read_text().replace((tmp_path / "repository").as_uri(), "http://127.0.0.1:9/")
     settings.write_text(text)
-    monkeypatch.setattr("tidegate.local.embedded.jars._RETRIES", RetryPolicy(attempts=1))
+    monkeypatch.setattr("tidegate.embedded.jars._RETRIES", RetryPolicy(attempts=1))
 
     with pytest.raises(TransientError, match="TIDEGATE_IVY_SETTINGS") as caught:
         resolve(lock)
@@ -146,7 +140,7 @@ def test_two_processes_at_once_fetch_once_and_both_have_the_jars(
 ) -> None:
     code = (
         "import logging, sys; from pathlib import Path; logging.basicConfig(level='INFO');"
-        "from tidegate.local.embedded.jars import resolve;"
+        "from tidegate.embedded.jars import resolve;"
         "print([jar.read_bytes() for jar in resolve(Path(sys.argv[1]))])"
     )
     both = [
@@ -172,19 +166,6 @@ def test_a_fetch_is_logged(lock: Path, caplog: pytest.LogCaptureFixture) -> None
     assert "fetching 2 jars for example" in caplog.text
 
 
-def test_an_unknown_lock_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="the package has: hudi, kafka"):
-        resolve("kafkaesque")
-
-
-def test_a_file_that_is_not_a_lock_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "broken.json"
-    path.write_text('{"coordinates": [], "transitive": true, "jars": []}')
-
-    with pytest.raises(ConfigError, match="is not a jar lock"):
-        resolve(path)
-
-
 def test_a_jar_name_cannot_lead_out_of_the_cache() -> None:
     with pytest.raises(ValueError, match="name"):
         _LockedJar(name="../../evil.jar", sha256="0" * 64, size=1)
@@ -197,77 +178,3 @@ def test_the_cache_is_where_the_variable_says_else_the_users_own(
     monkeypatch.delenv("TIDEGATE_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/someone/.cache")
     assert cache_dir() == Path("/home/someone/.cache/tidegate")
-
-
-def archive_of(repository: Path) -> None:
-    """Put the archive of a small Metastore into the repository."""
-    packed = repository / "org" / "example" / "two" / "1.0" / "two-1.0-bin.tar.gz"
-    with tarfile.open(packed, "w:gz") as archive:
-        for name in ("lib/server.jar", "scripts/schema.sql"):
-            member = tarfile.TarInfo(f"metastore-1.0/{name}")
-            member.size = len(name)
-            archive.addfile(member, io.BytesIO(name.encode()))
-
-
-@pytest.fixture
-def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
-    """Starts from a small archive, whose schema costs nothing."""
-    archive_of(tmp_path / "repository")
-    lock = tmp_path / "small.json"
-    lock.write_text(make_lock(("org.example:two:1.0:bin@tar.gz",), transitive=False).dumps())
-    monkeypatch.setattr(metastore, "_create_schema", lambda home, *_: home.empty_database.mkdir())
-    version = _MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
-    return lambda: metastore.metastore_home(find_java(17), version).folder
-
-
-def replace_jar(program: Path) -> None:
-    (program / "lib" / "server.jar").write_bytes(b"lib/serveR.jar")
-
-
-def add_jar(program: Path) -> None:
-    (program / "lib" / "another.jar").write_bytes(b"not of the archive")
-
-
-def remove_script(program: Path) -> None:
-    (program / "scripts" / "schema.sql").unlink()
-
-
-def link_jar(program: Path) -> None:
-    jar = program / "lib" / "server.jar"
-    elsewhere = program.parent / "elsewhere.jar"
-    jar.rename(elsewhere)
-    jar.symlink_to(elsewhere)
-
-
-@pytest.mark.parametrize("change", [replace_jar, add_jar, remove_script, link_jar])
-def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_starts(
-    unpack: Callable[[], Path], change: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    program = unpack() / "program"
-    change(program)
-
-    assert unpack() / "program" == program
-    files = {f.relative_to(program).as_posix(): f for f in program.rglob("*") if not f.is_dir()}
-    assert {name: file.read_text() for name, file in files.items()} == {
-        name: name for name in ("lib/server.jar", "scripts/schema.sql")
-    }
-    assert not any(file.is_symlink() for file in files.values())
-    assert "was changed" in caplog.text
-
-
-def test_an_unchanged_metastore_is_unpacked_once(unpack: Callable[[], Path]) -> None:
-    inode = unpack().stat().st_ino
-
-    assert unpack().stat().st_ino == inode
-
-
-def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
-    unpack: Callable[[], Path], tmp_path: Path
-) -> None:
-    lock = tmp_path / "small.json"
-    content = _JarLock.model_validate_json(lock.read_bytes())
-    bare = [jar.model_copy(update={"unpacked": None}) for jar in content.jars]
-    lock.write_text(content.model_copy(update={"jars": tuple(bare)}).dumps())
-
-    with pytest.raises(ConfigError, match="has no digest of the unpacked"):
-        unpack()

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from demo.environment import DemoEnvironment
+from support.acid_orc import AcidTable
+from support.hive_engine import HiveEngine
 from tidegate.errors import TidegateError
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.events.topics import LOCKS, VACUUMS, Topic
 from tidegate.hive.write_ids import ValidWriteIds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.local.demo.acid_orc import AcidTable
-from tidegate.local.demo.environment import DemoEnvironment
-from tidegate.local.demo.hive_engine import HiveEngine
 
 DATABASE, NAME = "default", "table_txn_001"
-TABLE: Final = f"hive.{DATABASE}.{NAME}"
-COLUMNS: Final = {"id": "bigint", "name": "string"}
-READERS: Final = {"ana": "notebook-3", "ben": "reports-1"}
+TABLE = f"hive.{DATABASE}.{NAME}"
+COLUMNS = {"id": "bigint", "name": "string"}
+READERS = {"ana": "notebook-3", "ben": "reports-1"}
 """The readers, and the hosts that they read from."""
 E = TypeVar("E", VacuumFinished, LockReleased)
-SUCCEEDED: Final = "succeeded"
-_INSERTS: Final = 3
+SUCCEEDED = "succeeded"
+_INSERTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Upstream:
     def __init__(self, environment: DemoEnvironment) -> None:
         """Take the environment, which has a Metastore."""
         self._environment = environment
-        self._engine = HiveEngine(environment.metastore_uri)
+        self._engine = HiveEngine(environment.metastore)
         self._locks: dict[str, int] = {}
         self._txn = 0
 

@@ -1,0 +1,5 @@
+"""A real Kafka broker on this machine, started from its jars without installation."""
+
+from tidegate.embedded.broker import EmbeddedBroker, bootstrap
+
+__all__ = ["EmbeddedBroker", "bootstrap"]
