@@ -33,11 +33,12 @@ from typing import Any, NamedTuple
 import fastavro
 from confluent_kafka import Consumer, Producer, TopicPartition
 from peer import Peer, Spent
+from report import Line
 
+from support.kafka import bootstrap
 from tidegate.coordinator.loop import BATCH_SECONDS, CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.store import Store
-from tidegate.embedded import bootstrap
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.codec import encode, schema_of
 from tidegate.events.topics import CHANGELOG
@@ -53,9 +54,6 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 TABLES = 2000
 TOGETHER = 2000
 """Events that a writer publishes with one call, and waits for."""
-Line = dict[str, Any]
-
-
 SPREAD = 100
 """Ids of locks that each vacuum may use."""
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from report import Line, line
 
 from cleaning import NOTHING_OPEN, make_table, product
+from support.kafka import bootstrap
 from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.embedded import bootstrap
 from tidegate.events import LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher

@@ -32,8 +32,8 @@ from typing import Any
 
 from report import Line, line, show, text
 
+from support.kafka import SERVERS_VARIABLE
 from tidegate.embedded import EmbeddedBroker
-from tidegate.embedded.broker import SERVERS_VARIABLE
 
 ROUNDS = 3
 MODULES = ("growth_tables", "growth_bus", "growth_reports")

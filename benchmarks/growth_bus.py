@@ -22,11 +22,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
 
+from support.kafka import SERVERS_VARIABLE
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.store import Store
-from tidegate.embedded.broker import SERVERS_VARIABLE
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event
 from tidegate.events.cleanings import split_by_names

@@ -33,10 +33,11 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import Consumer, TopicPartition
 from report import Line, line, show
 
+from support.kafka import bootstrap
 from support.samples import Tableless, ended, task_of
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.embedded import EmbeddedBroker, bootstrap
+from tidegate.embedded import EmbeddedBroker
 from tidegate.embedded.process import Child
 from tidegate.errors import DeliveryError
 from tidegate.events import (

@@ -18,7 +18,7 @@ from rich.markup import escape
 from demo.report import DemoReport
 from support.deployment import Deployment
 from support.embedded_metastore import EmbeddedMetastore
-from tidegate.embedded import bootstrap
+from support.kafka import bootstrap
 from tidegate.embedded.process import Child
 from tidegate.errors import TidegateError
 from tidegate.events.base import Event

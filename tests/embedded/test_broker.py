@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.kafka import create_topic
-from tidegate.embedded import EmbeddedBroker, bootstrap
+from tidegate.embedded import EmbeddedBroker
 from tidegate.embedded.broker import new_cluster_id
 from tidegate.embedded.process import free_ports
 from tidegate.errors import ConfigError
@@ -145,17 +145,6 @@ def test_a_broker_whose_port_is_taken_says_so_with_its_log(broker: EmbeddedBroke
         second.start()
 
     assert broker.start().pid is not None
-
-
-def test_the_environment_names_the_kafka_to_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka.example:9092")
-
-    with bootstrap(tmp_path / "kafka") as servers:
-        assert servers == "kafka.example:9092"
-
-    assert not (tmp_path / "kafka").exists()
 
 
 def test_a_broker_has_no_address_before_its_first_start(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 from testcontainers.core.container import DockerContainer
 
-from tidegate.embedded.broker import SERVERS_VARIABLE, bootstrap
+from tidegate.embedded import EmbeddedBroker
 from tidegate.embedded.process import free_ports
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 COMPOSE = Path(__file__).parents[2] / "compose" / "compose.yaml"
 _PATIENCE = 60.0
+SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +66,16 @@ def deployment(
     settings: str = getattr(request.module, "SETTINGS", "")
     with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=settings) as made:
         yield made
+
+
+@contextmanager
+def bootstrap(folder: Path) -> Generator[str]:
+    """The address of KAFKA_BOOTSTRAP_SERVERS, else of an embedded broker, with its data there."""
+    if named := os.environ.get(SERVERS_VARIABLE):
+        yield named
+        return
+    with EmbeddedBroker(folder) as broker:
+        yield broker.bootstrap_servers
 
 
 def docker_answers() -> bool:

@@ -1,5 +1,5 @@
 """A real Kafka broker on this machine, started from its jars without installation."""
 
-from tidegate.embedded.broker import EmbeddedBroker, bootstrap
+from tidegate.embedded.broker import EmbeddedBroker
 
-__all__ = ["EmbeddedBroker", "bootstrap"]
+__all__ = ["EmbeddedBroker"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import os
 import subprocess
 import uuid
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -58,7 +57,6 @@ KAFKA: Final = Path(__file__).with_name("kafka.json")
 _FORMAT_SECONDS: Final = 120
 _ANSWER_SECONDS: Final = 2.0
 _KAFKA_NEEDS_JAVA: Final = 17
-SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 
 
 def broker_settings(
@@ -214,21 +212,3 @@ class EmbeddedBroker(EmbeddedServer):
         return (
             bool(metadata.brokers) and cast("str | None", metadata.cluster_id) == self._cluster_id
         )
-
-
-@contextmanager
-def bootstrap(folder: Path) -> Generator[str]:
-    """The address of KAFKA_BOOTSTRAP_SERVERS, else of an embedded broker that is started here.
-
-    The embedded broker keeps its data in `folder`, and stops at the end of the block.
-
-    Raises:
-        ConfigError: the embedded broker could not be started.
-        TransientError: its jars could not be fetched.
-    """
-    named = os.environ.get(SERVERS_VARIABLE, "").strip()
-    if named:
-        yield named
-        return
-    with EmbeddedBroker(folder) as broker:
-        yield broker.bootstrap_servers
