@@ -16,7 +16,6 @@ peer.py). It decides nothing, remembers nothing, publishes nothing and commits n
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import threading
@@ -33,7 +32,7 @@ from typing import Any, NamedTuple
 import fastavro
 from confluent_kafka import Consumer, Producer, TopicPartition
 from peer import Peer, Spent
-from report import Line
+from report import Line, line, show
 
 from support.kafka import bootstrap
 from tidegate.coordinator.loop import BATCH_SECONDS, CoordinatorLoop
@@ -159,8 +158,8 @@ class Bench:
         ours, decoding, theirs = (_sum(seconds) for seconds in zip(*turns, strict=True))
         for of, own, same, peers in zip(_CLOCKS, ours, decoding, theirs, strict=True):
             name = f"(a) {what}, events a second{of}"
-            yield _line(f"{name}; the peer", own, peers, wanted)
-            yield _line(f"{name}; only decoding them ourselves", own, same, None)
+            yield line(f"{name}; the peer", own, wanted, peer=peers, at_least=wanted is not None)
+            yield line(f"{name}; only decoding them ourselves", own, peer=same)
 
     def publishing(self, count: int) -> Iterator[Line]:
         """(b) Throughput and latency of publishing."""
@@ -173,8 +172,10 @@ class Bench:
                 lambda chunk: _produce(bare, topic, chunk),
             ]
             ours, same, theirs = (TOGETHER / turn for turn in _in_turns(ways, count))
-            yield _line("(b) publish, events a second; a bare producer", ours, same, 0.9)
-            yield _line("(b) the same; a bare producer without headers", ours, theirs, None)
+            yield line(
+                "(b) publish, events a second; a bare producer", ours, 0.9, peer=same, at_least=True
+            )
+            yield line("(b) the same; a bare producer without headers", ours, peer=theirs)
             events = [release(number) for number in range(500)]
             singles = [
                 (
@@ -186,7 +187,8 @@ class Bench:
         ours_ms, theirs_ms = (
             statistics.median(seconds) * 1000 for seconds in zip(*singles, strict=True)
         )
-        yield _line("(b) publish one, p50, in a second", 1000 / ours_ms, 1000 / theirs_ms, 0.9)
+        ours, theirs = 1000 / ours_ms, 1000 / theirs_ms
+        yield line("(b) publish one, p50, in a second", ours, 0.9, peer=theirs, at_least=True)
 
     def latency(self, count: int) -> Iterator[Line]:
         """(c) From the last release published to the command seen, in milliseconds."""
@@ -211,7 +213,7 @@ class Bench:
         ordered = sorted(waits[5:])
         for name, limit, at in (("p50", 10, 0.5), ("p99", 50, 0.99)):
             took = ordered[int(len(ordered) * at)]
-            yield _limit(f"(c) last release to command seen, {name}, ms (at most)", took, limit)
+            yield line(f"(c) last release to command seen, {name}, ms (at most)", took, limit)
 
     def restoring(self, what: str, vacuums: Iterable[VacuumFinished]) -> Iterator[Line]:
         """(d) Vacuums a second when a changelog is read back, against consuming its records."""
@@ -237,10 +239,9 @@ class Bench:
             peer.close()
             loop.close()
         rate = waiting / seconds
-        yield _line(f"(d) read back, {what}, vacuums a second; records taken", rate, raw, None)
-        yield _limit("(d) the same, vacuums a second (at least)", rate, 5_000, at_most=False)
-        name = "(d) the same, of processor time (at least)"
-        yield _limit(name, waiting / cpu, 5_000, at_most=False)
+        yield line(f"(d) read back, {what}, vacuums a second; records taken", rate, peer=raw)
+        yield line("(d) the same, vacuums a second", rate, 5_000, at_least=True)
+        yield line("(d) the same, of processor time", waiting / cpu, 5_000, at_least=True)
 
 
 def _applied(loop: CoordinatorLoop, topics: Sequence[str]) -> int:
@@ -321,33 +322,6 @@ def _timed_twice(action: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - cpu
 
 
-def _line(goal: str, ours: float, peer: float, wanted: float | None) -> Line:
-    """A rate beside the peer's; `wanted` is their ratio."""
-    ratio = round(ours / peer, 2)
-    reached = None if wanted is None else ratio >= wanted
-    return {
-        "goal": goal,
-        "ours": round(ours, 1),
-        "peer": round(peer, 1),
-        "ratio": ratio,
-        "wanted": wanted,
-        "reached": reached,
-    }
-
-
-def _limit(goal: str, ours: float, wanted: float, *, at_most: bool = True) -> Line:
-    """A number that has a limit and no peer."""
-    reached = ours <= wanted if at_most else ours >= wanted
-    return {
-        "goal": goal,
-        "ours": round(ours, 1),
-        "peer": None,
-        "ratio": None,
-        "wanted": wanted,
-        "reached": reached,
-    }
-
-
 def measure(bench: Bench, events: int) -> Iterator[Line]:
     """Everything, a line each."""
     yield from bench.deciding("releases", map(release, range(3 * events)), None)
@@ -365,13 +339,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, bootstrap(Path(folder)) as servers:
-        for line in measure(Bench(servers), given.events):
-            if given.json:
-                print(json.dumps(line), flush=True)
-                continue
-            beside = "" if line["peer"] is None else f"; peer {line['peer']:,}, {line['ratio']}"
-            wanted = "" if line["wanted"] is None else f" (wanted {line['wanted']:,})"
-            print(f"{line['goal']}: {line['ours']:,}{beside}{wanted}", flush=True)
+        show(measure(Bench(servers), given.events), as_json=given.json)
 
 
 if __name__ == "__main__":
