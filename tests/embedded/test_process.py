@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.errors import TidegateError
 from tidegate.embedded.process import HOST, Child, EmbeddedServer, free_ports
+from tidegate.errors import TidegateError
 
 _PORT_RANGE = 51
 """IP_LOCAL_PORT_RANGE of Linux 6.3: `lowest | highest << 16`."""
