@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT: Final = Path(__file__).parents[2]
 SHARED: Final = {
     "spark": re.compile(r"mark\.spark\b|\bsupport\.hudi_records\b"),
-    "metastore": re.compile(r"\bsupport\.metastore\b"),
+    "metastore": re.compile(r"\bsupport\.(metastore|hive_engine)\b"),
     "registry": re.compile(r"mark\.registry\b"),
     "hdfs": re.compile(r"\bsupport\.hdfs\b"),
 }
