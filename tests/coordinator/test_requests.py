@@ -135,6 +135,17 @@ def awaiting(of: RestoreRequested) -> RestoreAwaitingApproval:
     )
 
 
+def refused_by_its_worker(of: RestoreApproved) -> RestoreApprovalRejected:
+    return RestoreApprovalRejected.about(
+        of,
+        occurred_at=NOON,
+        source="restorer",
+        request=of.request,
+        reason="plan-changed",
+        message="another plan",
+    )
+
+
 def completed(of: RestoreRequested, **more: object) -> RestoreCompleted:
     fields: dict[str, object] = {
         "occurred_at": NOON,
@@ -204,15 +215,7 @@ def test_a_second_approval_is_refused_until_the_worker_refused_the_first(place: 
     [refused] = place.outcomes(RestoreApprovalRejected)
     assert (refused.caused_by, refused.reason) == ("a-2", "not-awaiting")
 
-    rejected = RestoreApprovalRejected.about(
-        approval(request),
-        occurred_at=NOON,
-        source="restorer",
-        request=request.event_id,
-        reason="plan-changed",
-        message="another plan",
-    )
-    place.send(rejected)
+    place.send(refused_by_its_worker(approval(request)))
     place.end()
     place.send(approval(request, "a-3"))
 
@@ -250,6 +253,19 @@ def test_an_approved_restore_does_not_wait_again_when_its_worker_repeats_that_it
     assert [it.reason for it in place.outcomes(RestoreApprovalRejected)] == ["not-awaiting"]
     assert ends(place) == TOO_LATE
     assert len(tasks_of(place.bus)) == 2
+
+
+def test_a_second_approval_stays_when_the_worker_repeats_that_it_refused_the_first(
+    place: Place,
+) -> None:
+    request = awaited(place)
+    refused = refused_by_its_worker(approval(request))
+    place.send(approval(request), refused, approval(request, "a-2"), refused)
+    place.end()
+    place.send(completed(request, approval="a-2"))
+    place.end()
+
+    assert place.loop._owned[0].store.all("select * from awaiting") == []
 
 
 def test_a_forged_outcome_makes_no_restore_wait_for_an_approval(place: Place) -> None:

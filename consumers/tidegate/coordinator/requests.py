@@ -287,20 +287,19 @@ class Requests:
             return Effects()
         if isinstance(event, RestoreCompleted):
             return self._moot(table, event.caused_by, rows, at)
-        if isinstance(event, RestoreAwaitingApproval):
-            waiting = rows.one(_AWAITING, table, number)
-            is_approved = waiting is not None and waiting[0] is None
-            if is_approved or carried.approval is not None:  # a repeat
-                return Effects()
+        if not isinstance(event, RestoreAwaitingApproval | RestoreApprovalRejected):
+            return Effects()
+        if _is_queued(table, carried.command, rows):  # a repeat: it was approved meanwhile
+            return Effects()
+        if isinstance(event, RestoreApprovalRejected):
+            if (found := rows.one(_AWAITING, table, number)) is not None:
+                _, expires, body = found
+                rows.put("awaiting", table, number, (expires, expires), body)
+        elif carried.approval is None:  # else a repeat, of the task before the approval
             until = to_ms(event.expires_at or event.occurred_at)
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
             rows.put("awaiting", table, number, (until, until), dumps(waits))
             rows.put("used", table, number, (to_ms(at),))  # the coordinator's own, too
-        elif isinstance(event, RestoreApprovalRejected) and (
-            found := rows.one(_AWAITING, table, number)
-        ):
-            _, expires, body = found
-            rows.put("awaiting", table, number, (expires, expires), body)
         return Effects()
 
     @staticmethod
@@ -399,6 +398,12 @@ class Requests:
             ended = self._end(table, Queued.load(body), Reason.APPROVAL_EXPIRED, message, at)
             effects.outcomes.append(ended)
         return effects
+
+
+def _is_queued(table: str, command: str, rows: Store) -> bool:
+    """Whether a command is queued; that of the running task is if it was approved meanwhile."""
+    found = rows.all(_QUEUED, table)
+    return any(Queued.load(body).command == command for _, body in found)
 
 
 def _was_used(table: str, number: int, rows: Store) -> bool:
