@@ -281,16 +281,25 @@ class Requests:
         carried = running_tasks.carried(event, rows)
         if carried is None:
             return Effects()
-        table, number = event.table, hashed(carried.command)
         if isinstance(event, PROGRESS):
-            running_tasks.progressed(table, rows, at)
-            return Effects()
-        if isinstance(event, RestoreCompleted):
-            return self._moot(table, event.caused_by, rows, at)
-        if not isinstance(event, RestoreAwaitingApproval | RestoreApprovalRejected):
-            return Effects()
+            running_tasks.progressed(event.table, rows, at)
+        elif isinstance(event, RestoreCompleted):
+            return self._moot(event.table, event.caused_by, rows, at)
+        elif isinstance(event, RestoreAwaitingApproval | RestoreApprovalRejected):
+            self._awaits(event, carried, rows, at)
+        return Effects()
+
+    @staticmethod
+    def _awaits(
+        event: RestoreAwaitingApproval | RestoreApprovalRejected,
+        carried: Queued,
+        rows: Store,
+        at: datetime,
+    ) -> None:
+        """The restore of the running task waits for its approval, or for another one."""
+        table, number = event.table, hashed(carried.command)
         if _is_queued(table, carried.command, rows):  # a repeat: it was approved meanwhile
-            return Effects()
+            return
         if isinstance(event, RestoreApprovalRejected):
             if (found := rows.one(_AWAITING, table, number)) is not None:
                 _, expires, body = found
@@ -300,7 +309,6 @@ class Requests:
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
             rows.put("awaiting", table, number, (until, until), dumps(waits))
             rows.put("used", table, number, (to_ms(at),))  # the coordinator's own, too
-        return Effects()
 
     @staticmethod
     def _used(event: Answer, rows: Store, at: datetime) -> None:
