@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from queue import Empty, SimpleQueue
@@ -150,21 +150,22 @@ class HdfsStore(Store):
             Exception: of the first item that failed; no other call is begun.
             TransientError: a call did not end before the deadline; no other is begun.
         """
-        wanted = 1 if in_order else min(self._most or _AT_ONCE, -(-len(items) // _CALLS))
-        with self._slots(wanted) as count:
+        most = self._most
+        wanted = 1 if in_order else max(1, min(most or _AT_ONCE, -(-len(items) // _CALLS)))
+        with self._slots(most, wanted) if most else nullcontext(wanted) as count:
             parts = batches_of(items, max(1, -(-len(items) // count)))
             return _within(self._timeout, [map(act, part) for part in parts])
 
     @contextmanager
-    def _slots(self, wanted: int) -> Generator[int]:
+    def _slots(self, most: int, wanted: int) -> Generator[int]:
         """Wait for a slot; how many there are, at most `wanted`.
 
         A thread of `_within` has one, which is free again as soon as it is left.
         """
-        if self._most is None or hasattr(_here, "thread"):
-            yield 1 if self._most else max(1, wanted)
+        if hasattr(_here, "thread"):
+            yield 1
             return
-        slots, count = slots_of(self._place, self._most), 1
+        slots, count = slots_of(self._place, most), 1
         slots.acquire()
         while count < wanted and slots.acquire(blocking=False):
             count += 1
