@@ -87,7 +87,11 @@ CASES = (
     Case("people", "hold remove", (ORDERS, "--reason", "x", "--wait"), prints="HoldRemoved"),
     Case("people", "publish savepoint", (*AT, "--wait"), 3, "SavepointRejected", times=3),
     Case("people", "publish savepoint-removal", (*AT, "--instant", INSTANT, "--reason", "x")),
-    Case("people", "publish restore", (*AT, "--savepoint", INSTANT, "--reason", "x")),
+    Case(
+        "people",
+        "publish restore",
+        (*AT, "--savepoint", INSTANT, "--reason", "x", "--request-id", "r-1"),
+    ),
     Case(
         "people",
         "publish approval",
