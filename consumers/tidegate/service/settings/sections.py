@@ -55,7 +55,7 @@ class _KeySettings(Section, frozen=True):
         return self
 
 
-class SecuritySettings(Section, frozen=True):
+class SecuritySettings(Section, frozen=True, title="[security]"):
     """Signatures of all events that services act on, but for commits; else only ACLs guard."""
 
     require_signatures: bool = False
