@@ -109,8 +109,6 @@ class Worker:
     location: str
     pause: Callable[[], object]
     change: Callable[[Command], None]
-    undone: set[str] = field(default_factory=set[str])
-    """The cleanings that are marked as undone on the table."""
     name: ClassVar[str] = "cleaner"
     consumes: ClassVar[tuple[type[Command], ...]] = (
         *(CleaningReleased, CleaningUndoRequested, RestoreRequested),
@@ -129,12 +127,10 @@ class Worker:
             about = {"occurred_at": NOON, "source": self.name}
             yield RestoreAwaitingApproval.about(command, **plan, **until, **about)
             return
-        for _ in range(0 if command.event_id in self.undone else 2):
+        for _ in range(2):
             self.pause()
             claim.check()
             self.change(command)
-            if isinstance(command, CleaningUndoRequested):
-                self.undone.add(command.cleaning)
         if isinstance(command, CleaningUndoRequested):
             counts = {"directories": (), "files": 0, "bytes": 0, "duration_ms": 1}
             about = {"cleaning": command.cleaning, "occurred_at": NOON, "source": self.name}
@@ -239,13 +235,9 @@ class History:
         self.loop = CoordinatorLoop(ReaderGate(), self.bus)
 
     def lose(self) -> None:
-        """The changelog is lost, and the rows are rebuilt, as the runbook says.
-
-        The time of the quarantines is over, so no undone cleaning is marked on the table any more.
-        """
+        """The changelog is lost, and the rows are rebuilt, as the runbook says."""
         while new := self.unprocessed():
             self.work(new[0])
-        self.worker.undone.clear()
         self.issued_since = len(self.bus.records("tidegate.tasks"))
         self.bus.recreate("tidegate.coordinator.changelog")
         self.bus.committed["tidegate.coordinator"].clear()
