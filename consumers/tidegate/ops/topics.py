@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -61,7 +61,7 @@ def check_topics(connection: Connection, settings: TopicSettings) -> tuple[Topic
     return differences(declared, found)
 
 
-def connect(connection: Connection) -> AdminClient:
+def connect(connection: Mapping[str, Any]) -> AdminClient:
     """Create an admin client.
 
     Raises:

@@ -70,8 +70,7 @@ class BrokerFaults:
 
 def no_answer(servers: object, error: KafkaError) -> str:
     """A sentence for a client that reaches no broker: the address, the cause, the setting."""
-    found = _CAUSE.fullmatch(error.str())
-    cause = (found["cause"] if found else error.str()).rstrip("?.: ")
+    cause = _cause(error)
     if "SSL" in cause or "PLAINTEXT" in cause:
         return f"no connection to {servers}: {cause}. Correct security.protocol or ssl.*"
     return (
@@ -82,9 +81,12 @@ def no_answer(servers: object, error: KafkaError) -> str:
 
 def login_refused(servers: object, error: KafkaError) -> str:
     """A sentence for a broker that refuses the login: the address, the cause, the settings."""
+    return f"{servers} refuses the login: {_cause(error)}. Correct security.protocol or sasl.*"
+
+
+def _cause(error: KafkaError) -> str:
     found = _CAUSE.fullmatch(error.str())
-    cause = (found["cause"] if found else error.str()).rstrip("?.: ")
-    return f"{servers} refuses the login: {cause}. Correct security.protocol or sasl.*"
+    return (found["cause"] if found else error.str()).rstrip("?.: ")
 
 
 def arrived(consumer: Consumer, limit: int, seconds: float) -> Sequence[Message]:

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
@@ -25,6 +24,7 @@ from tidegate.ops.doctor.finding import Finding
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.groups import Groups
 from tidegate.ops.summary import counted
+from tidegate.ops.topics import connect
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import read_spans
@@ -61,11 +61,7 @@ class Broker:
         self.settings, self.connection = settings, settings.connection()
         self.topics = settings.topics
         self._faults: list[KafkaError] = []
-        callbacks: dict[str, Any] = {"log_level": 0, "error_cb": self._faults.append}
-        try:
-            self.admin = AdminClient({**self.connection, **callbacks})
-        except KafkaException as error:
-            raise ConfigError(f"Kafka: {error.args[0].str()}") from error
+        self.admin = connect({**self.connection, "error_cb": self._faults.append})
         self.metadata = KafkaMetadata(self.connection, wait_seconds=_REQUEST_TIMEOUT)
         self.groups = Groups(self.admin, self.metadata)
 
