@@ -15,14 +15,13 @@ The way of an event, from a record to a task:
         _publish_unsent            the outcomes and the new tasks
         Subscription.commit        the offsets
 
-Its invariants, each at a comment that repeats it:
+Its invariants; comments in the code name them by number:
 
 1. The rows of a partition are restored up to the last position before the first new event is
    decided, and the messages in its outbox and of its running tasks are published before it.
-2. What was decided is remembered before it is published: changed rows, the outbox and the tasks
-   among them, go to the changelog, fenced, their position last; then the messages are published;
-   then the offsets of the inputs are committed. A crash in between repeats messages, with the same
-   ids; it never publishes what no successor knows.
+2. What was decided is remembered, then published, then its offsets are committed, as in `_finish`
+   above. A crash in between repeats messages, with the same ids; it never publishes what no
+   successor knows.
 3. An event is decided once, however often it is delivered: the position has the offset up to which
    each input was applied.
 4. An event is one transaction: an exception rolls back this event alone. After any other fault
@@ -82,9 +81,10 @@ TICK_SECONDS: Final = 2.0
 """Between two checks of due rows."""
 _PARTITION = attrgetter("partition")
 READ_FIRST: Final = (topics.REQUEST_TOPIC, topics.VACUUMS)
-"""After an assignment, the backlogs of these are read first: so an old hold is applied before a
-newer release, and a vacuum before the release that it waits for can be forgotten. Where lost rows
-are made again, the outcomes come before them: what was done is not done again."""
+"""After an assignment, the backlogs of these are read first, while the other inputs of the same
+partition number are paused: so an old hold is applied before a newer release, and a vacuum before
+the release that it waits for can be forgotten. Where lost rows are made again, the outcomes come
+before them: what was done is not done again."""
 
 
 class CoordinatorLoop:

@@ -147,7 +147,7 @@ class ReaderGate:
         effects = decision.effects
         match event:
             case LockReleased():
-                decision.released(event)
+                decision.reader_ended(event)
                 forget(rows, event.table, to_ms(at), self.remember_for, self.remember_most)
             case VacuumFinished():
                 decision.vacuum_finished(event)
@@ -183,7 +183,7 @@ class _Decision:
     alarms: tuple[AlarmSettings, ...]
     effects: Effects = field(default_factory=Effects)
 
-    def released(self, event: LockReleased) -> None:
+    def reader_ended(self, event: LockReleased) -> None:
         """A lock, a transaction, or both have ended."""
         rows, table, now = self.rows, event.table, to_ms(self.at)
         if rows.one("select 1 from seen where tbl = ?", table) is None:

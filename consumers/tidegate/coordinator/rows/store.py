@@ -119,15 +119,7 @@ class Store:
         body: str | None = None,
         derived: Sequence[object] = (),
     ) -> None:
-        """Insert a row, or replace it.
-
-        Args:
-            row_type: Its name.
-            table: The table's identity.
-            key: The second part of its key.
-            columns: In the order of the row type's.
-            body: JSON.
-            derived: In the order of the row type's; not in the changelog.
+        """Insert a row, or replace it. `columns` and `derived` are in the order of its type's.
 
         Raises:
             PermanentError: its record is too large for the changelog.
