@@ -41,7 +41,7 @@ TARGETS = (
     Target("events", ("schemas/tidegate/events", "schemas/tidegate/avro"), "tests/events"),
     Target(
         "readers",
-        ("consumers/tidegate/coordinator/readers.py", "consumers/tidegate/coordinator/vacuums.py"),
+        tuple(f"consumers/tidegate/coordinator/{it}.py" for it in ("readers", "vacuums", "memory")),
         "tests/coordinator/test_readers.py tests/coordinator/test_holds.py",
     ),
     Target(

@@ -31,7 +31,7 @@ RULES: Final = (
     # the gate
     Rule(
         "a vacuum waits for its last hold",
-        "consumers/tidegate/coordinator/vacuums.py",
+        "consumers/tidegate/coordinator/memory.py",
         "for reader in vacuum.readers:",
         "for reader in vacuum.readers[:1]:",
         "tests/coordinator/test_readers.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
@@ -45,21 +45,21 @@ RULES: Final = (
     ),
     Rule(
         "a release that came before its vacuum is remembered",
-        "consumers/tidegate/coordinator/vacuums.py",
+        "consumers/tidegate/coordinator/memory.py",
         'rows.put("ended", event.table, token, (now, expired, epochs))',
         "pass",
         "tests/coordinator/test_readers.py::test_a_vacuum_waits_until_the_last_lock_it_saw_is_released",
     ),
     Rule(
         "an id of a restored Metastore is of another reader",
-        "consumers/tidegate/coordinator/vacuums.py",
+        "consumers/tidegate/coordinator/memory.py",
         "or epoch in end.epochs.split()",
         "or bool(end.epochs)",
         "tests/coordinator/test_readers.py::test_the_end_of_an_id_that_a_restored_metastore_gives_out_again_ends_no_new_reader",
     ),
     Rule(
         "a lock ends with its transaction",
-        "consumers/tidegate/coordinator/vacuums.py",
+        "consumers/tidegate/coordinator/memory.py",
         "(*lock, 2 * transaction_id + 1)",
         "(lock or (2 * transaction_id + 1,))",
         "tests/coordinator/test_readers.py::test_a_lock_ends_with_its_transaction",

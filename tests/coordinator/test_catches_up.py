@@ -12,6 +12,7 @@ from support.memory_bus import MemoryBus
 from support.samples import NOON, commands_on, end_tasks, events_on, memory_bus, message, release
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CHUNK, CoordinatorLoop
+from tidegate.coordinator.memory import Limits
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     CleaningHeld,
@@ -37,7 +38,7 @@ HOLD = CleaningHoldRequested(
     requested_by="ana",
     reason="an audit",
 )
-FORGETFUL = ReaderGate(remember_most=CHUNK)
+FORGETFUL = ReaderGate(remembers=Limits(number=CHUNK))
 BACKLOG = 10 * CHUNK
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, MINOR_4, NOON, TABLE
 from support.rows import Rows
+from tidegate.coordinator.memory import Limits
 from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
@@ -215,7 +216,7 @@ def test_an_expiry_counts_whatever_else_is_said_of_the_hold_and_before_its_vacuu
 
 
 def test_an_expiry_is_remembered_as_long_as_a_vacuum_waits_and_leaves_no_mark() -> None:
-    gate = Gate(ReaderGate(remember_for=HOUR))
+    gate = Gate(ReaderGate(remembers=Limits(HOUR)))
     assert gate.handle(vacuum(1, 2), released(1, ReleaseReason.EXPIRED)) == []
     for number in range(10, 200):
         gate.handle(released(number), at=NOON + 2 * HOUR)

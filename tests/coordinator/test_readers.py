@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows, restored
+from tidegate.coordinator.memory import Limits
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
@@ -197,7 +198,7 @@ def test_one_tables_reader_never_holds_back_another_table() -> None:
 
 
 def test_a_release_is_remembered_for_all_of_its_time() -> None:
-    tables = Tables(ReaderGate(remember_for=timedelta(days=1)))
+    tables = Tables(ReaderGate(remembers=Limits(timedelta(days=1))))
     tables.decide(released(1), released(txn=5))
     hold = vacuum(1, open_transactions=(5,))
     assert len(tables.decide(hold, at=NOON + timedelta(days=1))) == 1
@@ -284,7 +285,7 @@ def test_holds_that_come_after_the_release_are_flagged() -> None:
     assert tables.flagged() == [VacuumFlag.HOLDS_AFTER_RELEASE]
 
 
-FORGETFUL = ReaderGate(remember_for=timedelta(days=1))
+FORGETFUL = ReaderGate(remembers=Limits(timedelta(days=1)))
 LATER = NOON + timedelta(days=1, seconds=1)
 
 
@@ -348,7 +349,7 @@ def test_a_vacuum_with_younger_holds_than_any_forgotten_one_is_not_flagged() -> 
 
 
 def test_a_release_that_a_waiting_vacuum_lists_is_never_forgotten() -> None:
-    tables = Tables(ReaderGate(remember_for=timedelta(days=1), remember_most=10), restarts=False)
+    tables = Tables(ReaderGate(remembers=Limits(timedelta(days=1), 10)), restarts=False)
     tables.decide(vacuum(1, 2, 3), released(3), released(1))
     for day in range(1, 9):
         tables.decide(
@@ -361,7 +362,7 @@ def test_a_release_that_a_waiting_vacuum_lists_is_never_forgotten() -> None:
 
 def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_for() -> None:
     """Half a batch does not count: records without an end mark are put aside."""
-    gate = ReaderGate(remember_for=timedelta(days=1))
+    gate = ReaderGate(remembers=Limits(timedelta(days=1)))
     tables = Tables(gate, restarts=False)
     tables.decide(vacuum(1, 2), *(released(n) for n in (2, *range(100, 200))))
     tables.restart()
@@ -391,7 +392,7 @@ def test_a_check_that_was_rolled_back_is_made_with_the_next_event() -> None:
 
 
 def test_a_waiting_vacuum_is_never_forgotten() -> None:
-    tables = Tables(ReaderGate(remember_for=timedelta(days=1), remember_most=2))
+    tables = Tables(ReaderGate(remembers=Limits(timedelta(days=1), 2)))
     tables.decide(vacuum(1))
     tables.decide(*(released(n) for n in range(10, 20)), at=NOON + timedelta(days=400))
     assert len(tables.decide(released(1), at=NOON + timedelta(days=500))) == 1
@@ -415,7 +416,7 @@ def test_a_release_published_again_is_remembered_from_then() -> None:
 
 
 def test_memory_is_bounded_by_number_and_what_is_forgotten_leaves_a_mark() -> None:
-    tables = Tables(ReaderGate(remember_most=1000), restarts=False)
+    tables = Tables(ReaderGate(remembers=Limits(number=1000)), restarts=False)
     tables.decide(*(released(n) for n in range(5000)))
     assert tables.ended() <= 1000 + 1000 // 64
     assert len(tables.live()) <= 1000 + 1000 // 64 + 2

@@ -1,26 +1,42 @@
-"""How long the ends of readers, and released vacuums, are remembered.
+"""The ends of readers, how long they are remembered, and which vacuums were released.
 
-After an event of its table, an end is forgotten if it is older than `remember_for` by the broker's
-time, or has `remember_most` newer ones on its table. An end that a waiting vacuum lists is renewed
-instead. What is forgotten leaves a mark. Waiting vacuums are never forgotten.
+After an event of its table, an end is forgotten if it is older than seven days by the broker's
+time, or has 2**18 newer ones on its table (`Limits`). An end that a waiting vacuum lists is renewed
+instead; waiting vacuums are never forgotten. What is forgotten leaves a mark: a vacuum with a
+reader at or below the mark is flagged by an outcome that people see, and publishing the release
+again sets it free. So forgetting delays a cleaning; it never makes one unsafe, and is never silent.
 
 Not every event is followed by a check: a table's first one after a restart is, and then the first
-one a sixteenth of `remember_for` after the last check, or the one that makes a 64th of
-`remember_most` since then. A table without events is never checked. Ends are not forgotten while
+one a sixteenth of that time after the last check, or the one that makes a 64th of that number
+since then. A table without events is never checked. Ends are not forgotten while
 they are fewer than the vacuums that wait, because all of these have to be read for it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidegate.coordinator import vacuums
+from tidegate.coordinator.rows.records import hashed
 from tidegate.coordinator.rows.store import RowType, Store
-from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, Token, WaitingVacuum
+from tidegate.events import LockReleased, ReleaseReason
 
+if TYPE_CHECKING:
+    from tidegate.coordinator.vacuums import WaitingVacuum
+
+Token = int
+"""Names what can end, by one integer that is the key of its row: a lock by twice its id, a
+transaction by twice its id plus one."""
+Reader = tuple[Token, ...]
+"""What a vacuum waits for. A lock that belongs to a transaction ends with either of the two."""
+ENDED: Final = RowType(
+    "ended", ("at", "expired", "epochs"), key="token", indexes=("ended_at on ended (tbl, at)",)
+)
+"""A lock or transaction that has ended: when by the broker's time, and the fields of `End`."""
+_END_ROW: Final = "select expired, epochs from ended where tbl = ? and token = ?"
 DONE: Final = RowType(
     "done",
     ("at", "id"),
@@ -39,7 +55,93 @@ _MARKS: Final = (
     "select coalesce(max(lock_mark), -1), coalesce(max(transaction_mark), -1) from forgotten"
     " where tbl = ?"
 )
-_WAITING: Final = f"{SELECT_VACUUMS} where tbl = ?"
+
+
+class Limits(NamedTuple):
+    """How long the ends of readers are remembered, and how many. Tests make them smaller."""
+
+    age: timedelta = timedelta(days=7)
+    number: int = 2**18
+    """Of one table."""
+
+
+def reader_of(lock_id: int | None, transaction_id: int | None) -> Reader:
+    """The reader with this lock, transaction, or both."""
+    lock = () if lock_id is None else (2 * lock_id,)
+    return lock if transaction_id is None else (*lock, 2 * transaction_id + 1)
+
+
+def is_transaction(token: Token) -> bool:
+    """Whether a token names a transaction; else a lock."""
+    return bool(token & 1)
+
+
+def id_of(token: Token) -> int:
+    """The id of the lock or transaction that a token names."""
+    return token >> 1
+
+
+def ids_of(readers: Iterable[Reader]) -> tuple[list[int], list[int]]:
+    """The ids of the locks and of the transactions of readers."""
+    tokens = sorted({token for reader in readers for token in reader})
+    locks = [id_of(token) for token in tokens if not is_transaction(token)]
+    return locks, [id_of(token) for token in tokens if is_transaction(token)]
+
+
+class End(NamedTuple):
+    """How a lock or a transaction ended."""
+
+    expired: int
+    """1 if it expired, 0 if its reader ended it."""
+    epochs: str | None
+    """The epochs of the Metastore in which its id was assigned (`epoch_of`); None: any."""
+
+
+def ended(rows: Store, table: str, token: Token) -> End | None:
+    """How a lock or transaction ended, in any epoch of the Metastore; None if it has not."""
+    row = rows.one(_END_ROW, table, token)
+    return None if row is None else End._make(row)
+
+
+def end_of(rows: Store, vacuum: WaitingVacuum, reader: Reader) -> End | None:
+    """How a vacuum's reader ended, expired if its lock or transaction did; None if it has not."""
+    found, epoch = None, epoch_of(vacuum.metastore)
+    for token in reader:
+        end = ended(rows, vacuum.table, token)
+        # a Metastore that was restored from a backup assigns ids again: earlier ends don't count
+        if end and (epoch is None or end.epochs is None or epoch in end.epochs.split()):
+            found = end if found is None or end.expired else found
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def epoch_of(metastore: str | None) -> str | None:
+    """A hash of a Metastore's name, which changes with a restore from a backup; None: unknown."""
+    return None if metastore is None else f"{hashed(metastore):x}"
+
+
+def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
+    """Store the end of what a token names; a repeat adds its epoch, and renews the time."""
+    before, epochs = ended(rows, event.table, token), epoch_of(event.metastore)
+    expired = int(event.reason is ReleaseReason.EXPIRED)
+    if before is not None:
+        expired |= before.expired
+        if before.epochs is None or epochs is None:
+            epochs = None
+        else:
+            epochs = " ".join(sorted({*before.epochs.split(), epochs}))
+    rows.put("ended", event.table, token, (now, expired, epochs))
+
+
+def next_reader(rows: Store, vacuum: WaitingVacuum) -> tuple[Reader | None, bool]:
+    """The first reader that has not ended, and whether one before it expired; None if all ended."""
+    expired = False
+    for reader in vacuum.readers:
+        end = end_of(rows, vacuum, reader)
+        if end is None:
+            return reader, expired
+        expired |= bool(end.expired)
+    return None, expired
 
 
 class Marks(NamedTuple):
@@ -50,54 +152,59 @@ class Marks(NamedTuple):
 
     def may_cover(self, reader: Reader) -> bool:
         """Whether the end of a reader may have been forgotten."""
-        return any(vacuums.id_of(token) <= self[vacuums.is_transaction(token)] for token in reader)
+        return any(id_of(token) <= self[is_transaction(token)] for token in reader)
 
 
 def marks_of(rows: Store, vacuum: WaitingVacuum) -> Marks:
     """The marks of the Metastore's epoch in which the ids of a vacuum's readers were assigned."""
-    epoch = vacuums.epoch_of(vacuum.metastore)
+    epoch = epoch_of(vacuum.metastore)
     which, keys = ("", ()) if epoch is None else (" and epoch in (0, ?)", (_key(epoch),))
     return Marks._make(rows.one(f"{_MARKS}{which}", vacuum.table, *keys))
 
 
-def forget(rows: Store, table: str, now: int, remember_for: timedelta, remember_most: int) -> None:
-    """Forget what is too old, or too much, if a check of the table is due with this event."""
-    remember_ms = remember_for // timedelta(milliseconds=1)
+def forget(
+    rows: Store, table: str, now: int, limits: Limits, listed: Callable[[Store, str], set[Token]]
+) -> None:
+    """Forget what is too old, or too much, if a check of the table is due with this event.
+
+    `listed` returns what the waiting vacuums of a table list: those ends are renewed.
+    """
+    age_ms = limits.age // timedelta(milliseconds=1)
     last, events = rows.last_checks.get(table, (0, 0))
-    next_by_time = last + remember_ms // _CHECKS_BY_TIME
-    if now < next_by_time and events < remember_most // _CHECKS_BY_COUNT:
+    next_by_time = last + age_ms // _CHECKS_BY_TIME
+    if now < next_by_time and events < limits.number // _CHECKS_BY_COUNT:
         rows.last_checks[table] = last, events + 1
         return
     rows.last_checks[table] = now, 0
-    old = _oldest(rows, "ended", "token", table, now - remember_ms, remember_most)
+    old = _oldest(rows, "ended", "token", table, now - age_ms, limits.number)
     [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
     if old and len(old) >= waiting:
-        _forget_ends(rows, table, now, old)
-    for content in _oldest(rows, "done", "content", table, now - remember_ms, _DONE_LIMIT):
+        _forget_ends(rows, table, now, old, listed(rows, table))
+    for content in _oldest(rows, "done", "content", table, now - age_ms, _DONE_LIMIT):
         rows.drop("done", table, content)
 
 
-def _forget_ends(rows: Store, table: str, now: int, old: Sequence[Token]) -> None:
+def _forget_ends(
+    rows: Store, table: str, now: int, old: Sequence[Token], listed: set[Token]
+) -> None:
     """Forget ends, but renew those that a waiting vacuum lists; leave marks of the others."""
-    listed = {
-        token
-        for vacuum in vacuums.waiting(rows, _WAITING, table)
-        for reader in vacuum.readers
-        for token in reader
-    }
     forgotten = defaultdict[str | None, list[Token]](list)
     for token in old:
-        end = vacuums.End._make(rows.one(vacuums.END_ROW, table, token))
+        end = End._make(rows.one(_END_ROW, table, token))
         if token in listed:
             rows.put("ended", table, token, (now, *end))
             continue
         rows.drop("ended", table, token)
         for epoch in (None,) if end.epochs is None else end.epochs.split():
             forgotten[epoch].append(token)
+    _leave_marks(rows, table, forgotten)
+
+
+def _leave_marks(rows: Store, table: str, forgotten: Mapping[str | None, Sequence[Token]]) -> None:
     for epoch, tokens in forgotten.items():
         key = _key(epoch)
         before = Marks._make(rows.one(f"{_MARKS} and epoch = ?", table, key))
-        locks, transactions = vacuums.ids_of([tuple(tokens)])
+        locks, transactions = ids_of([tuple(tokens)])
         marks = max([before.lock, *locks]), max([before.transaction, *transactions])
         rows.put("forgotten", table, key, marks)
 

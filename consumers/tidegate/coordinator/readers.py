@@ -4,12 +4,7 @@ A vacuum, here, is what Hive calls a compaction; its readers are those locks and
 *hold* is what a person has on a table (`tidegate.coordinator.holds`). Events may arrive in any
 order, twice, or late. The end of a reader becomes a row `ended`. When a vacuum arrives and all its
 readers are among those rows, its cleaning is released at once; else it becomes a row `vacuum`.
-
-Ends are forgotten by one rule (`tidegate.coordinator.memory`): after an event of the table, those
-that are older than `remember_for`, or not among the `remember_most` newest, and that no waiting
-vacuum lists. What is forgotten leaves a mark: a vacuum with a reader at or below the mark is
-flagged by an outcome that people see, and publishing the release again sets it free. Forgetting
-delays a cleaning; it never makes one unsafe, and it is never silent.
+`tidegate.coordinator.memory` has the ends, and how long they are remembered.
 
 A waiting vacuum watches one of its readers that has not ended. When that ends, it watches the next
 one, until there are none. So a release costs what it sets in motion, not the number of vacuums or
@@ -20,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
-from tidegate.coordinator import alarms, holds, quarantines, vacuums
+from tidegate.coordinator import alarms, holds, memory, quarantines, vacuums
 from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
-from tidegate.coordinator.memory import DONE, FORGOTTEN, forget, marks_of
+from tidegate.coordinator.memory import Limits, Reader
 from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.coordinator.vacuums import SELECT_VACUUMS, Reader, WaitingVacuum
+from tidegate.coordinator.vacuums import SELECT_VACUUMS, WaitingVacuum
 from tidegate.errors import PermanentError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -63,7 +58,7 @@ SEEN: Final = RowType(
 """A table of which events came. While only releases did: since when, the first one, and when that
 was reported. Once a vacuum did, `since` is NULL."""
 ROW_TYPES: Final = (
-    *(vacuums.VACUUM, vacuums.OVERDUE, vacuums.ENDED, DONE, SEEN, FORGOTTEN),
+    *(vacuums.VACUUM, vacuums.OVERDUE, memory.ENDED, memory.DONE, SEEN, memory.FORGOTTEN),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
 MAX_COMMAND_BYTES: Final = 900_000
@@ -105,16 +100,14 @@ class ReaderGate:
 
     alarms: tuple[AlarmSettings, ...] = ()
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
-    # not settings of a deployment; tests make them smaller
-    remember_for: timedelta = timedelta(days=7)
-    remember_most: int = 2**18
+    remembers: Limits = field(default_factory=Limits)  # not a setting of a deployment
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     row_types: Sequence[RowType] = field(default=ROW_TYPES, init=False)
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a reader, and derive when rows are due."""
         for vacuum in vacuums.waiting(rows, SELECT_VACUUMS):
-            reader, _ = vacuums.next_reader(rows, vacuum)
+            reader, _ = memory.next_reader(rows, vacuum)
             derived = _derived(rows, vacuum, reader, self.alarms)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
@@ -148,10 +141,10 @@ class ReaderGate:
         match event:
             case LockReleased():
                 decision.reader_ended(event)
-                forget(rows, event.table, to_ms(at), self.remember_for, self.remember_most)
+                memory.forget(rows, event.table, to_ms(at), self.remembers, vacuums.listed)
             case VacuumFinished():
                 decision.vacuum_finished(event)
-                forget(rows, event.table, to_ms(at), self.remember_for, self.remember_most)
+                memory.forget(rows, event.table, to_ms(at), self.remembers, vacuums.listed)
             case WritesAborted():  # no reader reads aborted rows, so there is nothing to wait for
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
@@ -190,13 +183,13 @@ class _Decision:
             due = alarms_of(self.alarms, table).unknown_at(now)
             first = dumps(event.model_dump(mode="json"))
             rows.put("seen", table, None, (now, None), first, (due,))
-        tokens = vacuums.reader_of(event.lock_id, event.transaction_id)
+        tokens = memory.reader_of(event.lock_id, event.transaction_id)
         for token in tokens:  # both, before a vacuum that waits for both is looked at
-            vacuums.put_end(rows, event, token, now)
+            memory.put_end(rows, event, token, now)
         freed: dict[int, tuple[WaitingVacuum, bool]] = {}
         for token in tokens:
             for vacuum in vacuums.watching(rows, table, token):
-                reader, expired = vacuums.next_reader(rows, vacuum)
+                reader, expired = memory.next_reader(rows, vacuum)
                 if reader is None:
                     freed[vacuum.id] = vacuum, expired
                 else:
@@ -241,7 +234,7 @@ class _Decision:
 
     def _published_after_release(self, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
         """Its cleaning was released: a reader that may be living is reported."""
-        marks = marks_of(self.rows, vacuum)
+        marks = memory.marks_of(self.rows, vacuum)
         outstanding = [it for it in vacuum.readers if self._has_not_ended(vacuum, it)]
         if not all(map(marks.may_cover, outstanding)):
             self._flag(event, VacuumFlag.HOLDS_AFTER_RELEASE)
@@ -249,7 +242,7 @@ class _Decision:
     def _release_or_wait(self, vacuum: WaitingVacuum) -> None:
         """Release the cleaning of a vacuum, or store it: it waits for a reader or a hold's end."""
         rows, table = self.rows, vacuum.table
-        reader, expired = vacuums.next_reader(rows, vacuum)
+        reader, expired = memory.next_reader(rows, vacuum)
         if reader is None and not is_held(rows, table):
             self._release(vacuum, after_expiry=expired)
             return
@@ -260,7 +253,7 @@ class _Decision:
     def release_ready(self, table: str) -> None:
         """Release the cleanings that waited for nothing but the end of a person's hold."""
         ready = vacuums.waiting(self.rows, _READY, table)
-        self._release_all((vacuum, vacuums.next_reader(self.rows, vacuum)[1]) for vacuum in ready)
+        self._release_all((vacuum, memory.next_reader(self.rows, vacuum)[1]) for vacuum in ready)
 
     def _release_all(self, freed: Iterable[tuple[WaitingVacuum, bool]]) -> None:
         """Release the cleanings of vacuums, and whether a reader of each expired."""
@@ -278,7 +271,7 @@ class _Decision:
         self, event: VacuumFinished, vacuum: WaitingVacuum, readers: Iterable[Reader]
     ) -> None:
         """Report readers whose release may have been forgotten: a vacuum may wait in vain."""
-        marks = marks_of(self.rows, vacuum)
+        marks = memory.marks_of(self.rows, vacuum)
         if max(marks) < 0:  # nothing was ever forgotten
             return
         covered = filter(marks.may_cover, readers)
@@ -286,12 +279,12 @@ class _Decision:
             self._flag(event, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, found)
 
     def _has_not_ended(self, vacuum: WaitingVacuum, reader: Reader) -> bool:
-        return vacuums.end_of(self.rows, vacuum, reader) is None
+        return memory.end_of(self.rows, vacuum, reader) is None
 
     def _flag(
         self, event: VacuumFinished, flag: VacuumFlag, readers: Sequence[Reader] = ()
     ) -> None:
-        flagged = alarms.flagged(event, self.at, flag, *vacuums.ids_of(readers))
+        flagged = alarms.flagged(event, self.at, flag, *memory.ids_of(readers))
         self.effects.outcomes.append(flagged)
 
     # Alarms

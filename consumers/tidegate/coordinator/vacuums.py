@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from tidegate.coordinator.memory import Reader, Token, end_of, is_transaction, reader_of
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
-from tidegate.events import LockReleased, OutstandingReader, ReleaseReason, VacuumFinished
+from tidegate.events import OutstandingReader, VacuumFinished
 from tidegate.events.fields import from_ms
 
 VACUUM: Final = RowType(
@@ -31,11 +31,6 @@ VACUUM: Final = RowType(
 """A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
 OVERDUE: Final = RowType("overdue", ("reported",), key="id")
 """A waiting vacuum that was reported as overdue, and when."""
-ENDED: Final = RowType(
-    "ended", ("at", "expired", "epochs"), key="token", indexes=("ended_at on ended (tbl, at)",)
-)
-"""A lock or transaction that has ended: when by the broker's time, and the fields of `End`."""
-END_ROW: Final = "select expired, epochs from ended where tbl = ? and token = ?"
 SELECT_VACUUMS: Final = "select tbl, id, since, content, body from vacuum"
 _WATCHING: Final = (
     f"{SELECT_VACUUMS} indexed by vacuum_lock where tbl = ? and watch_lock = ?",
@@ -44,34 +39,6 @@ _WATCHING: Final = (
 """The vacuums that watch a lock; a transaction."""
 _WIDE: Final = 1_000
 """With more readers than these, the order in which they are watched is pseudo-random."""
-Token = int
-"""Names what can end, by one integer that is the key of its row: a lock by twice its id, a
-transaction by twice its id plus one."""
-Reader = tuple[Token, ...]
-"""What a vacuum waits for. A lock that belongs to a transaction ends with either of the two."""
-
-
-def reader_of(lock_id: int | None, transaction_id: int | None) -> Reader:
-    """The reader with this lock, transaction, or both."""
-    lock = () if lock_id is None else (2 * lock_id,)
-    return lock if transaction_id is None else (*lock, 2 * transaction_id + 1)
-
-
-def is_transaction(token: Token) -> bool:
-    """Whether a token names a transaction; else a lock."""
-    return bool(token & 1)
-
-
-def id_of(token: Token) -> int:
-    """The id of the lock or transaction that a token names."""
-    return token >> 1
-
-
-def ids_of(readers: Iterable[Reader]) -> tuple[list[int], list[int]]:
-    """The ids of the locks and of the transactions of readers."""
-    tokens = sorted({token for reader in readers for token in reader})
-    locks = [id_of(token) for token in tokens if not is_transaction(token)]
-    return locks, [id_of(token) for token in tokens if is_transaction(token)]
 
 
 class Lock(NamedTuple):
@@ -237,67 +204,17 @@ def watching(rows: Store, table: str, token: Token) -> Iterator[WaitingVacuum]:
     return map(WaitingVacuum.of_row, found)
 
 
+def listed(rows: Store, table: str) -> set[Token]:
+    """What the readers of the table's waiting vacuums end with."""
+    found = waiting(rows, f"{SELECT_VACUUMS} where tbl = ?", table)
+    return {token for vacuum in found for reader in vacuum.readers for token in reader}
+
+
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
     """When it was reported as overdue, in ms; None if it was not."""
     query = "select reported from overdue where tbl = ? and id = ?"
     found = rows.one(query, vacuum.table, vacuum.id)
     return None if found is None else found[0]
-
-
-class End(NamedTuple):
-    """How a lock or a transaction ended."""
-
-    expired: int
-    """1 if it expired, 0 if its reader ended it."""
-    epochs: str | None
-    """The epochs of the Metastore in which its id was assigned (`epoch_of`); None: any."""
-
-
-def ended(rows: Store, table: str, token: Token) -> End | None:
-    """How a lock or transaction ended, in any epoch of the Metastore; None if it has not."""
-    row = rows.one(END_ROW, table, token)
-    return None if row is None else End._make(row)
-
-
-def end_of(rows: Store, vacuum: WaitingVacuum, reader: Reader) -> End | None:
-    """How a vacuum's reader ended, expired if its lock or transaction did; None if it has not."""
-    found, epoch = None, epoch_of(vacuum.metastore)
-    for token in reader:
-        end = ended(rows, vacuum.table, token)
-        # a Metastore that was restored from a backup assigns ids again: earlier ends don't count
-        if end and (epoch is None or end.epochs is None or epoch in end.epochs.split()):
-            found = end if found is None or end.expired else found
-    return found
-
-
-@lru_cache(maxsize=1_000)
-def epoch_of(metastore: str | None) -> str | None:
-    """A hash of a Metastore's name, which changes with a restore from a backup; None: unknown."""
-    return None if metastore is None else f"{hashed(metastore):x}"
-
-
-def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
-    """Store the end of what a token names; a repeat adds its epoch, and renews the time."""
-    before, epochs = ended(rows, event.table, token), epoch_of(event.metastore)
-    expired = int(event.reason is ReleaseReason.EXPIRED)
-    if before is not None:
-        expired |= before.expired
-        if before.epochs is None or epochs is None:
-            epochs = None
-        else:
-            epochs = " ".join(sorted({*before.epochs.split(), epochs}))
-    rows.put("ended", event.table, token, (now, expired, epochs))
-
-
-def next_reader(rows: Store, vacuum: WaitingVacuum) -> tuple[Reader | None, bool]:
-    """The first reader that has not ended, and whether one before it expired; None if all ended."""
-    expired = False
-    for reader in vacuum.readers:
-        end = end_of(rows, vacuum, reader)
-        if end is None:
-            return reader, expired
-        expired |= bool(end.expired)
-    return None, expired
 
 
 def watched(reader: Reader | None) -> tuple[Token | None, Token | None]:

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from tidegate.coordinator import readers, tasks
 from tidegate.coordinator.holds import hold_on, holds
+from tidegate.coordinator.memory import reader_of
 from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.rows.position import POSITION_KEY, lost_head
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, reader_of
+from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
 from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
