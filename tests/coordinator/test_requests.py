@@ -268,6 +268,23 @@ def test_a_second_approval_stays_when_the_worker_repeats_that_it_refused_the_fir
     assert place.loop._owned[0].store.all("select * from awaiting") == []
 
 
+def test_a_third_approval_counts_when_the_second_came_before_the_end_of_the_refused_task(
+    place: Place,
+) -> None:
+    """Else the restore would wait for good: no approval is taken, and it never expires."""
+    request = awaited(place)
+    first, second = approval(request), approval(request, "a-2")
+    place.send(first, refused_by_its_worker(first), second)
+    place.end()
+    place.send(refused_by_its_worker(second))
+    place.end()
+    place.send(approval(request, "a-3"))
+
+    assert place.outcomes(RestoreApprovalRejected)[-1].caused_by == "a-2"
+    [ground] = tasks_of(place.bus)[-1].grounds
+    assert ground.value == message(approval(request, "a-3")).value
+
+
 def test_a_forged_outcome_makes_no_restore_wait_for_an_approval(place: Place) -> None:
     request = restore()
     place.send(request)

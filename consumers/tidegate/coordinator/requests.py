@@ -356,8 +356,8 @@ class Requests:
             return Effects(republish=running_tasks.again(event, rows))
         carried, is_over, outcomes = found
         number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
-        # an approved restore that does not wait again has ended
-        if is_over and carried.approval:
+        # an approved restore that does not wait again has ended, unless it was approved once more
+        if is_over and carried.approval and not _is_queued(table, carried.command, rows):
             until, *_ = rows.one(_AWAITING, table, number) or (None,)
             if until is None:
                 rows.drop("awaiting", table, number)
