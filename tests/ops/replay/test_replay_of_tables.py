@@ -10,6 +10,7 @@ from support.samples import commands_on, commit, end_tasks, memory_bus, message
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.errors import TidegateError
+from tidegate.ops.groups import changed_position
 from tidegate.ops.replay.group import (
     _GroupPosition,
     _GroupReplay,
@@ -84,3 +85,16 @@ def test_a_state_that_went_on_since_the_plan_is_left_alone(bus: MemoryBus) -> No
         reset_state(bus, "tidegate", stale)
 
     assert bus.records("tidegate.coordinator.changelog") == before
+
+
+def test_events_of_a_recreated_topic_are_not_taken_for_those_of_lost_rows(bus: MemoryBus) -> None:
+    """A request among them could not be withdrawn: it may have begun, by the lost rows."""
+    with changed_position(bus, "tidegate", 0) as position:
+        position.rebuilt_to |= {COMMITS.topic: 4, "tidegate.requests": 3}
+    bus.recreate(COMMITS.topic)
+    again = _OffsetReset(COMMITS, 4, 0, 0, applied=4)
+
+    reset_state(bus, "tidegate", _GroupReplay("coordinator", GROUP, (again,)))
+
+    with changed_position(bus, "tidegate", 0) as position:
+        assert position.rebuilt_to == {"tidegate.requests": 3}

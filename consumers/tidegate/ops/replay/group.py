@@ -345,5 +345,7 @@ def reset_state(bus: Bus, prefix: str, plan: _GroupReplay) -> None:
                         f"the service has read more of {topic}[{number}] since the plan was made:"
                         " stop it, and plan again"
                     )
-                position.offsets[topic] = reset.to_offset
-                position.topic_ids[topic] = marks[reset.partition].topic_id
+                position.offsets[topic], topic_id = reset.to_offset, marks[reset.partition].topic_id
+                if position.topic_ids.get(topic) != topic_id:  # its offsets are those of new events
+                    position.rebuilt_to.pop(topic, None)
+                position.topic_ids[topic] = topic_id
