@@ -11,6 +11,7 @@ from threading import Barrier, Event
 import pytest
 
 from support.s3 import BUCKET, Request, S3Server
+from support.waiting import wait_for
 from tidegate.embedded.process import free_ports
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.runtime.retry import is_retriable
@@ -252,7 +253,10 @@ def test_a_removal_whose_server_goes_away_half_way_is_not_done_and_can_be_repeat
     removals = count()
 
     def fail_after_one(request: Request) -> str | None:
-        return "503 Slow Down" if is_removal(request) and next(removals) else None
+        if not is_removal(request) or not next(removals):
+            return None
+        wait_for("the first removal", lambda: len(server.all_keys()) < 2500)
+        return "503 Slow Down"
 
     assert warehouse.limits(TABLE)  # the server was tried before
     server.answers = fail_after_one
