@@ -70,7 +70,7 @@ recording: $(INSTALLED) ## Record a run of the demo as docs/images/demo.svg
 pictures: $(INSTALLED) ## Draw docs/images/pictures.toml as SVG
 	$(BIN)/python .ci/pictures.py
 
-docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
+docs: $(INSTALLED) ## Write what is generated: pages of docs/, alerts, files of new events
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py
 
 site: $(INSTALLED) ## Build the documentation as a site, in site/

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import types
 import typing
 from enum import StrEnum
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
 from pydantic import AwareDatetime, BaseModel
 
 from support.event_examples import example_of
+from support.event_files import FOLDER, write_event_files
+from tidegate.events import CleaningHoldRequested, TaskOverdue, UnknownTableResolved, WritesAborted
 from tidegate.events.base import Event
 from tidegate.events.codec import decode, encode, schema_of, schema_text
 from tidegate.events.topics import EVENT_TYPES, TOPICS, topic_of
@@ -126,6 +130,42 @@ def test_an_event_survives_its_message(kind: type[Event]) -> None:
 @every_event
 def test_every_event_travels_on_exactly_one_topic(kind: type[Event]) -> None:
     assert [topic.suffix for topic in TOPICS if kind in topic.events] == [topic_of(kind).suffix]
+
+
+def without_files(kind: type[Event], folder: Path) -> None:
+    """Everything in the folder that the events have, but for this one's."""
+    for part in ("avro", "examples"):
+        shutil.copytree(FOLDER / part, folder / part)
+    for file in (f"avro/{kind.__name__}.avsc", f"examples/{kind.__name__}.json"):
+        (folder / file).unlink()
+
+
+@pytest.mark.parametrize("kind", [TaskOverdue, CleaningHoldRequested, WritesAborted])
+def test_the_files_of_a_new_event_are_made_from_its_model(
+    kind: type[Event], tmp_path: Path
+) -> None:
+    without_files(kind, tmp_path)
+    write_event_files(tmp_path)
+
+    made = json.loads((tmp_path / f"avro/{kind.__name__}.avsc").read_text("utf-8"))
+    assert plain(made, {})["fields"] == fields_of(kind)
+    assert [f["name"] for f in made["fields"] if not f.get("doc")] == []
+    known = json.loads(schema_text(kind.__name__))
+    assert {f["name"] for f in made["fields"] if "default" in f} == {
+        f["name"] for f in known["fields"] if "default" in f
+    }
+    example_file = tmp_path / f"examples/{kind.__name__}.json"
+    event = kind.model_validate_json(example_file.read_text("utf-8"))
+    assert encode(event) == example_file.with_suffix(".bin").read_bytes()
+
+
+def test_a_new_field_without_a_docstring_is_named(tmp_path: Path) -> None:
+    without_files(UnknownTableResolved, tmp_path)
+
+    with pytest.raises(
+        LookupError, match=r"UnknownTableResolved\.unknown_since: write a docstring"
+    ):
+        write_event_files(tmp_path)
 
 
 def test_no_two_events_share_a_fingerprint() -> None:

@@ -9,8 +9,5 @@ def example_of(name: str) -> bytes:
     """The bytes of an event's example."""
     file = files("tidegate.events").joinpath(f"examples/{name}.bin")
     if not file.is_file():
-        raise FileNotFoundError(
-            f"{name} has no example: write {name}.json next to the others, then"
-            f" encode({name}.model_validate_json(...)) into {file}"
-        )
+        raise FileNotFoundError(f"{name} has no example: run `make docs`")
     return file.read_bytes()
