@@ -13,6 +13,8 @@ import yaml
 from support.alerts import ALERTS, anchor, rules
 from support.dashboard import PANELS, PROBLEMS, dashboard
 from support.generated import generated
+from tidegate.events.base import Alarm
+from tidegate.events.topics import OUTCOMES
 from tidegate.monitoring.catalog import BRIDGE_METRICS, DEPLOYMENT_METRICS, PROCESS_METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -186,6 +188,15 @@ def test_every_rule_says_what_to_do() -> None:
     assert len({alert["alert"] for alert in found}) == len(ALERTS)
     actions = [alert["annotations"]["action"] for alert in found]
     assert all(action.endswith(".") or ": tidegate " in action for action in actions)
+
+
+def test_every_alarm_has_a_rule() -> None:
+    rules_of = " ".join(alert.expression for alert in ALERTS)
+    kinds = {kind.__name__ for kind in OUTCOMES if issubclass(kind, Alarm)}
+
+    # a vacuum is overdue for as long as a gauge says so
+    assert {kind for kind in kinds if f'kind="{kind}"' not in rules_of} == {"VacuumOverdue"}
+    assert "tidegate_overdue_vacuums" in rules_of
 
 
 def test_every_rule_links_to_a_section_of_the_runbook() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from tidegate.errors.commands import command_line
+from tidegate.events import CommitFlagged, TaskOverdue, UnknownTableReleased, VacuumFlagged
+from tidegate.events.base import Alarm
 
 
 class Alert(NamedTuple):
@@ -38,6 +40,14 @@ def _dead_letters(selector: str, by: str = "") -> str:
     """Open dead letters; new ones at once, because open ones are counted every few minutes."""
     is_new = f"sum{by} (increase(tidegate_dead_letters_seen_total{selector}[5m])) > 0"
     return f"sum{by} (tidegate_open_dead_letters{selector}) > 0 or {is_new}"
+
+
+def _alarm(kind: type[Alarm], name: str, section: str) -> Alert:
+    """The rule of an alarm event, whose docstring begins with what is wrong."""
+    summary = " ".join(str(kind.__doc__).split("\n\n", 1)[0].split())
+    selector = f'{{kind="{kind.__name__}"}}'
+    which = f"Which, and why: {command_line('outcomes', kind=kind.__name__)}"
+    return Alert(name, _seen(selector), "0m", "warning", summary, which, section)
 
 
 ALERTS: Final = (
@@ -161,24 +171,8 @@ ALERTS: Final = (
         f"Compare both statements, then find the writer: {_DEFERRED}",
         "The second source contradicts a vacuum",
     ),
-    Alert(
-        "TidegateCommitNeedsAttention",
-        _seen('{kind="CommitFlagged"}'),
-        "0m",
-        "warning",
-        "A commit is not on its table's timeline, or a savepoint that it needs can't be made.",
-        f"Which, and why: {command_line('outcomes', kind='CommitFlagged')}",
-        "A commit is flagged",
-    ),
-    Alert(
-        "TidegateVacuumNeedsAttention",
-        _seen('{kind="VacuumFlagged"}'),
-        "0m",
-        "warning",
-        "A vacuum may wait forever, or was published with other content.",
-        f"Which, and why: {command_line('outcomes', kind='VacuumFlagged')}",
-        "A vacuum that waits",
-    ),
+    _alarm(CommitFlagged, "TidegateCommitNeedsAttention", "A commit is flagged"),
+    _alarm(VacuumFlagged, "TidegateVacuumNeedsAttention", "A vacuum that waits"),
     Alert(
         "TidegateVacuumOverdue",
         "tidegate_overdue_vacuums > 0",
@@ -188,24 +182,8 @@ ALERTS: Final = (
         f"The limits are in [[alarms]]. The locks and their owners: {command_line('waiting')}",
         "A vacuum that waits",
     ),
-    Alert(
-        "TidegateTaskOverdue",
-        _seen('{kind="TaskOverdue"}'),
-        "0m",
-        "warning",
-        "A task has had no outcome for an hour, and its table's next tasks wait for it.",
-        f"Which: {command_line('outcomes', kind='TaskOverdue')}",
-        "A task without an outcome",
-    ),
-    Alert(
-        "TidegateUnknownTable",
-        _seen('{kind="UnknownTableReleased"}'),
-        "0m",
-        "warning",
-        "Releases come for a table of which no vacuum is known.",
-        f"Which: {command_line('outcomes', kind='UnknownTableReleased')}",
-        "Releases for an unknown table",
-    ),
+    _alarm(TaskOverdue, "TidegateTaskOverdue", "A task without an outcome"),
+    _alarm(UnknownTableReleased, "TidegateUnknownTable", "Releases for an unknown table"),
     Alert(
         "TidegateSlowCommand",
         "tidegate_oldest_running_command_seconds > 3600",

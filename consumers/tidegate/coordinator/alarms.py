@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from tidegate.coordinator.subject import SOURCE
+from tidegate.errors.commands import command_line
 from tidegate.events import (
     LockReleased,
     OutstandingReader,
@@ -109,8 +110,9 @@ def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> Unknow
         lock_id=first.lock_id,
         transaction_id=first.transaction_id,
         published_by=first.source,
-        message=f"releases come, and no vacuum of this table came within {_seconds(limit)}: does"
-        " its vacuum name another table, or is it not published?",
+        message=f"{first.source} publishes releases of this table, and no vacuum of it came within"
+        f" {_seconds(limit)}: correct the name if a vacuum waits under another one:"
+        f" {command_line('waiting')}",
     )
 
 

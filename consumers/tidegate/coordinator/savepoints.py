@@ -139,7 +139,7 @@ class SavepointSubject:
         return due
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """Request the checks that are due."""
+        """Request the checks that are due: `due` has no other deadline, such as an alarm's."""
         query = "select tbl, body from policy indexed by policy_due where due <= ?"
         effects = Effects()
         found = rows.all(f"{query} order by due limit ?", to_ms(at), _AT_ONCE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from tidegate.bridges.position import READS, STALE, group_of, last_poll
 from tidegate.coordinator.rows.records import hashed
@@ -34,19 +34,25 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
     TaskOverdue,
-    UnknownTableReleased,
-    UnknownTableResolved,
     VacuumFlagged,
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.base import Verdict
+from tidegate.events.base import Alarm, TableAlarm, TableAlarmEnded, Verdict
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import Role
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of_service
-from tidegate.ops.summary import approval_command, asked_by, content_of, counted, flag_key, flagged
+from tidegate.ops.summary import (
+    approval_command,
+    asked_by,
+    content_of,
+    counted,
+    flag_key,
+    flagged,
+    table_key,
+)
 from tidegate.ops.waiting import OldestVacuums, approved, gate_stores, held_tables, quarantined
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import ELECTION_RETRIES
@@ -68,8 +74,8 @@ class Recent:
     savepoints_made: int = 0
     savepoints_removed: int = 0
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """Unresolved alarms, by the id of the vacuum or its cleaning, or by the table; and flags since
-    `day_ago` (see `flag_key`)."""
+    """Unresolved alarms, by the id of what waits; those about a table by their kind and the table;
+    flags since `day_ago` by their `flag_key`."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """Restores that wait for a second person's approval, by the request's id."""
     approved: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
@@ -186,16 +192,17 @@ class Recent:
         else:
             self.awaiting.pop(cause, None)
         match event:
-            case VacuumOverdue() | TaskOverdue() | CleaningDeferred(reason=Reason.NOT_CONFIRMED):
+            case TableAlarm():
+                self.alarms[table_key(type(event), event)] = logged
+            case TableAlarmEnded():
+                self.alarms.pop(table_key(event.ends, event), None)
+            case CommitFlagged() | VacuumFlagged():
+                if self._is_of_today(logged):
+                    self.alarms[flag_key(event)] = logged
+            case Alarm() | CleaningDeferred(reason=Reason.NOT_CONFIRMED):
                 self.alarms[cause] = logged
             case VacuumOverdueResolved() | TaskEnded() | DirectoriesCleaned() | CleaningRefused():
                 self.alarms.pop(cause, None)
-            case UnknownTableReleased():
-                self.alarms[event.table] = logged
-            case CommitFlagged() | VacuumFlagged() if self._is_of_today(logged):
-                self.alarms[flag_key(event)] = logged
-            case UnknownTableResolved():
-                self.alarms.pop(event.table, None)
             case _:
                 pass
 
@@ -204,15 +211,6 @@ _MOST: Final = 10
 """Lines of a kind; with a store, thousands of tables may fail."""
 _LONG: Final = timedelta(minutes=5)
 """A task that has failed for so long needs a person: most faults of a store have ended by then."""
-_Open = (
-    VacuumOverdue
-    | TaskOverdue
-    | UnknownTableReleased
-    | CommitFlagged
-    | VacuumFlagged
-    | CleaningDeferred
-)
-"""What `Recent.alarms` has."""
 
 
 def needs(
@@ -249,7 +247,7 @@ def needs(
     ]
     alarms = by_time(recent.alarms)
     found += newest(
-        [_alarm(event) for it in alarms if isinstance(event := it.event, _Open)], "alarms"
+        [_alarm(event) for it in alarms if isinstance(event := it.event, Outcome)], "alarms"
     )
     found += [
         f"{counted(count, 'open dead letter')} of {service['service']}:"
@@ -301,7 +299,7 @@ def _approval(event: RestoreAwaitingApproval) -> str:
     return f"awaits approval{until}: {restore}: {approval_command(event)}"
 
 
-def _alarm(event: _Open) -> str:
+def _alarm(event: Outcome) -> str:
     explain = command_line("explain", event.table)
     match event:
         case VacuumOverdue():
@@ -312,10 +310,8 @@ def _alarm(event: _Open) -> str:
             return flagged(event)
         case CleaningDeferred():
             return f"the second source contradicts a vacuum of {event.table}: {explain}"
-        case UnknownTableReleased():
-            return f"releases of the unknown table {event.table}: {explain}"
         case _:
-            assert_never(event)
+            return f"{event.table}: {content_of(event)}: {explain}"
 
 
 def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str, Any]:

@@ -35,18 +35,23 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
     TaskIssued,
-    UnknownTableReleased,
-    UnknownTableResolved,
     VacuumFinished,
     VacuumFlagged,
 )
-from tidegate.events.base import Verdict, answered_by
+from tidegate.events.base import TableAlarm, TableAlarmEnded, Verdict, answered_by
 from tidegate.events.fields import span
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import answered_id
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent, reason_of
-from tidegate.ops.summary import NO_WRITES, approval_command, flag_key, flagged
+from tidegate.ops.summary import (
+    NO_WRITES,
+    approval_command,
+    content_of,
+    flag_key,
+    flagged,
+    table_key,
+)
 from tidegate.ops.waiting import PendingVacuum, hold_removal, holder
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 
@@ -105,7 +110,7 @@ class Story:
             for hold in self.held
         ]
         steps += [*self._commands(), *self._vacuums(), *self._condemned()]
-        steps += [*self._flagged(), *self._unknown_tables()]
+        steps += [*self._flagged(), *self._table_alarms()]
         steps += map(_decision, self.open_dead_letters())
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
 
@@ -228,18 +233,14 @@ class Story:
                 f" ({command_line('savepoints list', event.table)}), then: {planned}"
             )
 
-    def _unknown_tables(self) -> Iterator[str]:
-        unknown: dict[str, str] = {}
+    def _table_alarms(self) -> Iterable[str]:
+        found: dict[str, str] = {}
         for event in self._events():
-            if isinstance(event, UnknownTableReleased):
-                unknown[event.table] = event.published_by
-            elif isinstance(event, UnknownTableResolved | VacuumFinished):
-                unknown.pop(event.table, None)
-        for table, publisher in unknown.items():
-            yield (
-                f"{publisher} publishes releases of {table}, and no vacuum of it is known: correct"
-                f" the name if a vacuum waits under another one: {command_line('waiting')}"
-            )
+            if isinstance(event, TableAlarm):
+                found[table_key(type(event), event)] = f"{event.table}: {content_of(event)}"
+            elif isinstance(event, TableAlarmEnded):
+                found.pop(table_key(event.ends, event), None)
+        return found.values()
 
     def _events(self) -> Iterator[Event]:
         return (event.event for event in self.events if event.event is not None)

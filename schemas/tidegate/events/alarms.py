@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import AwareDatetime, Field
 
-from tidegate.events.base import Alarm, Outcome, Value
+from tidegate.events.base import Alarm, Outcome, TableAlarm, TableAlarmEnded, Value
 from tidegate.events.fields import Count, Id, Message, Name, Text
 
 
@@ -57,7 +57,7 @@ class VacuumOverdueResolved(Outcome, frozen=True):
     replaced_by: Text | None = None
 
 
-class UnknownTableReleased(Alarm, frozen=True):
+class UnknownTableReleased(TableAlarm, frozen=True):
     """A release came for a table, but no vacuum of that table within the limit.
 
     Either the release names another table than the vacuum does, or vacuums of this table are not
@@ -72,8 +72,10 @@ class UnknownTableReleased(Alarm, frozen=True):
     message: Message
 
 
-class UnknownTableResolved(Outcome, frozen=True):
+class UnknownTableResolved(TableAlarmEnded, frozen=True):
     """The first vacuum of a table with releases only has come; it is the cause of this event."""
+
+    ends: ClassVar[type[TableAlarm]] = UnknownTableReleased
 
     since: AwareDatetime
     unknown_since: AwareDatetime
@@ -99,11 +101,14 @@ class VacuumFlag(StrEnum):
     HOLDS_AFTER_RELEASE = "holds-after-release"
     """Its cleaning was released before these holds were published: they were not waited for."""
     RELEASE_MAY_BE_FORGOTTEN = "release-may-be-forgotten"
-    """It waits for holds whose release may have come and been forgotten: publish it again."""
+    """It waits for holds whose release may have come and been forgotten: publish that again."""
 
 
 class VacuumFlagged(Alarm, frozen=True):
-    """A published vacuum needs the attention of people. `flag` is a code of `VacuumFlag`."""
+    """A vacuum may wait forever, or was published with other content.
+
+    `flag` is a code of `VacuumFlag`.
+    """
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")
 

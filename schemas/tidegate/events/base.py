@@ -211,7 +211,24 @@ class Outcome(Caused, frozen=True):
 
 
 class Alarm(Outcome, frozen=True):
-    """Something needs a person: people are notified of it, and `tidegate status` lists it."""
+    """Something needs a person: people are notified of it, and `tidegate status` lists it.
+
+    It is open until an outcome ends it; see `Recent` in `tidegate.ops.status`.
+    """
+
+
+class TableAlarm(Alarm, frozen=True):
+    """An alarm about a table, not about one request: open until a TableAlarmEnded of its kind.
+
+    `tidegate status` and the next steps of `tidegate explain` have its message.
+    """
+
+
+class TableAlarmEnded(Outcome, frozen=True):
+    """The end of an alarm about a table."""
+
+    ends: ClassVar[type[TableAlarm]]
+    """The kind of that alarm."""
 
 
 class Answer(Outcome, frozen=True):

@@ -267,7 +267,10 @@ class CommitFlag(StrEnum):
 
 
 class CommitFlagged(Alarm, frozen=True):
-    """A published commit needs the attention of people. `flag` is a code of `CommitFlag`."""
+    """A commit is not on its table's timeline, or a savepoint that it needs can't be made.
+
+    `flag` is a code of `CommitFlag`.
+    """
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")
 

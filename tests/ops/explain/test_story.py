@@ -34,6 +34,7 @@ from tidegate.events import (
     SavepointsCheckRequested,
     TaskEnd,
     UnknownTableReleased,
+    UnknownTableResolved,
     VacuumFinished,
     VacuumFlag,
     VacuumFlagged,
@@ -438,15 +439,17 @@ def test_releases_of_an_unknown_table_are_a_matter_until_its_vacuum_comes() -> N
         since=NOON,
         limit_seconds=1,
         published_by="bridge",
-        message="unknown",
+        message="no vacuum of it came",
     )
     [step] = story(release(5), alarm).next_steps()
 
-    assert step.startswith(f"bridge publishes releases of {alarm.table}, and no vacuum")
+    assert step == f"{alarm.table}: no vacuum of it came"
     known = vacuum(7)
+    times = {"since": NOON, "unknown_since": NOON}
+    over = UnknownTableResolved.about(known, source="coordinator", occurred_at=NOON, **times)
     assert not any(
         "no vacuum of it" in step
-        for step in story(release(5), alarm, known, released(known)).next_steps()
+        for step in story(release(5), alarm, known, over, released(known)).next_steps()
     )
 
 

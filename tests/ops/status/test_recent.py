@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -47,7 +47,7 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.events.base import Alarm
+from tidegate.events.base import Alarm, TableAlarm, TableAlarmEnded
 from tidegate.events.codec import decode
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import OUTCOMES
@@ -250,10 +250,36 @@ def test_an_alarm_is_open_until_it_is_resolved() -> None:
     assert set(after(overdue(one), overdue(two), unknown).alarms) == {
         one.event_id,
         two.event_id,
-        unknown.table,
+        f"{unknown.table} UnknownTableReleased",
     }
     assert set(after(overdue(one), overdue(two), over).alarms) == {two.event_id}
     assert after(unknown, known).alarms == {}
+
+
+def test_alarms_of_two_kinds_about_one_table_are_open_and_end_independently() -> None:
+    class Other(TableAlarm, frozen=True):
+        message: str
+
+    class OtherEnded(TableAlarmEnded, frozen=True):
+        ends: ClassVar[type[TableAlarm]] = Other
+
+    unknown = decode(example_of("UnknownTableReleased"))
+    other = Other.about(unknown, **GATE, message="it is old")
+    known = UnknownTableResolved.about(other, **GATE, since=NOON, unknown_since=NOON)
+
+    assert len(after(unknown, other).alarms) == 2
+    assert [it.event for it in after(unknown, other, known).alarms.values()] == [other]
+    assert after(unknown, other, known, OtherEnded.about(other, **GATE)).alarms == {}
+    lines = needs(after(unknown, other), (), 0, NOON)
+    assert lines[-1] == f"{other.table}: it is old: tidegate explain {other.table}"
+
+
+def test_every_alarm_about_a_table_has_an_outcome_that_ends_it() -> None:
+    alarms = [kind for kind in OUTCOMES if issubclass(kind, TableAlarm)]
+    ends = [kind.ends for kind in OUTCOMES if issubclass(kind, TableAlarmEnded)]
+
+    assert set(alarms) == set(ends)
+    assert len(alarms) == len(ends)
 
 
 def deferred(command: CleaningReleased, reason: Reason) -> CleaningDeferred:
@@ -426,4 +452,4 @@ def test_every_alarm_is_open_until_it_ends_and_needs_a_person(kind: type[Event])
     assert [logged.event for logged in recent.alarms.values()] == [alarm]
     [line] = needs(recent, (), 0, NOON)
     assert alarm.table in line
-    assert ("unknown" in line) == (kind is UnknownTableReleased)
+    assert ("no vacuum of this table" in line) == (kind is UnknownTableReleased)
