@@ -47,6 +47,22 @@ def test_every_service_has_a_container_and_only_workers_have_the_tables() -> Non
     assert kinds == {COORDINATOR: "service"} | dict.fromkeys(EXECUTORS, "worker")
 
 
+def test_the_bridge_reads_the_tables_and_cannot_change_them() -> None:
+    """It lists what a compaction made before it publishes the compaction."""
+    folder = COMPOSE.parent
+    services = yaml.safe_load((folder / "services.yaml").read_text())["services"]
+    kind = services["bridge-metastore"]["extends"]["service"]
+    container = yaml.safe_load((folder / "container.yaml").read_text())["services"][kind]
+    [bridge] = [
+        manifest["spec"]["template"]["spec"]["containers"][0]
+        for manifest in manifests()
+        if manifest["metadata"]["name"] == "tidegate-bridge-metastore"
+    ]
+
+    assert container.get("volumes") == ["${TIDEGATE_LAKE:-lake}:/lake:ro"]
+    assert {"name": "lake", "mountPath": "/lake", "readOnly": True} in bridge["volumeMounts"]
+
+
 def test_the_example_of_an_env_file_has_every_variable_with_its_default() -> None:
     folder = COMPOSE.parent
     texts = [(folder / name).read_text() for name in ("compose.yaml", "container.yaml")]

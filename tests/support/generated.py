@@ -27,6 +27,7 @@ from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
 _MADE = "made by `make docs`; don't edit"
+_BRIDGE = "bridge-metastore"
 
 _COMMON_FIELDS = """\
 Every event has the fields of the first table. `tidegate schemas example NAME` prints a valid one,
@@ -58,7 +59,7 @@ def _reasons_table() -> str:
 
 
 def _compose_services() -> str:
-    """A container for every service and bridge; workers mount the tables."""
+    """A container for every service and bridge; workers mount the tables, the bridge to read."""
     found: dict[str, Any] = {
         "topics": {
             **_container("service", "topics", "create"),
@@ -68,10 +69,11 @@ def _compose_services() -> str:
         }
     }
     running: dict[str, tuple[str, ...]] = {name: ("run", name) for name in catalogue.NAMES}
-    running["bridge-metastore"] = ("bridge", "metastore")
+    running[_BRIDGE] = ("bridge", "metastore")
     running["monitor"] = ("monitor", "--port", "9464")
     for name, command in running.items():
         kind = "worker" if name in catalogue.EXECUTORS else "service"
+        kind = "reader" if name == _BRIDGE else kind
         found[name] = {
             **_container(kind, *command),
             "depends_on": {"topics": {"condition": "service_completed_successfully"}},
@@ -85,7 +87,7 @@ def _compose_services() -> str:
 def _kubernetes() -> str:
     """A StatefulSet for every service and bridge: its pods, and so their partitions, stay."""
     running = {name: ("run", name) for name in catalogue.NAMES}
-    running["bridge-metastore"] = ("bridge", "metastore")
+    running[_BRIDGE] = ("bridge", "metastore")
     sets = [_stateful_set(name, command) for name, command in running.items()]
     made = (
         "made by `make docs` from the list of services; don't edit. See README.md for what it needs"
@@ -103,8 +105,9 @@ def _stateful_set(name: str, command: tuple[str, ...]) -> dict[str, Any]:
         {"name": "settings", "configMap": {"name": "tidegate"}},
         {"name": "tmp", "emptyDir": {}},
     ]
-    if name in catalogue.EXECUTORS:
-        mounts.append({"name": "lake", "mountPath": "/lake"})
+    if name in (*catalogue.EXECUTORS, _BRIDGE):
+        only_reads = {"readOnly": True} if name == _BRIDGE else {}
+        mounts.append({"name": "lake", "mountPath": "/lake", **only_reads})
         volumes.append({"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}})
     probe = {"port": "metrics", "scheme": "HTTP"}
     container = {
