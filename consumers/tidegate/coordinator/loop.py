@@ -188,14 +188,18 @@ class CoordinatorLoop:
             OffsetGapError: events would be skipped, or the changelog has lost the rows that
                 followed from events whose offsets are committed.
         """
-        for partition in starts:
-            history = self._subscription.committed_metadata(partition)
-            self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         owned = self._owned.values()
         running = [message for it in owned for message in self._tasks.unfinished(it.store)]
         self._publish_unsent(owned, running)  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
+        self._begin_inputs(starts)
+
+    def _begin_inputs(self, starts: Offsets) -> None:
+        """Read the numbers of dead letters back, and pause what is not read first."""
+        for partition in starts:
+            history = self._subscription.committed_metadata(partition)
+            self._dead_letters.restore(partition, history)
         early = self._catch_up.read_first(starts)
         marks = self._retries.call(lambda: self._bus.watermarks(early))
         self._catch_up.assigned(starts, marks, self._owned.rebuilt_to())
@@ -283,14 +287,13 @@ class CoordinatorLoop:
         kind = type(event)
         if kind in self._request_kinds and isinstance(event, Command):
             effects = self._of_request(event, record, store, at)
-        else:
-            subject = self._subject_of(event, record, store)
-            if subject is None:
-                return
+        elif (subject := self._subject_of(event, record, store)) is not None:
             if kind in self._signed_kinds:
                 self._authorization.require(event, record)
             effects = subject.handle(event, store, at)
-        self._carry_out(effects, store, at, event.table if isinstance(event, HoldRequest) else None)
+        else:
+            return
+        self._carry_out(effects, store, at)
         if kind in requests.ISSUE_AFTER:
             self._tasks.issue(event.table, store, at)
 
@@ -322,6 +325,15 @@ class CoordinatorLoop:
         return True
 
     def _of_request(self, event: Command, record: Record, store: Store, at: datetime) -> Effects:
+        """Apply a request. While a cleaning of the table is running, a hold's answer waits."""
+        effects = self._of_permitted(event, record, store, at)
+        if isinstance(event, HoldRequest):
+            answers = [*map(self._outgoing.outcome, effects.outcomes)]
+            if confirm_later(event.table, answers, store):
+                effects.outcomes.clear()
+        return effects
+
+    def _of_permitted(self, event: Command, record: Record, store: Store, at: datetime) -> Effects:
         """Apply a request only if its signature permits it; otherwise the outcome is a refusal."""
         signed_by: TrustedKey | None = None
         try:
@@ -398,18 +410,11 @@ class CoordinatorLoop:
             ):
                 yield number
 
-    def _carry_out(
-        self, effects: Effects, store: Store, at: datetime, hold: str | None = None
-    ) -> None:
-        """Publish outcomes, and let tasks carry commands.
-
-        `hold` is the table of a person's hold: while a cleaning of it is running, the answer waits.
-        """
+    def _carry_out(self, effects: Effects, store: Store, at: datetime) -> None:
+        """Publish outcomes, and let tasks carry commands."""
         for task in effects.republish:
             store.publish(self._outgoing.task(task))
-        answers = [*map(self._outgoing.outcome, effects.outcomes)]
-        if answers and not (hold and confirm_later(hold, answers, store)):
-            store.add_to_outbox(answers)
+        store.add_to_outbox(map(self._outgoing.outcome, effects.outcomes))
         for command in effects.commands:
             if not Requests.is_over(command, store):
                 queued = tasks.Queued.of(command, self._outgoing.command(command, at))

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import attrgetter
 from typing import Final
 
 from tidegate.coordinator import alarms, holds, memory, quarantines, vacuums
@@ -108,11 +107,11 @@ class ReaderGate:
         """Let each vacuum watch a reader, and derive when rows are due."""
         for vacuum in vacuums.waiting(rows, SELECT_VACUUMS):
             reader, _ = memory.next_reader(rows, vacuum)
-            derived = _derived(rows, vacuum, reader, self.alarms)
+            due = _overdue_at(rows, vacuum, self.alarms)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
-                (*derived, vacuum.table, vacuum.id),
+                (*vacuums.watched(reader), due, vacuum.table, vacuum.id),
             )
         for table, since in rows.all(
             "select tbl, since from seen where since is not null and reported is null"
@@ -246,7 +245,7 @@ class _Decision:
         if reader is None and not is_held(rows, table):
             self._release(vacuum, after_expiry=expired)
             return
-        derived = _derived(rows, vacuum, reader, self.alarms)
+        derived = *vacuums.watched(reader), _overdue_at(rows, vacuum, self.alarms)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
 
@@ -265,7 +264,7 @@ class _Decision:
         self._end_overdue(vacuum)
         rows.drop("vacuum", table, vacuum.id)
         rows.put("done", table, vacuum.content, (to_ms(self.at), vacuum.id))
-        self.effects.commands.append(_command(vacuum, self.at, after_expiry=after_expiry))
+        self.effects.commands.append(vacuum.command(self.at, after_expiry=after_expiry))
 
     def _flag_forgotten(
         self, event: VacuumFinished, vacuum: WaitingVacuum, readers: Iterable[Reader]
@@ -339,18 +338,15 @@ class _Decision:
             self.effects.outcomes.append(alarms.unknown_resolved(event, since, reported, self.at))
 
 
-def _derived(
-    rows: Store, vacuum: WaitingVacuum, reader: Reader | None, rules: tuple[AlarmSettings, ...]
-) -> tuple[int | None, ...]:
-    """The derived columns of a vacuum's row: what it watches, and when it is overdue."""
+def _overdue_at(rows: Store, vacuum: WaitingVacuum, rules: tuple[AlarmSettings, ...]) -> int | None:
+    """When a vacuum is to be reported as overdue; None if it was, or never."""
     is_reported = vacuums.overdue_since(rows, vacuum) is not None
-    due = None if is_reported else alarms_of(rules, vacuum.table).overdue_at(vacuum.since)
-    return *vacuums.watched(reader), due
+    return None if is_reported else alarms_of(rules, vacuum.table).overdue_at(vacuum.since)
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return _command(WaitingVacuum.of_event(vacuum, to_ms(at)), at)
+    return WaitingVacuum.of_event(vacuum, to_ms(at)).command(at)
 
 
 def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:
@@ -380,19 +376,3 @@ def require_publishable(event: VacuumFinished) -> None:
             f"the command to clean after this vacuum would have {size} bytes; at most"
             f" {MAX_COMMAND_BYTES} can be published"
         )
-
-
-def _command(
-    vacuum: WaitingVacuum, at: datetime, *, after_expiry: bool = False
-) -> CleaningReleased:
-    """The command of a vacuum. Its id derives from the vacuum alone, not from its last reader."""
-    return CleaningReleased(
-        table=vacuum.table,
-        occurred_at=at,
-        source=SOURCE,
-        caused_by=vacuum.event_id,
-        after_expiry=after_expiry,
-        last_lock_id=max(map(attrgetter("lock_id"), vacuum.locks), default=None),
-        last_transaction_id=max(vacuum.transactions, default=None),
-        **vacuum.fields._asdict(),
-    )

@@ -12,7 +12,7 @@ from tidegate.coordinator.memory import Reader, Token, end_of, is_transaction, r
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
-from tidegate.events import OutstandingReader, VacuumFinished
+from tidegate.events import CleaningReleased, OutstandingReader, VacuumFinished
 from tidegate.events.fields import from_ms
 
 VACUUM: Final = RowType(
@@ -165,6 +165,19 @@ class WaitingVacuum:
             "partition": self.fields.partition,
             "since": from_ms(self.since),
         }
+
+    def command(self, at: datetime, *, after_expiry: bool = False) -> CleaningReleased:
+        """Its command, with an id that derives from it alone, not from its last reader."""
+        return CleaningReleased(
+            table=self.table,
+            occurred_at=at,
+            source=SOURCE,
+            caused_by=self.event_id,
+            after_expiry=after_expiry,
+            last_lock_id=max((lock.lock_id for lock in self.locks), default=None),
+            last_transaction_id=max(self.transactions, default=None),
+            **self.fields._asdict(),
+        )
 
     def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:
         """The locks, and the transactions without a known lock, that have not ended."""

@@ -222,19 +222,7 @@ class Store:
         Raises:
             FormatError: a record can't be read: nothing may be decided without it.
         """
-        rows: dict[bytes, bytes] = {}
-        cut: dict[bytes, bytes | None] = {}
-        for key, value in log:
-            if key != POSITION_KEY:
-                cut[key] = value
-                continue
-            self.position = Position.of(value or b"{}")
-            for name, changed in cut.items():
-                if changed is None:
-                    rows.pop(name, None)
-                else:
-                    rows[name] = changed
-            cut.clear()
+        rows, self.position, cut = _whole_batches(log)
         # written again, or a later end mark would make half a batch count
         self._batch_changes = {key: rows.get(key) for key in cut}
         self.execute("begin")
@@ -273,3 +261,24 @@ class Store:
     def close(self) -> None:
         """Free the memory."""
         self._db.close()
+
+
+def _whole_batches(
+    log: Iterable[ChangelogRecord],
+) -> tuple[dict[bytes, bytes], Position, Iterable[bytes]]:
+    """The rows and the position up to the last end mark, and the keys that come behind it."""
+    rows: dict[bytes, bytes] = {}
+    position = Position()
+    behind: dict[bytes, bytes | None] = {}
+    for key, value in log:
+        if key != POSITION_KEY:
+            behind[key] = value
+            continue
+        position = Position.of(value or b"{}")
+        for name, changed in behind.items():
+            if changed is None:
+                rows.pop(name, None)
+            else:
+                rows[name] = changed
+        behind.clear()
+    return rows, position, behind
