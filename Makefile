@@ -74,7 +74,7 @@ docs: $(INSTALLED) ## Write what is generated: pages of docs/, alerts, files of 
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py
 
 site: $(INSTALLED) ## Build the documentation as a site, in site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(INSTALLED) ## Check format, style, types and the import contracts
 	$(BIN)/ruff format --check .

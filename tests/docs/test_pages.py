@@ -152,7 +152,7 @@ def test_every_settings_file_of_the_pages_is_valid(
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site. Links between pages, their anchors, and pages outside the nav are warnings."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
