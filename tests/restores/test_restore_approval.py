@@ -515,6 +515,20 @@ def test_a_name_can_t_approve_its_own_request_with_another_of_its_keys(tmp_path:
     assert place.refused() == "own-approval"
 
 
+def test_two_people_who_use_one_login_learn_which_name_they_share(tmp_path: Path) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
+    request = place.request(requested_by="root")
+    place.run(signed(request, ANA, ago=AGO))
+    place.run(signed(place.approval(request, approved_by="root"), BEN, ago=AGO))
+
+    refused = place.outcomes[-1]
+    assert isinstance(refused, RestoreApprovalRejected)
+    assert refused.message == (
+        "requested by ana (as root), approved by ben (as root): both have the name root;"
+        " a second person has to approve it"
+    )
+
+
 def test_who_signs_for_another_can_t_approve_in_the_other_s_name(tmp_path: Path) -> None:
     place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
     request = place.request(requested_by="ben")  # asked by ben, as ana says

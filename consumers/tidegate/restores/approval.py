@@ -60,10 +60,11 @@ def _check_approver(rule: RestoreRule, approval: Published, request: Published) 
             f"{approval.named} is not listed in approved_by of the rule for"
             f" {', '.join(rule.locations) or 'all tables'}",
         )
-    if approval.names & request.names:
+    if shared := approval.names & request.names:
         raise Refused(
             Reason.OWN_APPROVAL,
-            f"{approval.named} requested this restore: a second person has to approve it",
+            f"requested by {request.named}, approved by {approval.named}: both have the name"
+            f" {', '.join(sorted(shared))}; a second person has to approve it",
         )
     keys = approval.signed_by, request.signed_by
     if keys[0] and keys[1] and keys[0].public.key_id == keys[1].public.key_id:

@@ -137,8 +137,8 @@ class Reason(StrEnum):
     """The request asks for a plan alone, has its outcome, or was approved before. See `tidegate
     explain` with the request's id; send a new request if it is still needed."""
     OWN_APPROVAL = "own-approval"
-    """The approver asked for the restore: the name is the same, or the key. Let another person
-    approve it."""
+    """The request and the approval have a name in common, or the key. Let another person approve
+    it; two people with one login each give their name by `--requested-by`."""
     NOT_AN_APPROVER = "not-an-approver"
     """The approver (the verified name, if signed) is not listed in `approved_by`. Ask a person
     who is listed in `[[restores.rules]]` for the approval."""
