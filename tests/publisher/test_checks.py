@@ -30,10 +30,10 @@ CONTRADICTIONS = [
     ),
     pytest.param(
         {"valid_write_ids": "sales.customers:3:9223372036854775807::"},
-        "the snapshot is of the table .*customers",
+        "of the table .*customers",
         id="the snapshot is another table's",
     ),
-    pytest.param({"valid_write_ids": "no snapshot"}, None, id="no snapshot"),
+    pytest.param({"valid_write_ids": "no snapshot"}, "not a list of valid ids", id="no snapshot"),
     pytest.param({"directories": ("part-0001",)}, "part-0001", id="no name of Hive's"),
     pytest.param(
         {"directories": tuple(f"delta_000000{n}_000000{n}" for n in (1, 2, 3))},
@@ -112,11 +112,26 @@ def test_a_vacuum_that_may_be_is_sent(fields: dict[str, Any]) -> None:
     check_publishable(vacuum_with(**fields))
 
 
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ("sales.orders:3", "not a list of valid ids: .* such as sales.visits:3:922337203685477580"),
+        ("sales.orders:3:x::", "such as sales.visits:3:"),
+        ("sales.customers:3:9223372036854775807::", "of the table sales.customers, not of"),
+    ],
+)
+def test_a_snapshot_that_is_refused_is_called_by_its_field(ids: str, message: str) -> None:
+    with pytest.raises(
+        InvalidEventError, match=f"invalid VacuumFinished: valid_write_ids: .*{message}"
+    ):
+        check_publishable(vacuum_with(valid_write_ids=ids))
+
+
 def test_aborted_writes_with_a_malformed_snapshot_are_not_sent() -> None:
     aborted = WritesAborted.model_validate(example_of("WritesAborted"))
     check_publishable(aborted)
 
-    with pytest.raises(InvalidEventError, match="invalid WritesAborted: not a list of valid ids"):
+    with pytest.raises(InvalidEventError, match="invalid WritesAborted: valid_write_ids: not a li"):
         check_publishable(aborted.model_copy(update={"valid_write_ids": "no snapshot"}))
 
 

@@ -53,17 +53,25 @@ def check_publishable(event: Event) -> None:
         )
     if isinstance(event, VacuumFinished | WritesAborted):
         try:
-            _check_snapshot(event, snapshot := ValidWriteIds.parse(event.valid_write_ids))
+            snapshot = _snapshot_of(event)
             if isinstance(event, VacuumFinished):
                 _check_vacuum(event, snapshot)
         except (FormatError, InconsistentCompaction) as error:
             raise InvalidEventError(f"invalid {type(event).__name__}: {error}") from error
 
 
-def _check_snapshot(event: Event, snapshot: ValidWriteIds) -> None:
+def _snapshot_of(event: VacuumFinished | WritesAborted) -> ValidWriteIds:
+    try:
+        snapshot = ValidWriteIds.parse(event.valid_write_ids)
+    except FormatError as error:
+        raise FormatError(
+            f"valid_write_ids: {error}; copy them from the Metastore, such as"
+            " sales.visits:3:9223372036854775807::"
+        ) from error
     table = snapshot.table.lower()
     if not f".{event.table}".endswith(f".{table}"):
-        raise InconsistentCompaction(f"the snapshot is of the table {table}, not of {event.table}")
+        raise InconsistentCompaction(f"valid_write_ids: of the table {table}, not of {event.table}")
+    return snapshot
 
 
 def _check_vacuum(event: VacuumFinished, snapshot: ValidWriteIds) -> None:
