@@ -72,8 +72,8 @@ class Groups:
         """
         if members := self.members(group):
             raise TidegateError(
-                f"group {group} is in use by {', '.join(members)}: stop the service first; one with"
-                " an instance_id stays a member for session_timeout_ms after its end"
+                f"group {group} is in use by {', '.join(members)}: stop the service first; one that"
+                " was killed, or has an instance_id, stays a member for session_timeout_ms"
             )
 
     def members(self, group: str) -> list[str]:
