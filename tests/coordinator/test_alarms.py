@@ -11,6 +11,8 @@ from support.acid_events import released, vacuum
 from support.rows import Rows
 from tidegate.coordinator.alarms import AlarmSettings
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.subject import Subjects
+from tidegate.coordinator.unknown_tables import UnknownTables
 from tidegate.events import (
     Event,
     LockReleased,
@@ -34,7 +36,8 @@ class Gate(Rows):
     """A gate whose process is killed after every decision: another one reads its changelog."""
 
     def __init__(self, *rules: AlarmSettings, restarts: bool = True) -> None:
-        super().__init__(ReaderGate(alarms=rules), restarts=restarts)
+        subjects = Subjects(UnknownTables(rules), ReaderGate(alarms=rules))
+        super().__init__(subjects, restarts=restarts)
 
     def decide(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
         before = len(self.outcomes)

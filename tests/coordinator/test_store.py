@@ -20,6 +20,8 @@ from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.coordinator.rows.records import dumps, loads, row_key
 from tidegate.coordinator.rows.store import OUTBOX, RowType, Store
 from tidegate.coordinator.savepoints import POLICY
+from tidegate.coordinator.subject import Subjects
+from tidegate.coordinator.unknown_tables import SEEN, UnknownTables
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event
 from tidegate.publisher import Message
@@ -37,7 +39,7 @@ SCANNED = {
     "select body from outbox order by sequence": "all of it is published",
 }
 """Statements that read a table to its end, and why they may."""
-KINDS = (*readers.ROW_TYPES, *requests.Requests.row_types)
+KINDS = (*readers.ROW_TYPES, SEEN, *requests.Requests.row_types)
 
 
 def statements() -> list[str]:
@@ -131,17 +133,18 @@ def all_rows(store: Store) -> dict[str, list[str]]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(EVENTS), max_size=25), st.integers(1, 9))
 def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) -> None:
-    rows = Rows(restarts=False)
+    subjects = Subjects(UnknownTables(), ReaderGate())
+    rows = Rows(subjects, restarts=False)
     for start in range(0, len(events), size):
         rows.handle(*events[start : start + size], at=NOON)
         rows.store.add_to_outbox([Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),))])
         rows.write()
     before = all_rows(rows.store)
 
-    assert all_rows(restored(ReaderGate(), rows.log)) == before
+    assert all_rows(restored(subjects, rows.log)) == before
     compacted = {key: value for key, value in rows.log if key != POSITION_KEY}
     live = [(key, value) for key, value in compacted.items() if value is not None]
-    assert all_rows(restored(ReaderGate(), [*live, rows.log[-1]] if rows.log else [])) == before
+    assert all_rows(restored(subjects, [*live, rows.log[-1]] if rows.log else [])) == before
 
 
 def test_the_gate_needs_no_rows_but_its_own() -> None:
@@ -159,7 +162,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.store.rollback()
 
     assert rows.store.unsent == []
-    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"seen", b"vacuum", b"position"]
+    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"vacuum", b"position"]
 
 
 def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:

@@ -22,7 +22,6 @@ from tidegate.coordinator import alarms, holds, memory, quarantines, vacuums
 from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.memory import Limits, Reader
-from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.vacuums import SELECT_VACUUMS, WaitingVacuum
@@ -47,17 +46,8 @@ from tidegate.events.cleanings import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.codec import encode
 from tidegate.events.fields import to_ms
 
-SEEN: Final = RowType(
-    "seen",
-    ("since", "reported"),
-    has_body=True,
-    derived=("due",),
-    indexes=("seen_due on seen (due) where due is not null",),
-)
-"""A table of which events came. While only releases did: since when, the first one, and when that
-was reported. Once a vacuum did, `since` is NULL."""
 ROW_TYPES: Final = (
-    *(vacuums.VACUUM, vacuums.OVERDUE, memory.ENDED, memory.DONE, SEEN, memory.FORGOTTEN),
+    *(vacuums.VACUUM, vacuums.OVERDUE, memory.ENDED, memory.DONE, memory.FORGOTTEN),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
 MAX_COMMAND_BYTES: Final = 900_000
@@ -73,7 +63,6 @@ _RELEASED: Final = "select max(content = ?) from done indexed by done_id where t
 _DUE: Final = (
     "select min(due) from ("
     "select min(due) due from vacuum indexed by vacuum_due where due is not null"
-    " union all select min(due) from seen indexed by seen_due where due is not null"
     " union all select min(due) from deferred indexed by deferred_due where due is not null"
     " union all select min(due) from quarantine indexed by quarantine_due)"
 )
@@ -98,13 +87,13 @@ class ReaderGate:
     """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning."""
 
     alarms: tuple[AlarmSettings, ...] = ()
-    """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
+    """How long vacuums may wait before an alarm."""
     remembers: Limits = field(default_factory=Limits)  # not a setting of a deployment
     consumes: tuple[type[Event], ...] = field(default=_CONSUMES, init=False)
     row_types: Sequence[RowType] = field(default=ROW_TYPES, init=False)
 
     def restored(self, rows: Store) -> None:
-        """Let each vacuum watch a reader, and derive when rows are due."""
+        """Let each vacuum watch a reader, and derive when it is overdue."""
         for vacuum in vacuums.waiting(rows, SELECT_VACUUMS):
             reader, _ = memory.next_reader(rows, vacuum)
             due = _overdue_at(rows, vacuum, self.alarms)
@@ -113,11 +102,6 @@ class ReaderGate:
                 " where tbl = ? and id = ?",
                 (*vacuums.watched(reader), due, vacuum.table, vacuum.id),
             )
-        for table, since in rows.all(
-            "select tbl, since from seen where since is not null and reported is null"
-        ):
-            due = alarms_of(self.alarms, table).unknown_at(since)
-            rows.execute("update seen set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
         """When the first alarm, deferred cleaning or removal of a quarantine is due."""
@@ -128,7 +112,6 @@ class ReaderGate:
         """Report what has waited too long, release deferred cleanings, and end quarantines."""
         decision = _Decision(rows, at, self.alarms)
         decision.report_overdue()
-        decision.report_unknown()
         decision.effects.commands += holds.release_due(rows, at, _AT_ONCE)
         decision.effects.commands += quarantines.request_removals(rows, at, _AT_ONCE)
         return decision.effects
@@ -178,10 +161,6 @@ class _Decision:
     def reader_ended(self, event: LockReleased) -> None:
         """A lock, a transaction, or both have ended."""
         rows, table, now = self.rows, event.table, to_ms(self.at)
-        if rows.one("select 1 from seen where tbl = ?", table) is None:
-            due = alarms_of(self.alarms, table).unknown_at(now)
-            first = dumps(event.model_dump(mode="json"))
-            rows.put("seen", table, None, (now, None), first, (due,))
         tokens = memory.reader_of(event.lock_id, event.transaction_id)
         for token in tokens:  # both, before a vacuum that waits for both is looked at
             memory.put_end(rows, event, token, now)
@@ -203,7 +182,6 @@ class _Decision:
         """A vacuum was published, perhaps not for the first time."""
         require_publishable(event)
         vacuum = WaitingVacuum.of_event(event, to_ms(self.at))
-        self._resolve_unknown(event)
         query = f"{SELECT_VACUUMS} where tbl = ? and id = ?"
         before = next(vacuums.waiting(self.rows, query, vacuum.table, vacuum.id), None)
         if before is not None:
@@ -308,34 +286,6 @@ class _Decision:
             resolved = alarms.resolved(vacuum.about(self.at), since, replaced_by)
             self.effects.outcomes.append(resolved)
             self.rows.drop("overdue", vacuum.table, vacuum.id)
-
-    def report_unknown(self) -> None:
-        """Report the tables of which only releases have come for too long."""
-        rows, now = self.rows, to_ms(self.at)
-        due = rows.all(
-            "select tbl, since, body from seen indexed by seen_due where due <= ?"
-            " order by due limit ?",
-            now,
-            _AT_ONCE,
-        )
-        for table, since, body in due:
-            limit = alarms_of(self.alarms, table).unknown_after
-            rows.put("seen", table, None, (since, now), body, (None,))
-            first = LockReleased.model_validate_json(body)
-            self.effects.outcomes.append(alarms.unknown(first, since, limit, self.at))
-
-    def _resolve_unknown(self, event: VacuumFinished) -> None:
-        """The table has a vacuum; end the alarm that only releases of it came."""
-        rows, table = self.rows, event.table
-        since, reported = rows.one("select since, reported from seen where tbl = ?", table) or (
-            0,
-            None,
-        )
-        if since is None:
-            return
-        rows.put("seen", table, None, (None, None), "", (None,))
-        if reported is not None:
-            self.effects.outcomes.append(alarms.unknown_resolved(event, since, reported, self.at))
 
 
 def _overdue_at(rows: Store, vacuum: WaitingVacuum, rules: tuple[AlarmSettings, ...]) -> int | None:

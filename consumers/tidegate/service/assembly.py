@@ -18,6 +18,7 @@ from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subjects
+from tidegate.coordinator.unknown_tables import UnknownTables
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import interface
@@ -262,7 +263,8 @@ def trusted_keys(settings: Settings) -> list[TrustedKey]:
 def subjects(settings: Settings) -> Subjects:
     """Build the coordinator's subjects."""
     savepoints = SavepointSubject(settings.savepoints, restore_settings(settings), normalise)
-    return Subjects(ReaderGate(alarms=settings.alarms), savepoints)
+    gate = ReaderGate(alarms=settings.alarms)
+    return Subjects(UnknownTables(settings.alarms), gate, savepoints)
 
 
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:

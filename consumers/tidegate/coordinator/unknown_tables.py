@@ -1,0 +1,99 @@
+"""Unknown tables: those of which locks are released, and no vacuum has come.
+
+After a while that is an alarm: their vacuums name another table, or are not published. The first
+vacuum ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from tidegate.coordinator import alarms
+from tidegate.coordinator.alarms import AlarmSettings, alarms_of
+from tidegate.coordinator.rows.records import dumps
+from tidegate.coordinator.rows.store import RowType, Store
+from tidegate.coordinator.subject import Effects
+from tidegate.events import Event, LockReleased, VacuumFinished
+from tidegate.events.fields import to_ms
+
+SEEN: Final = RowType(
+    "seen",
+    ("since", "reported"),
+    has_body=True,
+    derived=("due",),
+    indexes=("seen_due on seen (due) where due is not null",),
+)
+"""A table of which events came. While only releases did: since when, the first one, and when that
+was reported. Once a vacuum did, `since` is NULL."""
+_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTables:
+    """A subject (see `tidegate.coordinator.subject`) that reports unknown tables."""
+
+    alarms: tuple[AlarmSettings, ...] = ()
+    """How long releases of an unknown table may come before an alarm."""
+    consumes: tuple[type[Event], ...] = field(default=(LockReleased, VacuumFinished), init=False)
+    row_types: Sequence[RowType] = field(default=(SEEN,), init=False)
+
+    def restored(self, rows: Store) -> None:
+        """Derive when rows are due."""
+        for table, since in rows.all(
+            "select tbl, since from seen where since is not null and reported is null"
+        ):
+            due = alarms_of(self.alarms, table).unknown_at(since)
+            rows.execute("update seen set due = ? where tbl = ?", (due, table))
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        """Note a table's first release, and its first vacuum."""
+        match event:
+            case LockReleased():
+                self._released(event, rows, to_ms(at))
+            case VacuumFinished():
+                return _known(event, rows, at)
+            case _:
+                pass
+        return Effects()
+
+    def next_due(self, rows: Store) -> int | None:
+        """When the first alarm is due."""
+        query = "select min(due) from seen indexed by seen_due where due is not null"
+        due: int | None = rows.one(query)[0]
+        return due
+
+    def due(self, rows: Store, at: datetime) -> Effects:
+        """Report the tables of which only releases have come for too long."""
+        effects, now = Effects(), to_ms(at)
+        due = rows.all(
+            "select tbl, since, body from seen indexed by seen_due where due <= ?"
+            " order by due limit ?",
+            now,
+            _AT_ONCE,
+        )
+        for table, since, body in due:
+            limit = alarms_of(self.alarms, table).unknown_after
+            rows.put("seen", table, None, (since, now), body, (None,))
+            first = LockReleased.model_validate_json(body)
+            effects.outcomes.append(alarms.unknown(first, since, limit, at))
+        return effects
+
+    def _released(self, event: LockReleased, rows: Store, now: int) -> None:
+        if rows.one("select 1 from seen where tbl = ?", event.table) is None:
+            due = alarms_of(self.alarms, event.table).unknown_at(now)
+            first = dumps(event.model_dump(mode="json"))
+            rows.put("seen", event.table, None, (now, None), first, (due,))
+
+
+def _known(event: VacuumFinished, rows: Store, at: datetime) -> Effects:
+    """The table has a vacuum; end the alarm that only releases of it came."""
+    effects, query = Effects(), "select since, reported from seen where tbl = ?"
+    since, reported = rows.one(query, event.table) or (0, None)
+    if since is not None:
+        rows.put("seen", event.table, None, (None, None), "", (None,))
+        if reported is not None:
+            effects.outcomes.append(alarms.unknown_resolved(event, since, reported, at))
+    return effects
