@@ -71,6 +71,7 @@ pictures: $(INSTALLED) ## Draw docs/images/pictures.toml as SVG
 	$(BIN)/python .ci/pictures.py
 
 docs: $(INSTALLED) ## Write what is generated: pages of docs/, alerts, files of new events
+	PYTHONPATH=tests $(BIN)/python -m support.event_files
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py
 
 site: $(INSTALLED) ## Build the documentation as a site, in site/

@@ -15,7 +15,7 @@ import pytest
 from pydantic import AwareDatetime, BaseModel
 
 from support.event_examples import example_of
-from support.event_files import FOLDER, write_event_files
+from support.event_files import FOLDER, exported, write_event_files
 from tidegate.events import CleaningHoldRequested, TaskOverdue, UnknownTableResolved, WritesAborted
 from tidegate.events.base import Event
 from tidegate.events.codec import decode, encode, schema_of, schema_text
@@ -157,6 +157,10 @@ def test_the_files_of_a_new_event_are_made_from_its_model(
     example_file = tmp_path / f"examples/{kind.__name__}.json"
     event = kind.model_validate_json(example_file.read_text("utf-8"))
     assert encode(event) == example_file.with_suffix(".bin").read_bytes()
+
+
+def test_every_exported_event_has_a_schema() -> None:
+    assert exported() == dict(EVENT_TYPES), "run `make docs`"
 
 
 def test_a_new_field_without_a_docstring_is_named(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.event_files import write_event_files
 from support.generated import write_generated
 
 # Calls that write or remove on whatever object they are called.
@@ -124,5 +123,4 @@ def _imports(source: str) -> Iterator[tuple[int, str]]:
 
 if __name__ == "__main__":
     here = Path(__file__).parents[2]
-    write_event_files()
     write_generated(here)

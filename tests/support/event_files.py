@@ -11,13 +11,12 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import AwareDatetime, BaseModel
 
-import tidegate.events
+from tidegate import events
 from tidegate.events import Event
 from tidegate.events.codec import encode
-from tidegate.events.topics import EVENT_TYPES
 from tidegate.monitoring.docstrings import attribute_docs
 
-FOLDER: Final = Path(tidegate.events.__file__).parent
+FOLDER: Final = Path(events.__file__).parent
 _PLAIN: Final = {str: "string", bytes: "bytes", int: "long", bool: "boolean"}
 _NAMED: Final = {"record", "enum"}
 _SAMPLES: Final = {
@@ -40,7 +39,7 @@ def write_event_files(folder: Path = FOLDER) -> None:
     """
     known = [_read(file) for file in sorted(folder.glob("avro/*.avsc"))]
     samples = [_read(file) for file in sorted(folder.glob("examples/*.json"))]
-    for name, kind in EVENT_TYPES.items():
+    for name, kind in exported().items():
         file = folder / f"avro/{name}.avsc"
         old = _read(file) if file.is_file() else _record(kind)
         has = {field["name"] for field in old["fields"]}
@@ -55,6 +54,13 @@ def write_event_files(folder: Path = FOLDER) -> None:
             _write(example, event.model_dump(mode="json"))
         encoded = encode(kind.model_validate_json(example.read_text("utf-8")))
         example.with_suffix(".bin").write_bytes(encoded)
+
+
+def exported() -> dict[str, type[Event]]:
+    """The exported events without their bases: `EVENT_TYPES` has those with a schema."""
+    kinds = [it for it in vars(events).values() if isinstance(it, type) and issubclass(it, Event)]
+    bases = {parent for kind in kinds for parent in kind.__mro__[1:]}
+    return {kind.__name__: kind for kind in kinds if kind not in bases}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -148,3 +154,7 @@ def _sample_of(avro: Any) -> Any:  # noqa: ANN401, PLR0911 - JSON
             return first
         case _:
             return {field["name"]: _sample_of(field["type"]) for field in avro["fields"]}
+
+
+if __name__ == "__main__":
+    write_event_files()
