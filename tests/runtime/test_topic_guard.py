@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from tidegate.errors import OffsetGapError
+from tidegate.errors import OffsetGapError, TransientError
 from tidegate.runtime.bus import TopicIdentity
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.subscription import _TopicGuard, split_metadata
@@ -36,3 +36,25 @@ def test_metadata_of_an_earlier_version_or_of_another_tool_is_text() -> None:
     assert guard(vacuums="a").text_of("vacuums", "plain") == "plain"
     assert guard(vacuums="a").text_of("vacuums", None) == ""
     assert split_metadata("plain") == ("", "plain")
+
+
+def test_a_broker_that_does_not_answer_is_logged_once_and_by_that_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = guard(vacuums="a")
+    watched._metadata = cast("KafkaMetadata", Away())
+
+    assert not watched.passed()
+    assert not watched.passed()
+
+    (line,) = caplog.messages
+    assert line == (
+        "g: the broker does not answer, and no offsets are committed for now: vacuums: timed out"
+    )
+
+
+class Away:
+    """The metadata of a broker that is down."""
+
+    def identities(self, names: list[str]) -> None:
+        raise TransientError(f"{names[0]}: timed out")

@@ -92,7 +92,11 @@ class _TopicGuard:
         except TransientError as error:
             if self._silent_since is None:
                 self._silent_since = time.monotonic()
-                log.warning("%s: offsets wait for a check of its topics: %s", self._group, error)
+                log.warning(
+                    "%s: the broker does not answer, and no offsets are committed for now: %s",
+                    self._group,
+                    error,
+                )
             return False
         finally:
             self._last = time.monotonic()
