@@ -45,9 +45,10 @@ class Bridged:
         for name in (f"{highest:07}_{highest:07}_0000", f"{highest - 2:07}_{highest:07}"):
             if engine.is_hive_3:
                 (self.location / f"delta_{name}").mkdir()
-        txn = engine.compact(db, "orders", highest)
-        if txn:
+        info, txn = engine.compaction(db, "orders", highest)
+        if txn:  # as Hive does, before it commits: a bridge may look at once
             (self.location / f"delta_{highest - 2:07}_{highest:07}_v{txn:07}").mkdir()
+        engine.finish_compaction(info, txn)
         return txn or highest
 
     def vacuum(self, txn: int) -> VacuumFinished:
