@@ -20,7 +20,7 @@ HANDS = {
     "compute/spark.py": "a zip for Spark's executors, in a temporary directory",
     "compute/java.py": "asks a java program for its version; changes nothing",
     "ops/contract.py": "the schemas, exported into a directory that the user names",
-    "cli/setup/topics.py": "a new private key, in a file that the user names",
+    "cli/setup/keys.py": "a new private key, in a file that the user names",
 }
 
 

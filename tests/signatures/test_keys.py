@@ -93,13 +93,21 @@ def test_a_key_whose_entry_the_settings_refuse_is_not_made(
     assert not file.exists()
 
 
+def test_a_key_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tidegate(monkeypatch, "keys", "new", file := tmp_path / "ana.pem", *ROLE) == 2
+    assert "--name" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_an_existing_file_is_never_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = key_file(tmp_path)
     before = file.read_bytes()
 
-    assert tidegate(monkeypatch, "keys", "new", file, *ROLE) == 2
+    assert tidegate(monkeypatch, "keys", "new", file, *ROLE, "--name", "ana") == 2
     assert "can't be written" in capsys.readouterr().err
     assert file.read_bytes() == before
 

@@ -59,7 +59,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, _Entry]]] = {
     "Set up": {
         "config": _Entry("setup.config", "Make, check, show and compare settings."),
         "topics": _Entry("setup.topics", "Create, check and describe topics; access rights."),
-        "keys": _Entry("setup.topics", "Make keys that sign events and requests."),
+        "keys": _Entry("setup.keys", "Make keys that sign events and requests."),
         "run": _Entry("setup.services", "Run services until they are stopped."),
         "bridge": _Entry("setup.services", "Publish for writers that cannot do it."),
         "monitor": _Entry("setup.services", "Export the metrics of the deployment."),

@@ -309,8 +309,8 @@ def test_a_root_that_is_there_is_well_and_stays_as_it_is(tmp_path: Path) -> None
     looked = check_root(root, [root], {}, probe=None)
     written = check_root(root, [root], {}, probe=PROBE)
 
-    assert (looked.state, looked.seen) == ("ok", "1 entries; use --write to test writing")
-    assert (written.state, written.seen) == ("ok", "1 entries; a file was created and removed")
+    assert (looked.state, looked.seen) == ("ok", "1 entry; use --write to test writing")
+    assert (written.state, written.seen) == ("ok", "1 entry; a file was created and removed")
     assert [path.name for path in tmp_path.iterdir()] == ["orders"]
 
 

@@ -33,6 +33,7 @@ from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.settings import addresses
 from tidegate.ops.doctor.broker import Broker, check_bridge
 from tidegate.ops.doctor.finding import Finding, checked
+from tidegate.ops.summary import counted
 from tidegate.publisher.client_settings import overridden_settings
 from tidegate.registry import RegistrySchemas, subject_of
 from tidegate.service.assembly import authorization
@@ -209,7 +210,7 @@ def check_root(
     if outer := enclosing(root, roots):
         return Finding("warn", f"it is inside the root {outer}", "keep only one of them")
     if probe is None:
-        seen = f"{found} entries; use --write to test writing"
+        seen = f"{counted(found, 'entry')}; use --write to test writing"
         return Finding("ok", seen)
     return _written(warehouse, join(normalise(root), probe), found)
 
@@ -239,7 +240,7 @@ def _written(warehouse: Warehouse, file: str, found: int) -> Finding:
     except (OSError, TidegateError) as error:
         advice = "grant this user the right to write and remove there"
         return Finding("fail", f"can't create a file: {error}", advice)
-    seen = "; ".join([f"{found} entries", "a file was created and removed", *limits])
+    seen = "; ".join([counted(found, "entry"), "a file was created and removed", *limits])
     return Finding("ok", seen)
 
 
