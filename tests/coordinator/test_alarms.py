@@ -10,9 +10,9 @@ from support.acid import IDS_1_TO_4, NOON, TABLE
 from support.acid_events import released, vacuum
 from support.rows import Rows
 from tidegate.coordinator.alarms import AlarmSettings
+from tidegate.coordinator.alarms.unknown_tables import UnknownTables
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.subject import Subjects
-from tidegate.coordinator.unknown_tables import UnknownTables
 from tidegate.events import (
     Event,
     LockReleased,

@@ -15,13 +15,13 @@ from support.deployment_events import vacuum
 from support.rows import Rows, restored
 from support.samples import NOON, release
 from tidegate.coordinator import readers, requests
+from tidegate.coordinator.alarms.unknown_tables import SEEN, UnknownTables
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.coordinator.rows.records import dumps, loads, row_key
 from tidegate.coordinator.rows.store import OUTBOX, RowType, Store
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.coordinator.subject import Subjects
-from tidegate.coordinator.unknown_tables import SEEN, UnknownTables
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event
 from tidegate.publisher import Message

@@ -14,11 +14,11 @@ from tidegate.cleaning.second_source import SecondSource
 from tidegate.cleaning.settings import CleaningSettings
 from tidegate.compute.parallel_map import SparkMap
 from tidegate.compute.spark import lazy_session
+from tidegate.coordinator.alarms.unknown_tables import UnknownTables
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subjects
-from tidegate.coordinator.unknown_tables import UnknownTables
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_metastore.connection import interface
