@@ -14,12 +14,8 @@ from typing import Any, Final
 from pydantic import Field
 
 from tidegate.coordinator.subject import SOURCE
-from tidegate.errors.commands import command_line
 from tidegate.events import (
-    LockReleased,
     OutstandingReader,
-    UnknownTableReleased,
-    UnknownTableResolved,
     VacuumFinished,
     VacuumFlag,
     VacuumFlagged,
@@ -85,7 +81,8 @@ def overdue(
             "limit_seconds": limit,
             "holds_left": len(outstanding),
             "waits_for": outstanding[:_SHOWN],
-            "message": f"it has waited for its readers for longer than {_seconds(limit)}."
+            "message": "it has waited for its readers for longer than"
+            f" {span(timedelta(seconds=limit))}."
             f" Outstanding: {named}{more}: end them, or publish a release that was lost",
         }
     )
@@ -97,32 +94,6 @@ def resolved(
     """A vacuum that was reported as overdue waits no longer."""
     fields = {**about, "overdue_since": from_ms(overdue_since), "replaced_by": replaced_by}
     return VacuumOverdueResolved.model_validate(fields)
-
-
-def unknown(first: LockReleased, since: int, limit: int, at: datetime) -> UnknownTableReleased:
-    """Only releases of a table come; this was the first."""
-    return UnknownTableReleased.about(
-        first,
-        occurred_at=at,
-        source=SOURCE,
-        since=from_ms(since),
-        limit_seconds=limit,
-        lock_id=first.lock_id,
-        transaction_id=first.transaction_id,
-        published_by=first.source,
-        message=f"{first.source} publishes releases of this table, and no vacuum of it came within"
-        f" {_seconds(limit)}: correct the name if a vacuum waits under another one:"
-        f" {command_line('waiting')}",
-    )
-
-
-def unknown_resolved(
-    event: VacuumFinished, since: int, reported: int, at: datetime
-) -> UnknownTableResolved:
-    """A table that was reported as unknown has its first vacuum."""
-    return UnknownTableResolved.about(
-        event, source=SOURCE, occurred_at=at, since=from_ms(since), unknown_since=from_ms(reported)
-    )
 
 
 def flagged(
@@ -144,7 +115,3 @@ def flagged(
         occurred_at=at,
         source=SOURCE,
     )
-
-
-def _seconds(count: int) -> str:
-    return span(timedelta(seconds=count))

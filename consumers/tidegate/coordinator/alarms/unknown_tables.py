@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.coordinator import alarms
 from tidegate.coordinator.alarms import AlarmSettings, alarms_of
 from tidegate.coordinator.rows.records import dumps
 from tidegate.coordinator.rows.store import RowType, Store
-from tidegate.coordinator.subject import Effects
-from tidegate.events import Event, LockReleased, VacuumFinished
-from tidegate.events.fields import to_ms
+from tidegate.coordinator.subject import SOURCE, Effects
+from tidegate.errors.commands import command_line
+from tidegate.events import (
+    Event,
+    LockReleased,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumFinished,
+)
+from tidegate.events.fields import from_ms, span, to_ms
 
 SEEN: Final = RowType(
     "seen",
@@ -26,8 +32,8 @@ SEEN: Final = RowType(
     derived=("due",),
     indexes=("seen_due on seen (due) where due is not null",),
 )
-"""A table of which events came. While only releases did: since when, the first one, and when that
-was reported. Once a vacuum did, `since` is NULL."""
+"""A table that events have named. Until its first vacuum: when the first release came, that event,
+and when the alarm was published. From its first vacuum on, `since` is NULL."""
 _AT_ONCE: Final = 1000
 
 
@@ -78,7 +84,7 @@ class UnknownTables:
             limit = alarms_of(self.alarms, table).unknown_after
             rows.put("seen", table, None, (since, now), body, (None,))
             first = LockReleased.model_validate_json(body)
-            effects.outcomes.append(alarms.unknown(first, since, limit, at))
+            effects.outcomes.append(_unknown(first, since, limit, at))
         return effects
 
     def _released(self, event: LockReleased, rows: Store, now: int) -> None:
@@ -95,5 +101,28 @@ def _known(event: VacuumFinished, rows: Store, at: datetime) -> Effects:
     if since is not None:
         rows.put("seen", event.table, None, (None, None), "", (None,))
         if reported is not None:
-            effects.outcomes.append(alarms.unknown_resolved(event, since, reported, at))
+            ended = UnknownTableResolved.about(
+                event,
+                source=SOURCE,
+                occurred_at=at,
+                since=from_ms(since),
+                unknown_since=from_ms(reported),
+            )
+            effects.outcomes.append(ended)
     return effects
+
+
+def _unknown(first: LockReleased, since: int, limit: int, at: datetime) -> UnknownTableReleased:
+    return UnknownTableReleased.about(
+        first,
+        occurred_at=at,
+        source=SOURCE,
+        since=from_ms(since),
+        limit_seconds=limit,
+        lock_id=first.lock_id,
+        transaction_id=first.transaction_id,
+        published_by=first.source,
+        message=f"{first.source} publishes releases of this table, and no vacuum of it came within"
+        f" {span(timedelta(seconds=limit))}: correct the name if a vacuum waits under another one:"
+        f" {command_line('waiting')}",
+    )

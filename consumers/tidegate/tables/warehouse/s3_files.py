@@ -93,8 +93,8 @@ class S3Changes(S3Store, ObjectChanges):
         # obstore can't name the markers of directories, nor control characters
         plain = [e.path for e in entries if not e.is_dir and e.path.isprintable()]
         self.at_once(self._remove_plain, batches_of(plain, _BULK))
-        others = set(plain)
-        self._remove_by_boto([e for e in entries if e.path not in others], with_tags=False)
+        removed = set(plain)
+        self._remove_by_boto([e for e in entries if e.path not in removed], with_tags=False)
         return len(entries)
 
     def limits(self) -> Sequence[str]:
