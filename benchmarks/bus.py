@@ -218,7 +218,7 @@ class Bench:
     def restoring(self, what: str, vacuums: Iterable[VacuumFinished]) -> Iterator[Line]:
         """(d) Vacuums a second when a changelog is read back, against consuming its records."""
         gate = ReaderGate()
-        store = Store(gate.kinds)
+        store = Store(gate.row_types)
         for event in vacuums:
             store.begin()
             gate.handle(event, store, NOW)

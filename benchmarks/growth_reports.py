@@ -10,7 +10,7 @@ from bus import vacuum
 from growth import Goal, Row, Seconds, Timing, timed
 from growth_bus import PARTITIONS, WHO, Deployment, prepare_outcomes, publish, released
 
-from tidegate.cli.failures import ExitCode
+from tidegate.cli.exit_codes import ExitCode
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import DirectoriesCleaned

@@ -69,7 +69,7 @@ def savepoints(running: Cluster, table: HudiTable, partitions: int, wait: float)
         store = SlowStore(running, workers, wait)
         if dies:
             threading.Timer(took[1].wall / 2, kill, [running.workers[0]]).start()
-        took.append(timed(lambda store=store: first_savepoint(table, store)))
+        took.append(timed(partial(first_savepoint, table, store)))
         store.stop()
         [done] = table.timeline.glob("*.savepoint")
         written.append(done.read_bytes())
