@@ -349,8 +349,8 @@ class CoordinatorLoop:
         signer = signed_by.name if signed_by else None
         if isinstance(event, requests.ABOUT_REQUESTS):
             begun = self._catch_up.is_rebuilding(record)  # lost rows may have had a task of it
-            original = self._outgoing.request(record, at)
-            queued = tasks.Queued.of(event, original, signer, has_begun=begun)
+            message = self._outgoing.request(record)
+            queued = tasks.Queued.of(event, message, at, signer, has_begun=begun)
             effects = self._requests.requested(event, queued, store, at)
         else:
             effects = self._subjects.handle(event, store, at)
@@ -417,7 +417,7 @@ class CoordinatorLoop:
         store.add_to_outbox(map(self._outgoing.outcome, effects.outcomes))
         for command in effects.commands:
             if not Requests.is_over(command, store):
-                queued = tasks.Queued.of(command, self._outgoing.command(command, at))
+                queued = tasks.Queued.of(command, *self._outgoing.command(command, at))
                 self._tasks.add(command, queued, store, at)
 
     def _finish(self, *, wait: bool = False) -> None:

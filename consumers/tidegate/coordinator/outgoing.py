@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.errors import MessageTooLargeError, TransientError
-from tidegate.events import Command, Event, OriginalMessage, Outcome, TaskIssued
+from tidegate.events import Command, Event, Outcome, TaskIssued
 from tidegate.events.topics import OUTCOME_TOPIC, TASK_TOPIC
-from tidegate.events.wire import Wire, original_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.retry import RetryPolicy
@@ -46,19 +46,19 @@ class Outgoing:
         """The message of a task; what it carries was found small enough before."""
         return self._serialized(task, self._tasks)
 
-    def command(self, command: Command, at: datetime) -> OriginalMessage:
-        """A command of the coordinator, signed, for a task to carry."""
+    def command(self, command: Command, at: datetime) -> tuple[Message, datetime]:
+        """A command of the coordinator, signed, for a task to carry, and its append time."""
         message = self._sign(command, self._serialized(command, self._tasks))
         self._require_accepted(message, _TASK_BYTES)
         # not before it was signed, which is by this machine's clock
-        return original_of(message, max(at, datetime.now(UTC)))
+        return message, max(at, datetime.now(UTC))
 
-    def request(self, record: Record, at: datetime) -> OriginalMessage:
+    def request(self, record: Record) -> Message:
         """A request as it was published, for a task to carry."""
         message = Message(record.partition.topic, record.key, record.value, record.headers)
         # the task of a restore may carry an approval, too
         self._require_accepted(message._replace(topic=self._tasks), _TASK_BYTES, messages=2)
-        return original_of(message, at)
+        return message
 
     def signed(self, message: Message) -> Message:
         """Sign at each publication: a message may have waited for longer than a signature lasts."""

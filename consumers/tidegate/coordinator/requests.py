@@ -16,7 +16,7 @@ from tidegate.coordinator import running_tasks, tasks
 from tidegate.coordinator.rows.records import dumps, hashed, loads
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE, Effects
-from tidegate.coordinator.tasks import ANY, Queued, of_json
+from tidegate.coordinator.tasks import ANY, Queued
 from tidegate.errors import PermanentError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -266,7 +266,7 @@ class Requests:
         self, table: str, queued: Queued, reason: Reason, message: str, at: datetime
     ) -> Answer:
         """The outcome of a request that ends before its worker has begun."""
-        original = of_json(queued.original)
+        original = tasks.unpack(queued.original)
         command = self._wire.deserialize(table.encode(), original.value, original.pairs)
         if not isinstance(command, Command):  # only commands are queued
             raise PermanentError(f"{queued.command} is a {type(command).__name__}")

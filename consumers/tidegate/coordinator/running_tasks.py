@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.rows.records import dump_message, dumps
+from tidegate.coordinator.rows.records import as_json, dumps
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.tasks import Queued, Task
@@ -182,5 +182,5 @@ def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
     if task is None or task.queued.lane != tasks.CLEANINGS:
         return False
     for outcome in outcomes:
-        rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
+        rows.put("unconfirmed", table, rows.next_sequence(), body=dumps(as_json(outcome)))
     return True

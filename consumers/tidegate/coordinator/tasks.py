@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.outgoing import Outgoing
-from tidegate.coordinator.rows.records import dumps, load_message, loads
+from tidegate.coordinator.rows.records import as_json, dumps, loads, of_json
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
@@ -36,7 +36,7 @@ from tidegate.events import (
     TaskIssued,
 )
 from tidegate.events.fields import from_ms, to_ms
-from tidegate.events.wire import Message
+from tidegate.events.wire import Message, original_of
 
 NUMBER: Final = RowType("number", ("last",))
 """The last number of a table: it is never used again."""
@@ -81,11 +81,11 @@ class Queued(NamedTuple):
     lane: int
     location: str
     kind: str
-    original: dict[str, Any]
-    """The message of the command, as JSON. Its headers are not verified."""
+    original: list[Any]
+    """The message of the command, see `pack`. Its headers are not verified."""
     approval: str | None = None
     """The id of the approval under which it is carried out."""
-    grounds: Sequence[dict[str, Any]] = ()
+    grounds: Sequence[list[Any]] = ()
     """The messages, besides the command's, that the task rests on: its approval."""
     partition: str | None = None
     signed_by: str | None = None
@@ -97,18 +97,19 @@ class Queued(NamedTuple):
     def of(
         cls,
         command: Command,
-        original: OriginalMessage,
+        message: Message,
+        appended_at: datetime,
         signed_by: str | None = None,
         *,
         has_begun: bool = False,
     ) -> Queued:
-        """A command with its message."""
+        """A command with its message, and when the broker has had it."""
         return cls(
             command.event_id,
             _lane(command),
             command.location,
             type(command).__name__,
-            original.model_dump(mode="json"),
+            pack(message, appended_at),
             partition=getattr(command, "partition", None),
             signed_by=signed_by,
             has_begun=has_begun,
@@ -128,8 +129,8 @@ class Queued(NamedTuple):
             source=SOURCE,
             caused_by=self.command,
             number=number,
-            command=of_json(self.original),
-            grounds=tuple(map(of_json, self.grounds)),
+            command=unpack(self.original),
+            grounds=tuple(map(unpack, self.grounds)),
         )
 
 
@@ -230,7 +231,7 @@ class Tasks:
             kind=task.queued.kind,
             partition=task.queued.partition,
         )
-        return Queued.of(command, self._outgoing.command(command, at))
+        return Queued.of(command, *self._outgoing.command(command, at))
 
 
 def enqueue(table: str, queued: Queued, rows: Store) -> None:
@@ -270,7 +271,7 @@ def _confirm(table: str, rows: Store) -> None:
     found = rows.all("select id, body from unconfirmed where tbl = ? order by id", table)
     for number, _ in found:
         rows.drop("unconfirmed", table, number)
-    rows.add_to_outbox(load_message(body) for _, body in found)
+    rows.add_to_outbox(of_json(loads(body)) for _, body in found)
 
 
 def running(table: str, rows: Store) -> tuple[int, Task] | None:
@@ -285,9 +286,15 @@ def store_task(rows: Store, table: str, number: int, task: Task, at: datetime) -
     rows.put("task", table, number, columns, dumps(task))
 
 
-def of_json(stored: dict[str, Any]) -> OriginalMessage:
-    """The message that `Queued` has as JSON."""
-    return OriginalMessage.model_validate_json(dumps(stored))
+def pack(message: Message, appended_at: datetime) -> list[Any]:
+    """A message and when the broker has had it, as JSON: most commands wait in a queue."""
+    return [to_ms(appended_at), *as_json(message)]
+
+
+def unpack(stored: Sequence[Any]) -> OriginalMessage:
+    """The inverse of `pack`, as tasks carry it."""
+    appended_ms, *message = stored
+    return original_of(of_json(message), from_ms(appended_ms))
 
 
 def _lane(command: Command) -> int:

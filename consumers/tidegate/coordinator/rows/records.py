@@ -1,4 +1,4 @@
-"""Rows as records of the changelog, and messages as bodies of rows.
+"""Rows as records of the changelog, and messages in bodies of rows.
 
 A record has the key `table, zero byte, row type, zero byte, number`. Its value is the row: a JSON
 array of its columns and, where it has a body, that on a second line. A large value is compressed.
@@ -113,17 +113,16 @@ def _unpacked(value: bytes) -> bytes:
     return unpacked
 
 
-def dump_message(message: Message) -> str:
-    """A message as a row's body."""
+def as_json(message: Message) -> list[Any]:
+    """A message as JSON."""
     headers = [[name, _text(value)] for name, value in message.headers]
-    fields = [message.topic, _text(message.key), _text(message.value), headers, message.partition]
-    return dumps(fields)
+    return [message.topic, _text(message.key), _text(message.value), headers, message.partition]
 
 
-def load_message(body: str) -> Message:
-    """The message that a row's body holds."""
-    topic, key, value, headers, partition = json.loads(body)
-    decoded = tuple((name, _bytes(text) or b"") for name, text in headers)
+def of_json(stored: Sequence[Any]) -> Message:
+    """The inverse of `as_json`."""
+    topic, key, value, headers, partition = stored
+    decoded = tuple([(name, _bytes(text)) for name, text in headers])
     return Message(topic, _bytes(key), _bytes(value), decoded, partition)
 
 

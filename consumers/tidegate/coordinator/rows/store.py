@@ -150,7 +150,9 @@ class Store:
     def add_to_outbox(self, messages: Iterable[Message]) -> None:
         """Publish messages; a row of each lets a successor publish it."""
         for message in messages:
-            self.put(OUTBOX.name, "", self.next_sequence(), body=records.dump_message(message))
+            self.put(
+                OUTBOX.name, "", self.next_sequence(), body=records.dumps(records.as_json(message))
+            )
             self.publish(message)
 
     def next_sequence(self) -> int:
@@ -232,7 +234,7 @@ class Store:
         self._sequence = self.position.sequence
         outbox = self.all("select body from outbox order by sequence")
         try:
-            self.unsent = [records.load_message(body) for (body,) in outbox]
+            self.unsent = [records.of_json(records.loads(body)) for (body,) in outbox]
         except (ValueError, TypeError) as error:
             raise FormatError(f"the outbox in the changelog can't be read: {error!r}") from error
 
