@@ -172,6 +172,8 @@ def test_an_open_dead_letter_is_shown_with_the_decision_on_it(place: Place) -> N
     discard = "tidegate dead-letters discard {} --reason WHY"
     assert steps(event) == [f"tidegate dead-letters redrive {event}", discard.format(event)]
     assert steps(poison) == [discard.format(poison)]
+    shown = CliRunner().invoke(app, ["dead-letters", "show", event, *config]).output
+    assert shown.index("to discard it: ") < shown.index("\nkey: ") < shown.index("\nheader ")
     place.call("discard", poison, "--reason", "a test", "--execute")
     assert steps(poison) == []
 

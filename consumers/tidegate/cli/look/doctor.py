@@ -26,6 +26,9 @@ def doctor(
 ) -> None:
     """Check a deployment; every finding has advice. Exit code 1 if a check fails.
 
+    A service that does not run is a warning, so that the doctor can be asked before the first
+    start. `tidegate status` exits with 1 then.
+
     Positional:
         services: Services to check; default: all.
 

@@ -15,6 +15,7 @@ from tidegate.cli.look.status import show_vacuums
 from tidegate.cli.options import since_of
 from tidegate.cli.output import write, write_json
 from tidegate.errors.commands import command_line
+from tidegate.ops.dead_letters.dead_letter import again_command
 from tidegate.ops.explain import described_rule
 from tidegate.ops.explain import explain as gather
 from tidegate.ops.story import Story
@@ -87,10 +88,10 @@ def _show_dead_letters(story: Story) -> None:
         more = f" (and {len(others)} more like it)" if others else ""
         write(f"  {first.dead_letter_id}  {first.state}  {first.service}: {first.error}{more}")
     for it in filter(attrgetter("is_skipped"), story.dead_letters):
-        back = command_line("dead-letters redrive", it.dead_letter_id, all=True, execute=True)
+        again = again_command(it.dead_letter_id)
         write(
             f"  {it.origin_location} was {it.error}; {it.service} never processed it;"
-            f" to publish it again: {back}"
+            f" to publish it again: {again}"
         )
     resolved = Counter(
         it.state for it in story.dead_letters if it.state != "open" and not it.is_skipped

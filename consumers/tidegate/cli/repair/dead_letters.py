@@ -20,7 +20,7 @@ from tidegate.errors.commands import command_line
 from tidegate.events import Event
 from tidegate.events.reasons import Reason
 from tidegate.ops.dead_letters import DeadLetter, DeadLetterBox, DeadLetterFilter, is_destructive
-from tidegate.ops.dead_letters.dead_letter import TRACE
+from tidegate.ops.dead_letters.dead_letter import TRACE, again_command
 from tidegate.ops.dead_letters.skipping import carry_out_skip, plan_skip
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.summary import age_of, counted, line_of
@@ -195,28 +195,30 @@ def show(
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
         [[dead_letter]] = box.batches(found)
         record, event = dead_letter.record, dead_letter.content(box.wire)
-    fields: dict[str, Any] = found[0].row | {
+    row: dict[str, Any] = found[0].row
+    content: dict[str, Any] = {
         "key": _text(record.key),
         "value_text": _text(record.value),
         "value_hex": None if record.value is None else record.value.hex(),
-        "headers": [[name, _text(content)] for name, content in record.headers],
+        "headers": [[name, _text(text)] for name, text in record.headers],
         "decodes_as": type(event).__name__ if event else None,
         "event": event.model_dump(mode="json") if event else None,
     }
     if as_json:
-        write_json(fields)
+        write_json(row | content)
         return
-    headers = fields.pop("headers")
-    for name, content in fields.items():
-        write(f"{name}: {json.dumps(content) if name == 'event' else content}")
-    for header, text in headers:
-        if verbose or not header.endswith(TRACE):
-            write(f"header {header}: {text}")
-    if found[0].state == "open":
-        id_ = found[0].dead_letter_id
+    for name, value in row.items():
+        write(f"{name}: {value}")
+    if row["state"] == "open":
         if event:
-            write(f"to redrive it: {command_line('dead-letters redrive', id_)}")
-        write(f"to discard it: {command_line('dead-letters discard', id_, reason='WHY')}")
+            write(f"to redrive it: {command_line('dead-letters redrive', row['id'])}")
+        write(f"to discard it: {command_line('dead-letters discard', row['id'], reason='WHY')}")
+    headers = content.pop("headers")
+    for name, value in content.items():
+        write(f"{name}: {json.dumps(value) if name == 'event' else value}")
+    for name, text in headers:
+        if verbose or not name.endswith(TRACE):
+            write(f"header {name}: {text}")
 
 
 @dead_letters.command()
@@ -350,29 +352,22 @@ def skip(
             --reason 'no worker can read it'
     """
     settings, now = reachable(config), datetime.now(UTC)
-    found, dead_letter_id = plan_skip(settings, service, topic, partition, offset), None
+    found, dead_letter_id = plan_skip(settings, service, topic, partition, offset), ""
     if execute:
         by = person(requested_by)
         dead_letter_id = carry_out_skip(
             settings, service, found.record, by=by, reason=reason, at=now
         )
     if as_json:
-        write_json({"executed": execute, "dead_letter_id": dead_letter_id, "record": found})
+        skipped = {"executed": execute, "dead_letter_id": dead_letter_id or None}
+        write_json({**skipped, "record": found})
         return
     age = f" ({age_of(now - found.at)} ago)" if found.record.timestamp_ms else ""
     write(f"{line_of(found)}{age}")
     if found.event:
         write(f"its history: {command_line('explain', found.event.event_id)}")
-    back = command_line(
-        "replay events",
-        topic=topic,
-        partition=partition,
-        from_offset=offset,
-        to_offset=offset + 1,
-        execute=True,
-    )
     if execute:
         write(f"{service} goes on after {found.place}; dead letter {dead_letter_id}")
+        write(f"to publish it again, while it is on its topic: {again_command(dead_letter_id)}")
     else:
         write(f"{service} would go on after {found.place}; add --execute to do it")
-    write(f"to publish the skipped record again, while it is on its topic: {back}")

@@ -120,6 +120,11 @@ class DeadLetter:
         return replace(self, record=self.record._replace(value=None, headers=headers))
 
 
+def again_command(dead_letter_id: str) -> str:
+    """The command that publishes again what a person skipped."""
+    return command_line("dead-letters redrive", dead_letter_id, all=True, execute=True)
+
+
 def read_dead_letter(record: Record, wire: Wire) -> DeadLetter:
     """Read any record of the dead-letters topic, whether Tidegate or another tool wrote it.
 
