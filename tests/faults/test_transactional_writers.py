@@ -21,9 +21,9 @@ from tidegate.embedded.process import Child
 from tidegate.events import Event
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
-from tidegate.ops.event_log import EventLog
+from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.monitor import DeploymentMonitor
-from tidegate.ops.replay.events import Selection, plan_events
+from tidegate.ops.replay.events import plan_events
 from tidegate.ops.replay.group import plan_reset
 from tidegate.ops.status import read_status
 from tidegate.runtime.bus import Partition
@@ -140,7 +140,8 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
             assert [record.offset for record in bus.log(where)] == [0]
             assert len(list(bus.read(bus.spans(where.topic)))) == 1
             assert sum(item is not None for item in log.read()) == 0
-        found = plan_events(bus, settings, "commits", Selection())
+        spans = bus.spans(f"{deployment.prefix}.commits")
+        found = plan_events(bus, settings, spans, EventFilter(), 1)
         assert found.events == 1
         assert hidden(settings, where) == 1
         producer.commit_transaction(30)

@@ -41,7 +41,8 @@ from tidegate.events import (
 from tidegate.events.codec import VALUE_HEADER, encode_body, id_prefix, schema_text
 from tidegate.events.wire import Wire, command_of
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, redriven_message
-from tidegate.ops.replay.events import Selection, message_of, select_events
+from tidegate.ops.event_log import EventFilter
+from tidegate.ops.replay.events import message_of, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.runtime.executor.loop import ExecutorLoop
 
@@ -239,7 +240,7 @@ def test_a_message_that_is_replayed_is_still_read(schemas: RegistrySchemas) -> N
     bus, wire = memory_bus(), Wire(schemas)
     bus.send([wire.serialize(commit(1), TOPIC), wire.serialize(commit(2), TOPIC)])
 
-    wanted = Selection(event_ids=frozenset({commit(2).event_id}))
+    wanted = EventFilter(event_ids=(commit(2).event_id,))
     [found] = select_events(bus.records(TOPIC), wanted, wire)
     assert found.event is not None
     bus.send([message_of(found)])

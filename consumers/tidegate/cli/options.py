@@ -6,7 +6,7 @@ import getpass
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import fields
@@ -158,6 +158,18 @@ def table_pattern(name: str) -> str:
     if set(name) & set("*?["):
         return name.strip().lower()
     return table_of(name) or ""
+
+
+def started_ids(ids: Iterable[str] | None) -> tuple[str, ...]:
+    """Ids, or their first characters.
+
+    Raises:
+        ConfigError: one is empty, with which every id begins.
+    """
+    given = tuple(ids or ())
+    if not all(given):
+        raise ConfigError("an id is empty: every id begins so")
+    return given
 
 
 def since_of(text: str | None) -> datetime | None:

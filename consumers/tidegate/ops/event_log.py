@@ -108,8 +108,8 @@ class EventFilter:
     """Names of events; empty: all kinds."""
     caused_by: str | None = None
     """The id of the cause, or its first characters."""
-    event_id: str | None = None
-    """The event's own id, or its first characters."""
+    event_ids: tuple[str, ...] = ()
+    """The event's own id, or its first characters; any of them. Empty: all."""
     failed: bool = False
     """Only outcomes of requests that failed or were refused."""
     is_brief: bool = False
@@ -133,7 +133,7 @@ class EventFilter:
 
     def matches(self, event: Event) -> bool:
         """Whether an event is selected, given that `may_match` was true."""
-        if self.event_id is not None and not event.event_id.startswith(self.event_id):
+        if self.event_ids and not event.event_id.startswith(self.event_ids):
             return False
         if self.failed and getattr(event, "verdict", None) not in _FAILED:
             return False
@@ -143,13 +143,13 @@ class EventFilter:
 
     def may_have_ids(self, value: bytes | None) -> bool:
         """Whether a value contains the selected ids; otherwise it is not worth decoding."""
-        ids = (id_ for id_ in (self.caused_by, self.event_id) if id_ is not None)
-        return all(id_.encode() in (value or b"") for id_ in ids)
+        wanted = (self.event_ids, (self.caused_by,) if self.caused_by else ())
+        return all(any(id_.encode() in (value or b"") for id_ in ids) for ids in wanted if ids)
 
     @property
     def names_an_id(self) -> bool:
         """Whether an id or a cause is selected."""
-        return self.caused_by is not None or self.event_id is not None
+        return self.caused_by is not None or bool(self.event_ids)
 
     def _is_of(self, table: str) -> bool:
         exact = self.exact_tables
@@ -354,7 +354,7 @@ class EventLog:
 
     def _requests(self, table: str, start: str | None = None) -> set[str]:
         """The ids of a table's requests, or of those whose ids begin so."""
-        wanted = EventFilter((table,), event_id=start)
+        wanted = EventFilter((table,), event_ids=(start,) if start else ())
         return {
             logged.event.event_id
             for topic in (REQUEST_TOPIC, TASK_TOPIC)

@@ -200,7 +200,7 @@ def _story(
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
     """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
-    wanted = EventFilter(event_id=event_id)
+    wanted = EventFilter(event_ids=(event_id,))
     found = (it for topic in TOPICS for it in _decoded(log.read(topic, wanted, since=since)))
     return max(found, key=lambda logged: logged.at, default=None)
 

@@ -15,8 +15,8 @@ from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.codec import Headers
 from tidegate.events.wire import Wire
-from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.replay.events import Selection, message_of, plan_of, select_events
+from tidegate.ops.event_log import EventFilter, LoggedEvent
+from tidegate.ops.replay.events import _EventReplay, message_of, select_events, within
 from tidegate.ops.replay.group import Target, _GroupPosition, _OffsetReset, plan_group
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
@@ -197,18 +197,19 @@ HISTORY = [
 
 
 def chosen(**conditions: object) -> list[int]:
-    selection = Selection(**conditions)  # type: ignore[arg-type]
-    return [found.record.offset for found in select_events(HISTORY, selection, Wire())]
+    wanted = EventFilter(**conditions)  # type: ignore[arg-type]
+    return [found.record.offset for found in select_events(HISTORY, wanted, Wire())]
 
 
 def test_events_are_chosen_by_table_and_id() -> None:
     assert chosen() == [10, 11, 12]
-    assert chosen(table="lake.sales.orders") == [10, 12]
-    assert chosen(event_ids=frozenset({commit(3).event_id})) == [12]
+    assert chosen(tables=("lake.sales.orders",)) == [10, 12]
+    assert chosen(event_ids=(commit(3).event_id,)) == [12]
+    assert chosen(event_ids=(commit(3).event_id[:8], commit(1).event_id[:8])) == [10, 12]
 
 
 def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
-    [found] = select_events(HISTORY[:1], Selection(), Wire())
+    [found] = select_events(HISTORY[:1], EventFilter(), Wire())
     assert found.event is not None
 
     sent = message_of(found)
@@ -220,12 +221,13 @@ def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
 
 
 def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
-    [first] = select_events(HISTORY[:1], Selection(), Wire())
+    [first] = select_events(HISTORY[:1], EventFilter(), Wire())
     assert first.event is not None
     poison = Message("tidegate.commits", b"lake.sales.orders", b"{}")
     replayed = [HISTORY[0], record(message_of(first), 13, 3), record(poison, 14, 4)]
 
-    plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10, Wire())
+    plan = _EventReplay({}, EventFilter())
+    plan.take(select_events(replayed, plan.wanted, Wire()), 10, Wire())
 
     assert [found.place for found in plan.listed] == ["tidegate.commits/2/10"]
     assert [unreadable.place for unreadable in plan.listed_unreadable] == ["tidegate.commits/2/14"]
@@ -233,27 +235,27 @@ def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     assert (plan.events, plan.unreadable) == (1, 1)
 
 
-def test_what_can_t_be_read_is_reported_unless_its_key_or_its_id_is_another() -> None:
+def test_what_can_t_be_read_is_reported_unless_its_key_is_another_or_an_id_is_sought() -> None:
     nameless = Message("tidegate.commits", None, b"{}")
-    named = Message("tidegate.commits", b"lake.sales.orders", b"{}", (("ce_id", b"x"),))
-    other = Message("tidegate.commits", b"lake.sales.other", b"{}", (("ce_id", b"y"),))
+    named = Message("tidegate.commits", b"lake.sales.orders", b"{}")
+    other = Message("tidegate.commits", b"lake.sales.other", b"{x}")
     records = [record(nameless, 1), record(named, 2), record(other, 3)]
 
     def shown(**conditions: object) -> list[int]:
-        selection = Selection(**conditions)  # type: ignore[arg-type]
-        found = list(select_events(records, selection, Wire()))
+        wanted = EventFilter(**conditions)  # type: ignore[arg-type]
+        found = list(select_events(records, wanted, Wire()))
         assert all(item.event is None for item in found)
         return [item.record.offset for item in found]
 
     assert shown() == [1, 2, 3]
-    assert shown(table="lake.sales.orders") == [1, 2]
-    assert shown(event_ids=frozenset({"x"})) == [1, 2]
+    assert shown(tables=("lake.sales.orders",)) == [2]
+    assert shown(event_ids=("x",)) == []
 
 
 def test_events_of_one_batch_keep_their_order() -> None:
     batch = [record(message(commit(n)), n) for n in (9, 10, 11)]
 
-    found = select_events(batch, Selection(), Wire())
+    found = select_events(batch, EventFilter(), Wire())
 
     assert [item.record.offset for item in found] == [9, 10, 11]
 
@@ -261,16 +263,14 @@ def test_events_of_one_batch_keep_their_order() -> None:
 def test_only_what_offsets_can_cover_is_read() -> None:
     first, second = Partition("tidegate.commits", 0), Partition("tidegate.commits", 1)
     spans = {first: range(100, 1_000_000), second: range(50)}
-    some = Selection(from_offset=10, to_offset=40)
 
-    assert Selection().offsets(spans) == spans
-    assert some.offsets(spans) == {first: range(100, 100), second: range(10, 40)}
-    assert replace(some, partition=1).offsets(spans) == {second: range(10, 40)}
+    assert within(spans, None) == spans
+    assert within(spans, None, range(10, 40)) == {first: range(0), second: range(10, 40)}
+    assert within(spans, None, range(40, 10)) == {first: range(0), second: range(0)}
+    assert within(spans, 1, range(10, 40)) == {second: range(10, 40)}
+    assert within(spans, 0, range(200, 2**63 - 1)) == {first: range(200, 1_000_000)}
     with pytest.raises(ConfigError, match=r"tidegate.commits has no partition 2"):
-        replace(some, partition=2).offsets(spans)
-
-
-Found = LoggedEvent
+        within(spans, 2)
 
 
 class Counting(Wire):
@@ -301,8 +301,8 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
                 most = max(most, sum(event() is not None for event in made))
             yield item
 
-    wire, wanted = Counting(), Selection(table="lake.sales.orders")
-    plan = plan_of(watched(select_events(history(), wanted, wire)), {}, wanted, 10, wire)
+    wire, plan = Counting(), _EventReplay({}, EventFilter(("lake.sales.orders",)))
+    plan.take(watched(select_events(history(), plan.wanted, wire)), 10, wire)
 
     assert (plan.events, len(plan.listed), wire.decoded) == (4_000, 10, 4_000)
     assert 10 <= most <= 10 + 3
@@ -313,6 +313,6 @@ def test_ids_are_remembered_for_some_time_and_not_for_ever(monkeypatch: pytest.M
     numbers = [1, 2, 1, 3, 1, 4, 2, 5, 6, 7, 8, 9, 1]
     history = [record(message(commit(number)), at) for at, number in enumerate(numbers)]
 
-    found = [event.record.offset for event in select_events(history, Selection(), Wire())]
+    found = [event.record.offset for event in select_events(history, EventFilter(), Wire())]
 
     assert found == [0, 1, 3, 5, 7, 8, 9, 10, 11, 12]

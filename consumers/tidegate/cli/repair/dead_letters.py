@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import one_of, option_group, person, since_of, table_of
+from tidegate.cli.options import one_of, option_group, person, since_of, started_ids, table_of
 from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
@@ -56,10 +56,11 @@ class _Filters:
         """The same as a filter.
 
         Raises:
-            ConfigError: a time or the table's name is invalid, or there is no such service.
+            ConfigError: an id is empty, a time or the table's name is invalid, or there is no such
+                service.
         """
         return DeadLetterFilter(
-            ids=tuple(ids or ()),
+            ids=started_ids(ids),
             service=self.service and one_of(NAMES, self.service, "service"),
             topic=self.topic,
             table=table_of(self.table),

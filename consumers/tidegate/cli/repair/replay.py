@@ -11,12 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import since_of, table_of
+from tidegate.cli.options import since_of, started_ids, table_of
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
-from tidegate.ops.event_log import EventLog
-from tidegate.ops.replay.events import Selection, plan_events, publish_again
+from tidegate.ops.event_log import EventFilter, EventLog, since_ms
+from tidegate.ops.replay.events import (
+    LAST_OFFSET,
+    plan_events,
+    publish_again,
+    topic_of_events,
+    within,
+)
 from tidegate.ops.replay.group import Target, plan_reset, reset
 from tidegate.runtime.kafka.bus import KafkaBus
 
@@ -102,7 +108,7 @@ def events(
     Options:
         topic: commits, vacuums, locks, requests, tasks or outcomes.
         table: Only events of this table.
-        event_id: Only the event with this id; repeatable.
+        event_id: Only the event with this id, or its first characters; repeatable.
         partition: Only this partition.
         from_offset: From this offset.
         to_offset: Up to this offset, exclusive.
@@ -115,17 +121,14 @@ def events(
     given = (table, event_id, partition, from_offset, to_offset, since)
     if all(option is None for option in given):
         raise ConfigError("no events selected: add a filter, or --from-offset 0 for all of them")
-    selection = Selection(
-        table=table_of(table),
-        event_ids=frozenset(event_id or ()),
-        partition=partition,
-        from_offset=from_offset or 0,
-        to_offset=to_offset,
-        from_time=since_of(since),
-    )
+    tables = () if table is None else (table_of(table) or "",)
+    wanted = EventFilter(tables, event_ids=started_ids(event_id))
+    offsets = range(from_offset or 0, LAST_OFFSET if to_offset is None else to_offset)
     settings = reachable(config)
     with closing(KafkaBus(settings.connection())) as bus:
-        plan = plan_events(bus, settings, topic, selection, limit)
+        name = topic_of_events(topic, settings.topics.prefix)
+        spans = within(bus.spans(name, since_ms(since_of(since))), partition, offsets)
+        plan = plan_events(bus, settings, spans, wanted, limit)
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             publish_again(bus, settings, plan)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
@@ -18,7 +17,7 @@ from tidegate.errors import ConfigError, FormatError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.topics import TOPICS
 from tidegate.events.wire import Wire, carried_by
-from tidegate.ops.event_log import LoggedEvent, since_ms
+from tidegate.ops.event_log import EventFilter, LoggedEvent
 from tidegate.ops.summary import counted
 from tidegate.publisher import Message
 from tidegate.registry import wire_for
@@ -27,61 +26,12 @@ from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.settings import Settings
 
 REPLAYED_FROM: Final = "tidegate-replayed-from"
-_ID: Final = "ce_id"
 _BATCH: Final = 500
-LISTED: Final = 100
-"""The default number of events that a plan lists."""
+LAST_OFFSET: Final = 2**63 - 1
 _LISTED: Final = 5
 """How many undecodable records are shown to people."""
 REMEMBERED: Final = 200_000
 """The number of last ids by which repeats are recognised: up to 40 MB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Conditions on the events of a topic; all that are set must hold."""
-
-    table: str | None = None
-    event_ids: frozenset[str] = frozenset()
-    partition: int | None = None
-    from_offset: int = 0
-    to_offset: int | None = None
-    """Exclusive."""
-    from_time: datetime | None = None
-    """By the broker's clock."""
-
-    def offsets(self, available: Mapping[Partition, range]) -> dict[Partition, range]:
-        """The selected offsets among these, which begin at the selected time.
-
-        Raises:
-            ConfigError: there is no such partition.
-        """
-        found = within(available, self.partition)
-        for part, span in found.items():
-            start = max(span.start, self.from_offset)
-            stop = span.stop if self.to_offset is None else min(span.stop, self.to_offset)
-            found[part] = range(start, max(start, stop))
-        return found
-
-    def covers_event(self, event: Event) -> bool:
-        """Whether an event is selected."""
-        wanted = not self.event_ids or event.event_id in self.event_ids
-        return wanted and self.table in (None, event.table)
-
-    def may_cover(self, record: Record) -> bool:
-        """Whether key and headers allow that a record is selected, before it is decoded.
-
-        So only the selected table's events of a long topic are decoded.
-        """
-        if self.table is not None and record.key not in (None, self.table.encode()):
-            return False
-        if not self.event_ids:
-            return True
-        try:
-            event_id = dict(record.headers).get(_ID)
-        except FormatError:
-            return True
-        return event_id is None or event_id.decode(errors="replace") in self.event_ids
 
 
 def message_of(selected: LoggedEvent) -> Message:
@@ -92,7 +42,7 @@ def message_of(selected: LoggedEvent) -> Message:
     return Message(where.topic, record.key, record.value, headers, where.number)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _EventReplay:
     """The plan of a replay: the events to publish again, each id once.
 
@@ -101,17 +51,30 @@ class _EventReplay:
 
     spans: Mapping[Partition, range]
     """The offsets that were read; records appended later are not part of the plan."""
-    selection: Selection
-    events: int
+    wanted: EventFilter
+    events: int = 0
     """The number of selected events."""
-    restores: int
+    restores: int = 0
     """The number of restore requests among them."""
-    unreadable: int
-    """The number of records that can't be decoded, but whose location, key and headers match."""
-    listed: tuple[LoggedEvent, ...]
+    unreadable: int = 0
+    """The number of records that can't be decoded; with ids they are not looked for."""
+    listed: list[LoggedEvent] = field(default_factory=list[LoggedEvent])
     """The first selected events."""
-    listed_unreadable: tuple[LoggedEvent, ...]
+    listed_unreadable: list[LoggedEvent] = field(default_factory=list[LoggedEvent])
     """The first undecodable records."""
+
+    def take(self, found: Iterable[LoggedEvent], limit: int, wire: Wire) -> None:
+        """Count events and undecodable records, and list up to `limit` of both."""
+        for selected in found:
+            if selected.event is None:
+                self.unreadable += 1
+                if len(self.listed_unreadable) < limit:
+                    self.listed_unreadable.append(selected)
+                continue
+            self.events += 1
+            self.restores += asks_for_restore(selected.event, wire)
+            if len(self.listed) < limit:
+                self.listed.append(selected)
 
     @property
     def row(self) -> dict[str, Any]:
@@ -164,7 +127,7 @@ def plan_sentences(would: str, restores: int, *, executed: bool) -> Iterator[str
 
 
 def select_events(
-    records: Iterable[Record], selection: Selection, wire: Wire
+    records: Iterable[Record], wanted: EventFilter, wire: Wire
 ) -> Iterator[LoggedEvent]:
     """Find the selected events as the records come, and leave out repeated ids.
 
@@ -175,54 +138,48 @@ def select_events(
     """
     seen = OrderedDict[bytes, None]()
     for record in records:
-        if not selection.may_cover(record):
+        key, value, headers = record.key, record.value, record.headers
+        if not wanted.may_match(key, wire.kind(value, headers)) or not wanted.may_have_ids(value):
             continue
         try:
-            event = wire.deserialize(record.key, record.value, record.headers)
+            event = wire.deserialize(key, value, headers)
         except FormatError as error:
-            yield LoggedEvent(record, None, record.unreadable or str(error))
+            if not wanted.names_an_id:
+                yield LoggedEvent(record, None, record.unreadable or str(error))
             continue
         digest = blake2b(event.event_id.encode(), digest_size=16).digest()
-        if selection.covers_event(event) and digest not in seen:
+        if wanted.matches(event) and digest not in seen:
             yield LoggedEvent(record, event)
             seen[digest] = None
             if len(seen) > REMEMBERED:
                 seen.popitem(last=False)
 
 
-def plan_of(
-    found: Iterable[LoggedEvent],
-    spans: Mapping[Partition, range],
-    selection: Selection,
-    limit: int,
-    wire: Wire,
-) -> _EventReplay:
-    """Count events and undecodable records, and list up to `limit` of both."""
-    events = restores = unreadable = 0
-    listed: list[LoggedEvent] = []
-    unlisted: list[LoggedEvent] = []
-    for selected in found:
-        if selected.event is None:
-            unreadable += 1
-            if len(unlisted) < limit:
-                unlisted.append(selected)
-            continue
-        events += 1
-        restores += asks_for_restore(selected.event, wire)
-        if len(listed) < limit:
-            listed.append(selected)
-    return _EventReplay(
-        spans, selection, events, restores, unreadable, tuple(listed), tuple(unlisted)
-    )
+def topic_of_events(name: str, prefix: str) -> str:
+    """The full name of a topic of events, with or without the prefix.
+
+    Raises:
+        ConfigError: there is no such topic.
+    """
+    known = {topic.suffix: topic for topic in TOPICS if topic.events}
+    if (topic := known.get(name.removeprefix(f"{prefix}."))) is None:
+        raise ConfigError(f"unknown topic {name}: choose one of {', '.join(known)}")
+    return topic.name(prefix)
 
 
-def within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
-    """Those of one partition number; None: all.
+def within(
+    spans: Mapping[Partition, range], number: int | None, offsets: range = range(LAST_OFFSET)
+) -> dict[Partition, range]:
+    """Those of one partition number (None: all), without other offsets than these.
 
     Raises:
         ConfigError: there are none.
     """
-    found = {part: span for part, span in spans.items() if number in (None, part.number)}
+    found = {
+        part: span[max(0, offsets.start - span.start) : max(0, offsets.stop - span.start)]
+        for part, span in spans.items()
+        if number in (None, part.number)
+    }
     if not found:
         topics = ", ".join(sorted({part.topic for part in spans}))
         raise ConfigError(f"{topics} has no partition {number}")
@@ -230,23 +187,19 @@ def within(spans: Mapping[Partition, range], number: int | None) -> dict[Partiti
 
 
 def plan_events(
-    bus: KafkaBus, settings: Settings, topic: str, selection: Selection, limit: int = LISTED
+    bus: KafkaBus,
+    settings: Settings,
+    spans: Mapping[Partition, range],
+    wanted: EventFilter,
+    limit: int,
 ) -> _EventReplay:
     """Find the events to publish again; the plan lists up to `limit` of them.
 
-    Only the selected offsets are read, record by record.
-
-    Raises:
-        ConfigError: `topic` is not a topic of events, or has no such partition.
+    Only these offsets are read, record by record.
     """
-    known = {topic.suffix: topic for topic in TOPICS if topic.events}
-    prefix = settings.topics.prefix
-    suffix = topic.removeprefix(f"{prefix}.")
-    if suffix not in known:
-        raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
-    available = bus.spans(known[suffix].name(prefix), since_ms(selection.from_time))
-    spans, wire = selection.offsets(available), wire_for(settings.registry)
-    return plan_of(select_events(bus.read(spans), selection, wire), spans, selection, limit, wire)
+    plan, wire = _EventReplay(spans, wanted), wire_for(settings.registry)
+    plan.take(select_events(bus.read(spans), wanted, wire), limit, wire)
+    return plan
 
 
 def publish_again(bus: KafkaBus, settings: Settings, plan: _EventReplay) -> None:
@@ -254,7 +207,7 @@ def publish_again(bus: KafkaBus, settings: Settings, plan: _EventReplay) -> None
 
     They are read a second time instead of being held in memory.
     """
-    found = select_events(bus.read(plan.spans), plan.selection, wire_for(settings.registry))
+    found = select_events(bus.read(plan.spans), plan.wanted, wire_for(settings.registry))
     messages = (message_of(selected) for selected in found if selected.event is not None)
     while batch := list(islice(messages, _BATCH)):
         bus.send(batch)
