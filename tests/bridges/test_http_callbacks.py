@@ -74,3 +74,13 @@ def test_of_a_long_message_the_beginning_is_enough(endpoint: Endpoint) -> None:
     body = BODY[:-1] + b', "hoodieWriteStat": [' + b"{}," * 1_000_000 + b"{}]}"
 
     assert b" 202 " in endpoint.ask(post(body, b"Content-Length: %d" % len(body)))
+
+
+def test_only_a_complete_posted_message_is_received(endpoint: Endpoint) -> None:
+    assert b" 405 " in endpoint.ask(b"GET / HTTP/1.1\r\n\r\n")
+    before = len(endpoint.received)
+    with endpoint.connect() as client:
+        client.sendall(post(BODY, b"Content-Length: %d" % (len(BODY) + 1)))
+        client.shutdown(socket.SHUT_WR)
+        assert b" 408 " in client.makefile("rb").readline()
+    assert len(endpoint.received) == before

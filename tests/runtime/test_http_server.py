@@ -18,8 +18,8 @@ MONITORING = """
 import sys, time
 from tidegate.monitoring.endpoint import serve
 from tidegate.monitoring.metrics import Metrics
-from tidegate.runtime.http_server import BoundedServer
-BoundedServer.longest = float(sys.argv[1])
+from tidegate.runtime import http_server
+http_server._LONGEST = float(sys.argv[1])
 with serve("127.0.0.1", 0, Metrics().registry, (list, list)) as port:
     print(port, flush=True)
     sys.stdin.read()
@@ -27,8 +27,8 @@ with serve("127.0.0.1", 0, Metrics().registry, (list, list)) as port:
 CALLBACKS = """
 import sys
 from tidegate.bridges.callbacks import http_callbacks
-from tidegate.runtime.http_server import BoundedServer
-BoundedServer.longest = float(sys.argv[1])
+from tidegate.runtime import http_server
+http_server._LONGEST = float(sys.argv[1])
 with http_callbacks("127.0.0.1", 0, lambda location: location == "/wh/a") as port:
     print(port, flush=True)
     sys.stdin.read()

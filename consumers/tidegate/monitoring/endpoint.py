@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
 from tidegate.errors import ConfigError
-from tidegate.runtime.http_server import BoundedHandler, BoundedServer
+from tidegate.runtime.http_server import served
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -25,17 +24,6 @@ Health = tuple[Callable[[], list[str]], Callable[[], list[str]]]
 
 
 log = logging.getLogger(__name__)
-
-
-class _Server(BoundedServer, WSGIServer):
-    """Serves several requests at once; none of them keeps the process from ending."""
-
-
-class _Handler(BoundedHandler, WSGIRequestHandler):
-    """Reads no body: no answer needs one."""
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base's
-        log.debug(format, *args)
 
 
 @contextmanager
@@ -58,15 +46,15 @@ def serve(
     Raises:
         ConfigError: the address can't be used.
     """
-    try:
-        app = _application(registry, health, json.dumps(settings or {}))
-        server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"[monitoring] {host}:{port} can't be used: {error}. Every process needs a port of its"
-            " own; TIDEGATE_MONITORING__PORT overrides the file's"
-        ) from error
-    with server.serving("monitoring") as listening:
+    app = _application(registry, health, json.dumps(settings or {}))
+    with ExitStack() as stack:
+        try:
+            listening = stack.enter_context(served(app, host, port, "monitoring"))
+        except OSError as error:
+            raise ConfigError(
+                f"[monitoring] {host}:{port} can't be used: {error}. Every process needs a port of"
+                " its own; TIDEGATE_MONITORING__PORT overrides the file's"
+            ) from error
         log.info("metrics, /livez and /readyz on http://%s:%d", host, listening)
         yield listening
 

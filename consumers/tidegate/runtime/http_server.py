@@ -1,4 +1,4 @@
-"""An HTTP server that strangers can reach, with bounded threads, memory and time.
+"""Serves a WSGI application to strangers, with bounded threads, memory and time.
 
 Each connection has one request and one thread, and the number of connections is limited. At the
 limit, a new connection replaces the oldest one. So a client that is slow on purpose does not block
@@ -9,50 +9,59 @@ from __future__ import annotations
 
 import logging
 import socket
-import socketserver
 import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
-from typing import Any, BinaryIO, Final
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
 
 log = logging.getLogger(__name__)
 _Request = socket.socket | tuple[bytes, socket.socket]
 MAX_HEAD: Final = 16 * 1024
 """Bytes of the request line and all headers."""
+_CONNECTIONS: Final = 16
+_LONGEST = 30.0
+"""Seconds that a connection may take in all."""
 _SILENCE: Final = 10.0
 """Seconds without a byte after which a connection is closed."""
 _WAIT: Final = 1.0
 """Seconds to wait, at most, for the end of a connection that was closed."""
 
 
-class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Mix into an HTTP server, before the library's class."""
+@contextmanager
+def served(application: WSGIApplication, host: str, port: int, name: str) -> Generator[int]:
+    """Answer requests while the block runs, on a thread of this name.
 
-    daemon_threads = True
-    connections = 16
-    longest = 30.0
-    """Seconds that a connection may take in all."""
+    Yields:
+        The port, which the system chooses for port 0.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the library's
-        """Listen."""
-        self.request_queue_size = 4 * self.connections
-        self._free = threading.BoundedSemaphore(self.connections)
-        self._open: dict[int, socket.socket] = {}
-        super().__init__(*args, **kwargs)
-
-    @contextmanager
-    def serving(self, name: str) -> Generator[int]:
-        """Answer requests while the block runs, on a thread of this name; returns the port."""
-        thread = threading.Thread(target=self.serve_forever, name=name, daemon=True)
+    Raises:
+        OSError: the address can't be used.
+    """
+    with make_server(host, port, application, _Server, _Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, name=name, daemon=True)
         thread.start()
         try:
-            yield int(self.server_address[1])
+            yield server.server_port
         finally:
-            self.shutdown()
-            self.server_close()
+            server.shutdown()
             thread.join()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 4 * _CONNECTIONS
+
+    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - as the library's
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self._open: dict[int, socket.socket] = {}
+        super().__init__(*args)
 
     def process_request(self, request: _Request, client_address: Any) -> None:  # noqa: ANN401
         """Answer on a thread; at the limit, close the oldest connection first."""
@@ -72,7 +81,7 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def process_request_thread(self, request: _Request, client_address: Any) -> None:  # noqa: ANN401
         """Answer, within the time that a connection may take."""
         connection = _socket(request)
-        end = threading.Timer(self.longest, _hang_up, (connection,))
+        end = threading.Timer(_LONGEST, _hang_up, (connection,))
         end.daemon = True
         try:
             end.start()
@@ -96,15 +105,17 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 return
 
 
-class BoundedHandler(socketserver.StreamRequestHandler):
-    """Mix into a request handler, before the library's class: it reads no endless head."""
-
+class _Handler(WSGIRequestHandler):
     timeout = _SILENCE
 
     def setup(self) -> None:
         """Count what is read of the head."""
         super().setup()
         self.rfile: Any = _Head(self.rfile)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base's
+        """Log the request; the library would write it to stderr."""
+        log.debug(format, *args)
 
 
 class _Head:
