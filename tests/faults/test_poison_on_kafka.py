@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -26,6 +26,7 @@ from tidegate.runtime.input.dead_letters import (
     VALUE_LEFT_OUT,
 )
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.records import Config, read_in_order, read_spans
 from tidegate.service.settings import TopicSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -159,8 +160,11 @@ def test_of_a_batch_that_can_not_be_unpacked_each_record_is_dead_lettered_also_a
     bus.close()
 
 
+@pytest.mark.parametrize("read", [read_spans, read_in_order])
 def test_who_reads_outside_of_a_group_goes_on_after_it_too(
-    bootstrap_servers: str, prefix: str
+    read: Callable[[Config, Mapping[Partition, range]], Iterator[Record]],
+    bootstrap_servers: str,
+    prefix: str,
 ) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
     outcomes = Partition(f"{prefix}.outcomes", 0)
@@ -168,7 +172,7 @@ def test_who_reads_outside_of_a_group_goes_on_after_it_too(
     bus.send([Message(outcomes.topic, b"k", b"v")])
     at = produce(bootstrap_servers, outcomes.topic, 0, bomb(GIB))
 
-    found = list(bus.read(bus.spans(outcomes.topic)))
+    found = list(read({"bootstrap.servers": bootstrap_servers}, bus.spans(outcomes.topic)))
     assert [item.offset for item in found] == [0, 1, 2, at]
     assert [bool(item.unreadable) for item in found] == [True, True, False, True]
     bus.close()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka import merged_reader
-from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka import records
 
 if TYPE_CHECKING:
     import pytest
@@ -96,13 +95,12 @@ def test_records_that_wait_for_their_turn_are_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = Client({number: [MB] * 200 for number in range(4)})
-    monkeypatch.setattr(merged_reader, "standalone_consumer", lambda *_: client)
+    monkeypatch.setattr(records, "Consumer", lambda _: client)
     spans = {Partition("t", number): range(200) for number in range(4)}
     most, times = 0, list[int]()
-    with MergedReader({}, spans) as reader:
-        for record in reader.records():
-            most = max(most, sum(source.size for source in reader._sources.values()))
-            times.append(record.timestamp_ms)
+    for record in records.read_in_order({}, spans):
+        most = max(most, MB * (sum(client.given.values()) - len(times)))
+        times.append(record.timestamp_ms)
 
     assert times == list(range(800))
     assert most <= (32 + 4 * QUEUED) * MB

@@ -111,9 +111,11 @@ def test_a_transaction_that_the_broker_does_not_end_is_named_with_the_remedy(
     producer.begin_transaction()
     producer.produce(topic, b"2", b"a", 0)
     producer.flush(30)
-    monkeypatch.setattr("tidegate.runtime.kafka.changelog._WAIT", 1.0)
+    monkeypatch.setattr("tidegate.runtime.kafka.records._WAIT", 1.0)
 
-    with pytest.raises(TransientError, match=r"hides \[0\] from offset \d+ on: .*docs/runbook.md"):
+    with pytest.raises(
+        TransientError, match=r"hides \S+\[0\] from offset \d+ on: .*docs/runbook.md"
+    ):
         OpenPartition(bus, topic)
     producer.abort_transaction(30)
     assert OpenPartition(bus, topic).read() == [(b"a", b"1")]

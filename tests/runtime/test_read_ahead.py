@@ -9,8 +9,6 @@ import pytest
 
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka import records
-from tidegate.runtime.kafka.changelog import _Reader
-from tidegate.runtime.kafka.merged_reader import MergedReader
 
 
 class ConnectedError(Exception):
@@ -31,7 +29,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def read_a_changelog() -> None:
-    _Reader({}, "state", {0: 0})
+    records.PartitionReader({}, {Partition("state", 0): 0})
 
 
 def read_spans() -> None:
@@ -39,7 +37,7 @@ def read_spans() -> None:
 
 
 def read_merged() -> None:
-    list(MergedReader({}, {Partition("locks", 0): range(1)}).records())
+    list(records.read_in_order({}, {Partition("locks", 0): range(1)}))
 
 
 @pytest.mark.parametrize("read", [read_a_changelog, read_spans, read_merged])

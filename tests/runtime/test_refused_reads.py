@@ -11,8 +11,7 @@ from confluent_kafka import KafkaError
 
 from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka import merged_reader, records
-from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka import records
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 
 PARTITION = Partition("t.outcomes", 0)
@@ -62,8 +61,7 @@ class Client:
 
 
 def merged() -> Iterator[Record]:
-    with MergedReader({}, {PARTITION: range(1)}) as reader:
-        yield from reader.records()
+    yield from records.read_in_order({}, {PARTITION: range(1)})
 
 
 def spans() -> Iterator[Record]:
@@ -75,8 +73,7 @@ def read(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[list[Fault]], list[Record]]:
     def reading(messages: list[Fault]) -> list[Record]:
-        for module in (merged_reader, records):
-            monkeypatch.setattr(module, "standalone_consumer", lambda *_, **__: Client(messages))
+        monkeypatch.setattr(records, "Consumer", lambda _: Client(messages))
         return list(request.param())
 
     return reading

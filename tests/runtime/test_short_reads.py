@@ -12,8 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.changelog import _Reader
-from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka.records import PartitionReader, read_in_order
 
 pytestmark = pytest.mark.kafka
 TRIES = 200
@@ -38,13 +37,13 @@ def read_spans(servers: str, topic: str) -> int:
 
 def read_merged(servers: str, topic: str) -> int:
     spans = {Partition(topic, 0): range(1)}
-    with MergedReader({"bootstrap.servers": servers, "fetch.wait.max.ms": 10}, spans) as reader:
-        return len(list(reader.records()))
+    return len(list(read_in_order({"bootstrap.servers": servers}, spans)))
 
 
 def read_a_changelog(servers: str, topic: str) -> int:
-    with _Reader({"bootstrap.servers": servers}, topic, {0: 0}) as reader:
-        return len(list(reader.read({0: 1})))
+    part = Partition(topic, 0)
+    with PartitionReader({"bootstrap.servers": servers}, {part: 0}) as reader:
+        return len(list(reader.read({part: 1})))
 
 
 @pytest.mark.parametrize("read", [read_spans, read_merged, read_a_changelog])

@@ -33,9 +33,8 @@ from tidegate.events.wire import command_of
 from tidegate.registry import wire_for
 from tidegate.runtime.authorization import Authorization, Unauthorized
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.kafka.records import Config, follow_from, read_in_order
 from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
 
@@ -301,24 +300,23 @@ class EventLog:
             count = 2 * limit + _PARTS
             spans = {p: range(max(s.start, s.stop - count), s.stop) for p, s in spans.items()}
         joined = _JoinedLog()
-        with MergedReader(self._config, spans) as reader:
-            found = self._wanted(reader.records(), wanted, joined)
-            if not follow:
-                found = chain(found, joined.rest())
-            yield from found if limit is None else deque(map(without_bytes, found), limit)
-            if follow:
-                for record in reader.following():
-                    if record is None:
-                        yield None
-                    else:
-                        yield from self._wanted([record], wanted, joined)
+        found = self._wanted(read_in_order(self._config, spans), wanted, joined)
+        if not follow:
+            found = chain(found, joined.rest())
+        yield from found if limit is None else deque(map(without_bytes, found), limit)
+        if follow:
+            ends = {part: span.stop for part, span in spans.items()}
+            for record in follow_from(self._config, ends):
+                if record is None:
+                    yield None
+                else:
+                    yield from self._wanted([record], wanted, joined)
 
     def tables(self, topic: Topic, table: str | None = None) -> Iterator[str]:
         """The tables that a topic's keys name; with a table, only those of its partition."""
         wanted = ALL if table is None else EventFilter((table,))
-        with MergedReader(self._config, self.spans(topic, wanted)) as reader:
-            for record in reader.records():
-                yield (record.key or b"").decode(errors="replace")
+        for record in read_in_order(self._config, self.spans(topic, wanted)):
+            yield (record.key or b"").decode(errors="replace")
 
     def check_named(self, table: str, otherwise: str) -> None:
         """Check that an event on any topic names a table; `otherwise`: what to do else.

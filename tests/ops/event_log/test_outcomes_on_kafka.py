@@ -6,10 +6,11 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -31,13 +32,17 @@ from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.topics import OUTCOME_TOPIC, partition_of
+from tidegate.ops import event_log
 from tidegate.ops.event_log import EventFilter, EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import ConfirmedProducer, Message
-from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka.merged_reader import MergedReader
-from tidegate.runtime.kafka.records import BATCH
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka import records
+from tidegate.runtime.kafka.records import BATCH, Config, read_in_order
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message as Received
 
 pytestmark = pytest.mark.kafka
 CUSTOMERS = "lake.sales.customers"
@@ -153,13 +158,12 @@ def test_of_a_table_named_exactly_only_its_partition_is_read(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[set[Partition]] = []
-    begin = MergedReader.__init__
 
-    def note(self: MergedReader, config: Any, spans: Any, **rest: Any) -> None:  # noqa: ANN401
+    def noted(config: Config, spans: Mapping[Partition, range]) -> Iterator[Record]:
         read.append(set(spans))
-        begin(self, config, spans, **rest)
+        return read_in_order(config, spans)
 
-    monkeypatch.setattr(MergedReader, "__init__", note)
+    monkeypatch.setattr(event_log, "read_in_order", noted)
     place.call("-t", ORDERS)
     place.call("-t", "lake.sales.order?")
 
@@ -197,7 +201,9 @@ def test_with_follow_what_is_published_later_is_shown(place: Place) -> None:
         wait_for("the end of outcomes --follow", lambda: following.poll() is not None)
 
 
-def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: Place) -> None:
+def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With room for five records each, every partition is paused and resumed again and again."""
     tables = [f"lake.long.t{number}" for number in range(6)]
     publish(
@@ -208,12 +214,20 @@ def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: 
     log = EventLog.of(place.settings)
     topic = OUTCOME_TOPIC.name(place.prefix)
     spans = log.spans(OUTCOME_TOPIC, EventFilter())
+    taken = 0
+    convert = records.as_record
+
+    def counted(message: Received) -> Record:
+        nonlocal taken
+        taken += 1
+        return convert(message)
+
+    monkeypatch.setattr(records, "as_record", counted)
     most = 0
     seen: list[tuple[Partition, int, int]] = []
-    with MergedReader(place.settings.connection(), spans, waiting=5) as reader:
-        for record in reader.records():
-            seen.append((record.partition, record.offset, record.timestamp_ms))
-            most = max(most, sum(len(one.waiting) for one in reader._sources.values()))
+    for record in read_in_order(place.settings.connection(), spans, limit=5):
+        seen.append((record.partition, record.offset, record.timestamp_ms))
+        most = max(most, taken - len(seen))
 
     assert {(p, at) for p, at, _ in seen} == {
         (Partition(topic, p.number), at) for p, span in spans.items() for at in span

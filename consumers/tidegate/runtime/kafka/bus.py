@@ -15,7 +15,7 @@ from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.records import LARGE, Config, read_spans
+from tidegate.runtime.kafka.records import LARGE, Config, read_spans, readable
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -79,10 +79,7 @@ class KafkaBus(KafkaMetadata):
 
     def log(self, partition: Partition) -> Iterator[Record]:
         """Read a partition; a record that the client can't read is an error."""
-        for record in self.read(self.spans_of([partition])):
-            if record.unreadable:
-                raise StopService(f"{partition}@{record.offset}: {record.unreadable}")
-            yield record
+        return readable(self.read(self.spans_of([partition])))
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         """Read them outside of any group; see `read_spans`."""

@@ -26,115 +26,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka import Message as Received
+from confluent_kafka import KafkaException
 
 from tidegate.errors import StopService, TransientError
-from tidegate.publisher.connection import arrived
-from tidegate.runtime.bus import ChangelogRecord, Partition
-from tidegate.runtime.kafka.errors import require_transient, translate_kafka_errors
+from tidegate.runtime.bus import ChangelogRecord, Partition, Record
+from tidegate.runtime.kafka.errors import translate_kafka_errors
 from tidegate.runtime.kafka.fenced_producer import FORGOTTEN, FencedProducer, fence, is_fence
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.records import (
-    APPENDED,
-    BATCH,
-    QUICK,
-    Config,
-    as_bytes,
-    is_end,
-    read_up_to,
-    standalone_consumer,
-)
-
-_WAIT: Final = 30.0
-_GRACE: Final = 0.5
-"""A committed transaction is visible in all its partitions within a few milliseconds."""
-
-
-class _Reader:
-    """One consumer for any number of partitions; `positions` has the next offset of each."""
-
-    def __init__(
-        self, config: Config, topic: str, starts: Mapping[int, int], *, committed: bool = True
-    ) -> None:
-        """Begin at these offsets, or at the partition's first offset if that is later.
-
-        Args:
-            config: librdkafka's settings.
-            topic: The changelog.
-            starts: By partition the first offset to read.
-            committed: Whether to leave out records of open and aborted transactions.
-        """
-        self._consumer = standalone_consumer(
-            {**config, **QUICK}, topic, on_missing_offset="earliest", committed=committed
-        )
-        self._topic = topic
-        self.positions = dict(starts)
-        self._at_end: set[int] = set()
-        self._consumer.assign([TopicPartition(topic, *item) for item in starts.items()])
-
-    def __enter__(self) -> Self:
-        """Close the connection at the end of the block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self._consumer.close()
-
-    def read(self, until: Mapping[int, int], *, decided: bool = False) -> Iterator[Received]:
-        """Yield records up to these offsets, and perhaps some after them.
-
-        Args:
-            until: By partition the offset at which to stop.
-            decided: Also stop at a transaction that stays open for more than half a second: its
-                records can't be read before it is committed or aborted.
-
-        Raises:
-            TransientError: nothing could be read for 30 seconds.
-            StopService: the broker refuses access.
-        """
-        began = progress = time.monotonic()
-        while missing := [part for part, end in until.items() if self.positions[part] < end]:
-            waited = time.monotonic() - began
-            if decided and waited > _GRACE and self._at_end.issuperset(missing):
-                return
-            messages = arrived(self._consumer, BATCH, 0.05)
-            for message in messages:
-                if self._advance(message):
-                    yield message
-            if messages:
-                progress = time.monotonic()
-            elif time.monotonic() - progress > _WAIT:
-                raise TransientError(self._why_not(missing))
-
-    def _why_not(self, missing: Sequence[int]) -> str:
-        text = f"{self._topic}{missing}: not read to the end within {_WAIT:.0f} s"
-        hidden = [f"[{n}] from offset {self.positions[n]}" for n in missing if n in self._at_end]
-        if hidden:
-            text += (
-                f". An open transaction hides {', '.join(hidden)} on: if it does not end, see An"
-                " open transaction hides events in docs/runbook.md"
-            )
-        return text
-
-    def _advance(self, message: Received) -> bool:
-        """Advance the position past a message; return whether it is a record."""
-        number, error = int(message.partition() or 0), message.error()
-        if (position := read_up_to(message)) is not None:
-            self.positions[number] = max(self.positions[number], position)
-        if error is None:
-            self._at_end.discard(number)
-        elif is_end(error):
-            self._at_end.add(number)
-        else:
-            require_transient(error, f"reading {self._topic}[{number}]")
-        return error is None
-
+from tidegate.runtime.kafka.records import APPENDED, Config, PartitionReader, readable
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -238,24 +141,25 @@ class KafkaChangelog:
                 if number not in kept:
                     yield number, records
 
-        starts = {number: self._ends[number] for number in numbers}
-        with _Reader(self._config, self._topic, starts) as reader:
-            ends = self._appended_ends(numbers)
+        starts = {Partition(self._topic, number): self._ends[number] for number in numbers}
+        with PartitionReader(self._config, starts) as reader:
+            ends = self._metadata.ends(starts, APPENDED)
             yield from new(self._batches(reader.read(ends, decided=True)))
-            self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
+            self._search({p: at for p, at in reader.positions.items() if at < ends[p]}, own)
             others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
                 raise StopService(self._fenced())
             erased = self._guarded(lambda: self._fence(own))
-            ends = self._appended_ends(numbers)
+            ends = self._metadata.ends(starts, APPENDED)
             yield from new(self._batches(reader.read(ends)))
         self._require_last(own)
         if changed := seen & kept:
             yield from ((number, []) for number in changed)
-            with _Reader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
-                whole = reader.read({number: ends[number] for number in changed})
-                yield from self._batches(whole)
-        self._ends, self._owned, self._forgotten = ends, frozenset(numbers), frozenset()
+            parts = [Partition(self._topic, number) for number in changed]
+            with PartitionReader(self._config, dict.fromkeys(parts, 0)) as reader:
+                yield from self._batches(reader.read({part: ends[part] for part in parts}))
+        self._ends = {part.number: end for part, end in ends.items()}
+        self._owned, self._forgotten = frozenset(numbers), frozenset()
         if erased:
             self.write(erased)
 
@@ -271,41 +175,42 @@ class KafkaChangelog:
         return {number: self._producer.ends[number] - 1 for number in numbers}
 
     def _batches(
-        self, messages: Iterator[Received]
+        self, records: Iterator[Record]
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         """Group the records by partition, without the signatures, which are only recorded here."""
         batches: dict[int, list[ChangelogRecord]] = {}
         with translate_kafka_errors(f"reading {self._topic}"):
-            for message in messages:
-                if self._is_signature(message):
+            for record in readable(records):
+                if self._is_signature(record):
                     continue
-                number = _number(message)
+                number = record.partition.number
                 batch = batches.setdefault(number, [])
-                batch.append((as_bytes(message.key()) or b"", as_bytes(message.value())))
+                batch.append((record.key or b"", record.value))
                 if len(batch) >= _BATCH:
                     yield number, batches.pop(number)
         yield from batches.items()
 
-    def _is_signature(self, message: Received) -> bool:
-        key, offset, erased = as_bytes(message.key()) or b"", message.offset() or 0, False
-        signed = self._signed[_number(message)]
+    def _is_signature(self, record: Record) -> bool:
+        key, erased = record.key or b"", False
+        signed = self._signed[record.partition.number]
         if is_signature := key.startswith(SIGNATURE):
-            erased = message.value() is None
-            signed.add(key.removeprefix(SIGNATURE).decode(), offset, erased=erased)
+            erased = record.value is None
+            signed.add(key.removeprefix(SIGNATURE).decode(), record.offset, erased=erased)
         if erased or not is_signature:
-            signed.last_other = max(signed.last_other, offset)
+            signed.last_other = max(signed.last_other, record.offset)
         return is_signature
 
-    def _search(self, starts: Mapping[int, int], own: Mapping[int, int]) -> None:
+    def _search(self, starts: Mapping[Partition, int], own: Mapping[int, int]) -> None:
         """Find the signatures before ours among the records that an open transaction hides."""
         if not starts:
             return
-        log.info("%s: an open transaction hides the end of %s", self._topic, sorted(starts))
-        until = {number: own[number] for number in starts}
-        with _Reader(self._config, self._topic, starts, committed=False) as reader:
-            for message in reader.read(until):
-                if message.value() is not None and (message.offset() or 0) < own[_number(message)]:
-                    self._is_signature(message)
+        numbers = sorted(part.number for part in starts)
+        log.info("%s: an open transaction hides the end of %s", self._topic, numbers)
+        until = {part: own[part.number] for part in starts}
+        with PartitionReader(self._config, starts, committed=False) as reader:
+            for record in readable(reader.read(until)):
+                if record.value is not None and record.offset < until[record.partition]:
+                    self._is_signature(record)
 
     def _earlier(self, own: Mapping[int, int]) -> dict[int, list[str]]:
         """By partition, the owners that signed before us."""
@@ -359,11 +264,6 @@ class KafkaChangelog:
         self._producer.write(entries)
         self._ends |= self._producer.ends
 
-    def _appended_ends(self, numbers: Collection[int]) -> dict[int, int]:
-        parts = [Partition(self._topic, number) for number in numbers]
-        ends = self._metadata.ends(parts, APPENDED)
-        return {partition.number: end for partition, end in ends.items()}
-
     def _fenced(self) -> str:
         return f"another process has opened {self._topic} since"
 
@@ -375,7 +275,3 @@ class KafkaChangelog:
             if isinstance(error.__cause__, KafkaException) and is_fence(error.__cause__):
                 raise StopService(self._fenced()) from error
             raise
-
-
-def _number(message: Received) -> int:
-    return message.partition() or 0
