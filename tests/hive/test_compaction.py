@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.acid import NOTHING_OPEN, VACUUMED, Case, found, reader
+from support.acid import NOTHING_OPEN, VACUUMED, Case, found, reader, state_seen
 from tidegate.errors import FormatError
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
 from tidegate.hive.names import parse_name
@@ -275,7 +275,7 @@ def test_no_reader_that_began_after_a_vacuum_loses_a_directory_to_it(
     mark += data.draw(st.integers(0, 2), label="writes it sees beyond that")
     snapshot = ValidWriteIds("t", mark, aborted=vacuums[-1].write_ids.aborted)
     for listing in (seen, names):
-        state = acid_state(found(*listing), snapshot, ValidTxns(FIRST_TXN + latest))
+        state = state_seen(found(*listing), snapshot, ValidTxns(FIRST_TXN + latest))
         assert not {state.base, *state.current} & gone
 
 

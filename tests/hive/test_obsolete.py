@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.acid import FIVE_LISTINGS, NOTHING_OPEN, Case, cleaner, found, reader
+from support.acid import FIVE_LISTINGS, NOTHING_OPEN, Case, cleaner, found, reader, state_seen
 from tidegate.hive.names import Base, Delta
 from tidegate.hive.obsolete import (
     FoundDirectory,
@@ -73,7 +73,7 @@ def test_a_delta_of_open_ids_is_neither_read_nor_obsolete_and_one_of_aborted_ids
 
 def test_a_compaction_whose_transaction_is_not_committed_is_not_seen() -> None:
     directories = found("delta_1_1_0", "delta_2_2_0", "delta_1_2_v7", "base_2_v8")
-    state = acid_state(directories, reader(IDS_TO_5), ValidTxns.parse("20:7:7:8"))
+    state = state_seen(directories, reader(IDS_TO_5), ValidTxns.parse("20:7:7:8"))
     assert state == _AcidState(current=("delta_1_1_0", "delta_2_2_0"), aborted=("base_2_v8",))
 
 

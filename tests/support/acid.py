@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.events import CleaningReleased
-from tidegate.hive.obsolete import FoundDirectory
-from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
+from tidegate.hive.obsolete import FoundDirectory, _AcidState, acid_state
+from tidegate.hive.write_ids import CleanerWriteIds, ValidTxns, ValidWriteIds
 from tidegate.storage import ListedFile
 
 NOTHING_OPEN = 9223372036854775807
@@ -108,6 +108,29 @@ def cleaner(text: str) -> CleanerWriteIds:
 
 def found(*names: str) -> list[FoundDirectory]:
     return [FoundDirectory.named(name) for name in names]
+
+
+def visible(directories: Sequence[FoundDirectory], txns: ValidTxns) -> list[FoundDirectory]:
+    """Those that Hive shows a reader with these transactions."""
+    return [
+        one
+        for one in directories
+        if one.acid.visibility_txn is None or txns.is_valid(one.acid.visibility_txn)
+    ]
+
+
+def state_seen(
+    directories: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns
+) -> _AcidState:
+    """What a reader with these transactions sees, as Hive's getAcidState says it."""
+    shown = visible(directories, txns)
+    failed = [
+        one.name
+        for one in directories
+        if one not in shown and txns.is_aborted(one.acid.visibility_txn or 0)
+    ]
+    state = acid_state(shown, write_ids)
+    return replace(state, aborted=(*failed, *state.aborted))
 
 
 def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
-from tidegate.hive.write_ids import RangeResponse, ValidTxns, ValidWriteIds, shortened
+from tidegate.hive.write_ids import RangeResponse, ValidWriteIds, shortened
 
 DATA_FORMAT_FILE: Final = "_metadata_acid"
 """The file in a base without `_vT` in its name that names the writer; none: an insert overwrite."""
@@ -154,40 +154,35 @@ class _AcidState:
     aborted: tuple[str, ...] = ()
 
 
-def acid_state(
-    found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
-) -> _AcidState:
+def acid_state(found: Sequence[FoundDirectory], write_ids: ValidWriteIds) -> _AcidState:
     """Classify the directories of one table or partition.
 
     Args:
-        found: The directories, in the order in which Hive would visit them.
+        found: The directories, in the order in which Hive would visit them. Hive leaves out those
+            whose `_vT` is of a transaction that the reader does not see.
         write_ids: The snapshot: a reader's list, or a cleaner's.
-        txns: The transactions whose `_vT` are visible; without it, all are.
 
     Raises:
         NotEnoughHistory: no base is usable, and a compaction wrote the oldest.
     """
-    visible, aborted = _visible(found, txns)
     bases = _BaseWalk()
-    for directory in visible:
+    for directory in found:
         if isinstance(directory.acid, Base):
             bases.visit(directory, write_ids)
     if bases.best is None and bases.oldest is not None and is_compacted(bases.oldest):
         snapshot = shortened(str(write_ids))
         raise NotEnoughHistory(f"the snapshot {snapshot} cannot be read from {bases.oldest.name}")
-    valid, aborted_deltas = _visited_deltas(visible, write_ids)
+    valid, aborted_deltas = _visited_deltas(found, write_ids)
     current, shadowed = _working_deltas(valid, write_ids, bases.write_id)
     return _AcidState(
         base=bases.best.name if bases.best else None,
         current=current,
         obsolete=(*bases.obsolete, *shadowed),
-        aborted=(*aborted, *bases.aborted, *aborted_deltas),
+        aborted=(*bases.aborted, *aborted_deltas),
     )
 
 
-def settled_state(
-    found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
-) -> _AcidState:
+def settled_state(found: Sequence[FoundDirectory], write_ids: ValidWriteIds) -> _AcidState:
     """Classify like `acid_state`, but as obsolete only if that holds in any order of Hive's visits.
 
     A base is obsolete only if it is usable and a better base is usable, too: the lower of two
@@ -201,38 +196,21 @@ def settled_state(
     # of two oldest bases with the same write id, Hive checks the one that it visited first
     oldest_first = sorted(bases, key=lambda base: (base.acid.max_write_id, not is_compacted(base)))
     deltas = [directory for directory in found if not isinstance(directory.acid, Base)]
-    state = acid_state([*oldest_first, *deltas], write_ids, txns)
-    visible, _ = _visible(bases, txns)
-    usable = [base for base in visible if _is_usable(base, write_ids)]
+    state = acid_state([*oldest_first, *deltas], write_ids)
+    usable = [base for base in bases if _is_usable(base, write_ids)]
     best = max(map(_rank, usable), default=None)
     lesser = {base.name for base in usable if _rank(base) != best}
     shadowed = set(state.obsolete) - {base.name for base in bases}
     return replace(state, obsolete=tuple(sorted(lesser | shadowed)))
 
 
-def _visible(
-    found: Iterable[FoundDirectory], txns: ValidTxns | None
-) -> tuple[list[FoundDirectory], list[str]]:
-    if txns is None:
-        return list(found), []
-    visible: list[FoundDirectory] = []
-    aborted: list[str] = []
-    for directory in found:
-        txn = directory.acid.visibility_txn
-        if txn is None or txns.is_valid(txn):
-            visible.append(directory)
-        elif txns.is_aborted(txn):
-            aborted.append(directory.name)
-    return visible, aborted
-
-
 def _visited_deltas(
-    visible: Iterable[FoundDirectory], write_ids: ValidWriteIds
+    found: Iterable[FoundDirectory], write_ids: ValidWriteIds
 ) -> tuple[list[FoundDirectory], list[str]]:
     """The deltas with a valid write id, and the names of those with only aborted ones."""
     valid: list[FoundDirectory] = []
     aborted: list[str] = []
-    for directory in visible:
+    for directory in found:
         acid = directory.acid
         if isinstance(acid, Base):
             continue

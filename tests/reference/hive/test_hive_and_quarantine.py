@@ -9,14 +9,14 @@ from typing import Protocol
 
 import pytest
 
-from support.acid import VACUUMED, Case, build, found, reader, release, release_of
+from support.acid import VACUUMED, Case, build, found, reader, release, release_of, state_seen
 from support.acid_history import Vacuumed, recorded_history
 from support.acid_orc import AcidTable
 from support.quarantined import in_quarantine, quarantining, undo, undo_of, visible
 from tidegate.cleaning.executor import Cleaner
 from tidegate.events import CleaningReleased, CleaningUndone
 from tidegate.hive.names import Base
-from tidegate.hive.obsolete import NotEnoughHistory, _AcidState, acid_state
+from tidegate.hive.obsolete import NotEnoughHistory, _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 from tidegate.tables.claim import HIVE, Task
 
@@ -222,7 +222,7 @@ def is_settled(names: Sequence[str], look: Look) -> bool:
     answers: set[View] = set()
     for order in permutations(bases):
         try:
-            state = acid_state([*order, *others], *look)
+            state = state_seen([*order, *others], *look)
         except NotEnoughHistory:
             answers.add("not enough history")
         else:

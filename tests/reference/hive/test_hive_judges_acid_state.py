@@ -6,7 +6,7 @@ from typing import Protocol
 
 import pytest
 
-from support.acid import FIVE_LISTINGS, Case, build, cleaner, found, reader
+from support.acid import FIVE_LISTINGS, Case, build, cleaner, found, reader, state_seen, visible
 from support.acid_history import random_history
 from tidegate.hive.compaction import Compaction
 from tidegate.hive.names import Base
@@ -42,7 +42,7 @@ def in_every_order(
     answers: list[_AcidState | str] = []
     for order in permutations(bases):
         try:
-            answer: _AcidState | str = as_sets(acid_state([*order, *others], write_ids, txns))
+            answer: _AcidState | str = as_sets(state_seen([*order, *others], write_ids, txns))
         except NotEnoughHistory:
             answer = "Not enough history"
         if answer not in answers:
@@ -68,7 +68,7 @@ def test_hive_calls_obsolete_in_the_five_listings_what_we_do(
         answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=as_cleaner)
         assert isinstance(answer, _AcidState)
         assert sorted(answer.obsolete) == sorted(case.obsolete)
-        assert as_sets(answer) == as_sets(acid_state(found(*case.directories), ids, ALL_COMMITTED))
+        assert as_sets(answer) == as_sets(acid_state(found(*case.directories), ids))
 
 
 @pytest.mark.slow
@@ -107,9 +107,9 @@ def check_surely_obsolete(
 ) -> None:
     if isinstance(answer, str) or any(isinstance(our, str) for our in ours):
         with pytest.raises(NotEnoughHistory):
-            settled_state(found(*names), ids, txns)
+            settled_state(visible(found(*names), txns), ids)
         return
-    surely = set(settled_state(found(*names), ids, txns).obsolete)
+    surely = set(settled_state(visible(found(*names), txns), ids).obsolete)
     assert surely <= set(answer.obsolete)
     assert len(ours) > 1 or surely == set(answer.obsolete)
 

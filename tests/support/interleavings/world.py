@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Literal, NamedTuple
 
+from support.acid import state_seen
 from support.interleavings.scenario import DATABASE, TABLE
-from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, _AcidState, acid_state
+from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, _AcidState
 from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
 Row = tuple[Literal["i"], int] | tuple[Literal["d"], int, int]
@@ -183,7 +184,7 @@ def chosen(directories: Directories, snapshot: Snapshot) -> _AcidState | None:
         if directory.rows is not None
     ]
     try:
-        return acid_state(found, snapshot.write_ids, snapshot.txns)
+        return state_seen(found, snapshot.write_ids, snapshot.txns)
     except NotEnoughHistory:
         return None
 
