@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.acid import NOTHING_OPEN, VACUUMED, Case, found, reader, state_seen
+from support.acid import NOTHING_OPEN, VACUUMED, Case, found, state_seen
 from tidegate.errors import FormatError
+from tidegate.events import VacuumKind
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
 from tidegate.hive.names import parse_name
 from tidegate.hive.obsolete import FoundDirectory, NotEnoughHistory, acid_state
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
+from tidegate.hive_bridge.products import VacuumFields
 
 FIRST_TXN = 100
 
@@ -19,24 +21,25 @@ FIRST_TXN = 100
 def minor(
     low: int, high: int, *names: str, ids: str | None = None, txn: int | None = None
 ) -> Compaction:
-    return Compaction.of(
-        names or (f"delta_{low}_{high}",),
-        major=False,
-        min_write_id=low,
-        max_write_id=high,
-        write_ids=reader(ids or f"t:{high}:{NOTHING_OPEN}::"),
-        own_txn=txn,
-    )
+    directories = names or (f"delta_{low}_{high}",)
+    return vacuumed(VacuumKind.MINOR, low, high, directories, ids, txn=txn)
 
 
 def major(high: int, *names: str, ids: str | None = None) -> Compaction:
-    return Compaction.of(
-        names or (f"base_{high}",),
-        major=True,
-        min_write_id=1,
-        max_write_id=high,
-        write_ids=reader(ids or f"t:{high}:{NOTHING_OPEN}::"),
-    )
+    return vacuumed(VacuumKind.MAJOR, 1, high, names or (f"base_{high}",), ids)
+
+
+def vacuumed(  # noqa: PLR0913 - the fields of an event
+    kind: VacuumKind,
+    low: int,
+    high: int,
+    names: tuple[str, ...],
+    ids: str | None = None,
+    *,
+    txn: int | None = None,
+) -> Compaction:
+    ids = ids or f"t:{high}:{NOTHING_OPEN}::"
+    return VacuumFields("/t", names, low, high, ids, kind, txn).compaction()
 
 
 def obsolete(vacuum: Compaction, *names: str) -> list[str]:
@@ -45,13 +48,7 @@ def obsolete(vacuum: Compaction, *names: str) -> list[str]:
 
 @pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
 def test_the_last_vacuum_of_each_listing_made_its_obsolete_directories_obsolete(case: Case) -> None:
-    vacuum = Compaction.of(
-        case.made,
-        major=case.kind == "major",
-        min_write_id=1,
-        max_write_id=case.max_write_id,
-        write_ids=reader(case.write_ids),
-    )
+    vacuum = vacuumed(VacuumKind(case.kind), 1, case.max_write_id, case.made, case.write_ids)
     chosen = vacuum.removable(found(*case.directories)).obsolete
     assert sorted(directory.name for directory in chosen) == sorted(case.obsolete)
 
@@ -188,9 +185,9 @@ def test_a_product_covers_its_range_and_its_kind_of_events(
 def test_a_vacuum_that_contradicts_itself_is_refused(
     names: tuple[str, ...], *, is_major: bool
 ) -> None:
-    ids = reader(f"t:9:{NOTHING_OPEN}::")
+    kind = VacuumKind.MAJOR if is_major else VacuumKind.MINOR
     with pytest.raises(InconsistentCompaction):
-        Compaction.of(names, major=is_major, min_write_id=1, max_write_id=3, write_ids=ids)
+        vacuumed(kind, 1, 3, names, f"t:9:{NOTHING_OPEN}::")
 
 
 def test_a_vacuum_of_ids_beyond_its_own_snapshot_is_refused() -> None:

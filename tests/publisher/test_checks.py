@@ -117,7 +117,7 @@ def test_a_vacuum_that_may_be_is_sent(fields: dict[str, Any]) -> None:
     [
         ("sales.orders:3", "not a list of valid ids: .* such as sales.visits:3:922337203685477580"),
         ("sales.orders:3:x::", "such as sales.visits:3:"),
-        ("sales.customers:3:9223372036854775807::", "of the table sales.customers, not of"),
+        ("sales.customers:3:9223372036854775807::", "of the table 'sales.customers', not of"),
     ],
 )
 def test_a_snapshot_that_is_refused_is_called_by_its_field(ids: str, message: str) -> None:

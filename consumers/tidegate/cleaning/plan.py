@@ -21,7 +21,7 @@ from tidegate.cleaning.products import (
     visible_overwrite,
 )
 from tidegate.errors import FormatError, TransientError
-from tidegate.events import AbortedCleaningReleased, CleaningReleased, VacuumKind
+from tidegate.events import AbortedCleaningReleased, CleaningReleased
 from tidegate.events.reasons import Reason
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
 from tidegate.hive.content import content_hash
@@ -203,14 +203,7 @@ def place(command: Cleaning) -> str:
 
 def _compaction(command: CleaningReleased) -> Compaction:
     try:
-        return Compaction.of(
-            command.directories,
-            major=command.kind is VacuumKind.MAJOR,
-            min_write_id=command.min_write_id,
-            max_write_id=command.max_write_id,
-            write_ids=snapshot_of(command),
-            own_txn=command.own_transaction_id,
-        )
+        return Compaction.of(command, snapshot_of(command))
     except FormatError as error:
         raise Refused(Reason.BAD_NAME, str(error)) from error
     except InconsistentCompaction as error:
@@ -224,16 +217,9 @@ def snapshot_of(command: Cleaning) -> ValidWriteIds:
         Refused: BAD_SNAPSHOT: it can't be read, or belongs to another table.
     """
     try:
-        snapshot = ValidWriteIds.parse(command.valid_write_ids)
+        return ValidWriteIds.of_table(command.valid_write_ids, command.table)
     except FormatError as error:
         raise Refused(Reason.BAD_SNAPSHOT, str(error)) from error
-    table = snapshot.table.lower()
-    if not f".{command.table}".endswith(f".{table}"):
-        raise Refused(
-            Reason.BAD_SNAPSHOT,
-            f"the snapshot is of the table {shortened(table)}, not of {command.table}",
-        )
-    return snapshot
 
 
 def parsed(listing: Iterable[ListedDirectory]) -> list[AcidEntry]:

@@ -57,14 +57,7 @@ class VacuumFields:
             FormatError: the snapshot or a directory's name is not Hive's.
             InconsistentCompaction: the fields contradict each other.
         """
-        return Compaction.of(
-            self.directories,
-            major=self.kind is VacuumKind.MAJOR,
-            min_write_id=self.min_write_id,
-            max_write_id=self.max_write_id,
-            write_ids=ValidWriteIds.parse(self.valid_write_ids),
-            own_txn=self.own_transaction_id,
-        )
+        return Compaction.of(self, ValidWriteIds.parse(self.valid_write_ids))
 
 
 def products_of(compaction: QueueEntry, names: Iterable[str]) -> tuple[AcidDirectory, ...]:

@@ -20,14 +20,7 @@ from tidegate.errors import (
     Receipt,
     Unconfirmed,
 )
-from tidegate.events import (
-    CommitCompleted,
-    Event,
-    Request,
-    VacuumFinished,
-    VacuumKind,
-    WritesAborted,
-)
+from tidegate.events import CommitCompleted, Event, Request, VacuumFinished, WritesAborted
 from tidegate.hive.compaction import Compaction, InconsistentCompaction
 from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
 from tidegate.hudi.instant import WRITES
@@ -62,27 +55,16 @@ def check_publishable(event: Event) -> None:
 
 def _snapshot_of(event: VacuumFinished | WritesAborted) -> ValidWriteIds:
     try:
-        snapshot = ValidWriteIds.parse(event.valid_write_ids)
+        return ValidWriteIds.of_table(event.valid_write_ids, event.table)
     except FormatError as error:
         raise FormatError(
             f"valid_write_ids: {error}; copy them from the Metastore, such as"
             " sales.visits:3:9223372036854775807::"
         ) from error
-    table = snapshot.table.lower()
-    if not f".{event.table}".endswith(f".{table}"):
-        raise InconsistentCompaction(f"valid_write_ids: of the table {table}, not of {event.table}")
-    return snapshot
 
 
 def _check_vacuum(event: VacuumFinished, snapshot: ValidWriteIds) -> None:
-    Compaction.of(
-        event.directories,
-        major=event.kind is VacuumKind.MAJOR,
-        min_write_id=event.min_write_id,
-        max_write_id=event.max_write_id,
-        write_ids=snapshot,
-        own_txn=event.own_transaction_id,
-    )
+    Compaction.of(event, snapshot)
     if snapshot.min_open == NOTHING_OPEN and snapshot.opens_in(
         event.min_write_id, event.max_write_id
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from tidegate.errors import TidegateError
 from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
@@ -16,10 +16,26 @@ from tidegate.hive.obsolete import FoundDirectory, is_compacted, settled_state
 from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
 
 _MOST_PRODUCTS: Final = 2
+_MAJOR: Final = "major"
 
 
 class InconsistentCompaction(TidegateError):  # noqa: N818 - expected, not a fault
     """Kind, range, products and snapshot contradict each other. The catcher changes nothing."""
+
+
+class _Vacuum(Protocol):
+    """A compaction as events describe it."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def directories(self) -> tuple[str, ...]: ...
+    @property
+    def min_write_id(self) -> int: ...
+    @property
+    def max_write_id(self) -> int: ...
+    @property
+    def own_transaction_id(self) -> int | None: ...
 
 
 class _Removable(NamedTuple):
@@ -59,38 +75,30 @@ class Compaction:
     own_txn: int | None = None
 
     @classmethod
-    def of(  # noqa: PLR0913 - the fields of one event
-        cls,
-        names: Iterable[str],
-        *,
-        major: bool,
-        min_write_id: int,
-        max_write_id: int,
-        write_ids: ValidWriteIds,
-        own_txn: int | None = None,
-    ) -> Self:
+    def of(cls, vacuum: _Vacuum, write_ids: ValidWriteIds) -> Self:
         """Check the fields of a compaction, and parse the names of its products.
 
         Raises:
-            FormatError: a name in `names` is not the name of an ACID directory.
+            FormatError: a name in `directories` is not the name of an ACID directory.
             InconsistentCompaction: a product contradicts the kind or the range, or the range
                 exceeds the snapshot.
         """
-        products = tuple(dict.fromkeys(map(parse_name, names)))
+        first, last = vacuum.min_write_id, vacuum.max_write_id
+        products = tuple(dict.fromkeys(map(parse_name, vacuum.directories)))
         if len(products) > _MOST_PRODUCTS:
             raise InconsistentCompaction(
                 f"it names {len(products)} directories; a vacuum writes at most {_MOST_PRODUCTS}:"
                 " a base, or a delta and a delete delta"
             )
         for product in products:
-            _check_product(product, min_write_id, max_write_id, major=major)
-        if max_write_id > write_ids.high_water_mark:
+            _check_product(product, vacuum)
+        if last > write_ids.high_water_mark:
             raise InconsistentCompaction(
-                f"it compacted write ids up to {max_write_id}, but the high-water mark of its"
-                f" snapshot is {write_ids.high_water_mark}"
+                f"it compacted write ids up to {last}, but the high-water mark of its snapshot is"
+                f" {write_ids.high_water_mark}"
             )
         snapshot = CleanerWriteIds.of(write_ids)
-        return cls(products, min_write_id, max_write_id, snapshot, own_txn)
+        return cls(products, first, last, snapshot, vacuum.own_transaction_id)
 
     @property
     def is_major(self) -> bool:
@@ -219,9 +227,10 @@ def _plain(acid: AcidDirectory) -> AcidDirectory:
     return Delta(acid.min_write_id, acid.max_write_id, acid.statement, deletes=acid.deletes)
 
 
-def _check_product(product: AcidDirectory, low: int, high: int, *, major: bool) -> None:
-    if isinstance(product, Base) != major:
-        raise InconsistentCompaction(f"a {_kind(major=major)} vacuum does not write {product.name}")
+def _check_product(product: AcidDirectory, vacuum: _Vacuum) -> None:
+    low, high = vacuum.min_write_id, vacuum.max_write_id
+    if isinstance(product, Base) != (vacuum.kind == _MAJOR):
+        raise InconsistentCompaction(f"a {vacuum.kind} vacuum does not write {product.name}")
     if isinstance(product, Delta) and product.statement is not None:
         raise InconsistentCompaction(f"{product.name} was written by a statement, not by a vacuum")
     starts_low = isinstance(product, Delta) and product.min_write_id < low
@@ -229,7 +238,3 @@ def _check_product(product: AcidDirectory, low: int, high: int, *, major: bool) 
         raise InconsistentCompaction(
             f"{product.name} exceeds the vacuum's range of write ids {low} to {high}"
         )
-
-
-def _kind(*, major: bool) -> str:
-    return "major" if major else "minor"

@@ -215,6 +215,19 @@ class ValidWriteIds:
             )
         return cls(table, *parse_lists(text, rest, _WRITE_ID_PARTS - 1))
 
+    @classmethod
+    def of_table(cls, text: str, table: str) -> Self:
+        """Parse Hive's string for a table, which may be named with its catalog.
+
+        Raises:
+            FormatError: `text` is not a ValidWriteIdList, or it is of another table.
+        """
+        found = cls.parse(text)
+        named = found.table.lower()
+        if not f".{table}".endswith(f".{named}"):
+            raise FormatError(f"the snapshot is of the table {shortened(named)}, not of {table}")
+        return found
+
     @property
     def has_open(self) -> bool:
         """Whether a write id was open."""

@@ -8,7 +8,7 @@ import pytest
 
 from support.acid import FIVE_LISTINGS, Case, build, cleaner, found, reader, state_seen, visible
 from support.acid_history import random_history
-from tidegate.hive.compaction import Compaction
+from tidegate.events import VacuumKind
 from tidegate.hive.names import Base
 from tidegate.hive.obsolete import (
     FoundDirectory,
@@ -18,6 +18,7 @@ from tidegate.hive.obsolete import (
     settled_state,
 )
 from tidegate.hive.write_ids import CleanerWriteIds, ValidTxns, ValidWriteIds
+from tidegate.hive_bridge.products import VacuumFields
 
 pytestmark = [pytest.mark.judge]
 
@@ -148,7 +149,7 @@ def test_hive_reads_a_compacted_base_of_hive_3_though_its_last_write_id_aborted(
     answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=False)
     assert isinstance(answer, _AcidState)
     assert (answer.base, answer.obsolete) == ("base_0000006", names[:2])
-    vacuum = Compaction.of(names[2:], major=True, min_write_id=1, max_write_id=6, write_ids=ids)
+    vacuum = VacuumFields("/t", names[2:], 1, 6, str(ids), VacuumKind.MAJOR).compaction()
     assert (
         tuple(directory.name for directory in vacuum.removable(found(*names)).obsolete)
         == answer.obsolete
