@@ -15,7 +15,6 @@ from support.embedded_metastore import HIVE_3, EmbeddedMetastore
 from support.waiting import wait_for
 from tidegate.errors import TidegateError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.connection import Connection
 
 SHARED_READ, SHARED_WRITE, EXCLUSIVE, _EXCLUSIVE_WRITE = 1, 2, 3, 4
 _DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
@@ -62,7 +61,7 @@ class HiveEngine:
         # Derby takes its time to end a deadlock of two calls
         self.settings = MetastoreSettings(uri=metastore.uri, timeout_ms=60_000)
         self.types = _interface()
-        self._connection = Connection(self.settings, service=self.types.WriteMetastore)
+        self._connection = MetastoreClient(self.settings, service=self.types.WriteMetastore)
 
     def close(self) -> None:
         """Close the connection."""

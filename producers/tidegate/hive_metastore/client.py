@@ -1,14 +1,21 @@
-"""The connection to a Metastore: the few calls that are needed, with answers as values."""
+"""The few calls of a Metastore that are needed, with answers as values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Self, TypeVar
 
-from tidegate.errors import MetastoreRefusedError, TransientError
+from tidegate.errors import (
+    ConfigError,
+    MetastoreRefusedError,
+    MissingCallError,
+    MissingInMetastoreError,
+    TransientError,
+)
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive.write_ids import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
-from tidegate.hive_metastore.connection import Connection, interface
+from tidegate.hive_metastore.connection import connect, interface, require_sasl
+from tidegate.hive_metastore.settings import MetastoreSettings
 from tidegate.hive_metastore.values import (
     ABORT_CLEAN_UP,
     REBALANCE,
@@ -33,6 +40,8 @@ _LOCK_TYPES: Final = {
 _KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, REBALANCE: VacuumKind.MAJOR}
 _TYPES: Final = {VacuumKind.MINOR: 1, VacuumKind.MAJOR: 2}
 _ABORTED: Final = 2
+_MISSING: Final = "NoSuchObjectException"
+_REFUSALS: Final = ("MetaException", "NoSuchTxnException", "ConfigValSecurityException")
 _LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
 _INSERT_ONLY: Final = 2
 _CAPABILITIES: Final = (
@@ -44,7 +53,7 @@ _CAPABILITIES: Final = (
 )
 
 
-class MetastoreClient(Connection):
+class MetastoreClient:
     """One connection to a Metastore; made at the first call, and again after a fault.
 
     For one thread. Every call may raise:
@@ -53,6 +62,40 @@ class MetastoreClient(Connection):
         whole. Nothing can be concluded from it.
     MetastoreRefusedError: it answered that it won't, for example that a table does not exist.
     """
+
+    def __init__(
+        self,
+        settings: MetastoreSettings,
+        called: Callable[[str], object] | None = None,
+        service: object = None,
+    ) -> None:
+        """Take the settings, what counts the calls, and a Thrift service with other calls.
+
+        Nothing is connected yet.
+
+        Raises:
+            ConfigError: a library is missing that the settings need.
+        """
+        self._settings = settings
+        self._service: Any = service or interface().Metastore
+        self._client: Any = None
+        self._called = called
+        if settings.kerberos is not None:
+            require_sasl()
+
+    def close(self) -> None:
+        """Close the connection; the next call makes another one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def __enter__(self) -> Self:
+        """Use it in a `with` block, which closes it."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the connection."""
+        self.close()
 
     def snapshot(self) -> Snapshot:
         """Look at everything once, in the order that `Snapshot` describes."""
@@ -226,6 +269,41 @@ class MetastoreClient(Connection):
     ) -> None:
         marked = interface().CompactionInfoStruct(entry, *place, kind, highest)
         self.call("mark_cleaned", marked)
+
+    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
+        """Call the Metastore; the class says what is raised."""
+        from thriftpy2.thrift import TApplicationException, TException  # noqa: PLC0415 - an extra
+
+        if self._called is not None:
+            self._called(name)
+        try:
+            if self._client is None:
+                self._client = connect(self._settings, self._service)
+            return getattr(self._client, name)(*arguments)
+        except TException as error:
+            kind, message = type(error).__name__, getattr(error, "message", None)
+            text = f"the Metastore refuses {name}: {message or kind}"
+            if kind == _MISSING:
+                raise MissingInMetastoreError(text) from error
+            if kind in _REFUSALS:
+                raise MetastoreRefusedError(text) from error
+            unknown = TApplicationException.UNKNOWN_METHOD
+            if kind == TApplicationException.__name__ and getattr(error, "type", 0) == unknown:
+                raise MissingCallError(f"the Metastore has no call {name}") from error
+            self._give_up(name, error)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a broken answer makes the decoder raise
+            self._give_up(name, error)
+        except BaseException:
+            self.close()
+            raise
+
+    def _give_up(self, name: str, error: Exception) -> None:
+        """Forget the connection: an answer that comes late would be taken for another call's."""
+        self.close()
+        message = getattr(error, "message", None) or str(error) or type(error).__name__
+        raise TransientError(f"the Metastore did not answer {name}: {message}") from error
 
 
 def _whole(part: R | None, what: str) -> R:
