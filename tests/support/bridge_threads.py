@@ -14,7 +14,7 @@ _SECONDS = 60
 def wait_for_threads(part: Compactions | Marking | AbortedSweep) -> None:
     """Until its look-ups, its marks or its sweep have ended."""
     if isinstance(part, Compactions):
-        wait(list(part._asked.values()), _SECONDS)
+        wait([made.asked for made in part._lookups.values() if made.asked], _SECONDS)
     elif isinstance(part, Marking):
         wait([made.future for made in part._attempts.values() if made.future], _SECONDS)
     elif part._running is not None:

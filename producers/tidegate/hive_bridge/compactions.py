@@ -48,6 +48,18 @@ def published_key(event: VacuumFinished) -> Key:
     return event.table, event.partition, f"{event.kind.value} {event.max_write_id}"
 
 
+@dataclass(slots=True)
+class _Lookup:
+    """A visible compaction that is not published."""
+
+    asked: Future[VacuumFields] | None = None
+    has_ended: bool = False
+    """Whether it ended before the current poll asked for the locks."""
+    again_at: float = 0.0
+    is_postponed: bool = False
+    is_refused: bool = False
+
+
 class Compactions:
     """The compactions whose results are visible to readers, until they are published.
 
@@ -67,13 +79,7 @@ class Compactions:
         self._observer = observer
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
         self._published: dict[Key, None] = {}
-        self._refused: set[Key] = set()
-        self._postponed: set[Key] = set()
-        self._again: dict[Key, float] = {}
-        """When to look up again the compactions that must not be cleaned now."""
-        self._asked: dict[Key, Future[VacuumFields]] = {}
-        self._ended: frozenset[Future[VacuumFields]] = frozenset()
-        """Lookups that ended before the current poll asked for the locks."""
+        self._lookups: dict[Key, _Lookup] = {}
         self._highest: dict[int, int] = {}
         """The highest write ids that Hive 3 does not report, by compaction id."""
 
@@ -87,27 +93,27 @@ class Compactions:
 
     def _done(self, key: Key) -> None:
         self._published[key] = None
-        self._postponed.discard(key)
-        self._asked.pop(key, None)
-        self._again.pop(key, None)
+        self._lookups.pop(key, None)
         while len(self._published) > _MAX_PUBLISHED:
             del self._published[next(iter(self._published))]
 
     def refuse(self, compaction: QueueEntry, reason: str) -> None:
         """Never publish the compaction, and log the reason once."""
-        key = key_of(compaction, self._catalog)
-        if key not in self._refused:
+        lookup = self._lookup(compaction)
+        if not lookup.is_refused:
             log.warning("%s is not published: %s", named(compaction), reason)
             self._observer.refused()
-        self._refused.add(key)
-        self._asked.pop(key, None)
+        lookup.is_refused = True
 
     def postpone(self, compaction: QueueEntry, reason: str) -> None:
         """Log once why the compaction can't be published now; the next poll tries it again."""
-        key = key_of(compaction, self._catalog)
-        if key not in self._postponed:
+        lookup = self._lookup(compaction)
+        if not lookup.is_postponed:
             log.warning("%s has to wait: %s", named(compaction), reason)
-        self._postponed.add(key)
+        lookup.is_postponed = True
+
+    def _lookup(self, compaction: QueueEntry) -> _Lookup:
+        return self._lookups.setdefault(key_of(compaction, self._catalog), _Lookup())
 
     def completed(self, queue: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
         """The queue, with the highest write ids of Hive 3's compactions filled in.
@@ -116,7 +122,8 @@ class Compactions:
         that are there now, and covers the earlier ones, so those are left out. Call this before the
         poll asks for the locks, and `described` after it.
         """
-        self._ended = frozenset(lookup for lookup in self._asked.values() if lookup.done())
+        for lookup in self._lookups.values():
+            lookup.has_ended = lookup.asked is not None and lookup.asked.done()
         entries = tuple(queue)
         latest: dict[tuple[object, ...], int] = {}
         for entry in entries:
@@ -142,33 +149,25 @@ class Compactions:
             for compaction in queue
             if compaction.is_visible and compaction.kind is not None
         }
-        self._refused &= visible.keys()
-        self._again = {key: at for key, at in self._again.items() if key in visible}
-        for gone in self._asked.keys() - visible.keys():
-            self._asked.pop(gone).cancel()
+        for gone in self._lookups.keys() - visible.keys():
+            if (asked := self._lookups.pop(gone).asked) is not None:
+                asked.cancel()
         for key, compaction in visible.items():
-            if key in self._published or key in self._refused:
+            if key in self._published:
                 continue
-            if self._clock() < self._again.get(key, 0.0):
+            lookup = self._lookup(compaction)
+            if lookup.is_refused or self._clock() < lookup.again_at:
                 continue
-            asked = self._asked.get(key)
-            if asked is None:
-                self._asked[key] = self._pool.submit(self._describe, compaction)
-            elif (
-                self._is_over(compaction, asked)
-                and (found := self._result(key, compaction, asked)) is not None
-            ):
+            if lookup.asked is None:
+                lookup.asked = self._pool.submit(self._describe, compaction)
+            # in Hive 3 the directory may show the result of a compaction that became visible after
+            # the poll asked for the locks
+            elif lookup.has_ended or (lookup.asked.done() and not compaction.is_of_hive_3):
+                if (found := self._result(compaction, lookup, lookup.asked)) is None:
+                    continue
                 made = self._completed(compaction, found)
                 if key_of(made, self._catalog) not in self._published:
                     yield made, found
-
-    def _is_over(self, compaction: QueueEntry, asked: Future[VacuumFields]) -> bool:
-        """Whether this poll may use the result of a lookup.
-
-        In Hive 3 the directory may show the result of a compaction that became visible after the
-        poll asked for the locks.
-        """
-        return asked in self._ended if compaction.is_of_hive_3 else asked.done()
 
     def _completed(self, compaction: QueueEntry, found: VacuumFields) -> QueueEntry:
         if not compaction.is_of_hive_3:
@@ -181,7 +180,7 @@ class Compactions:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(
-        self, key: Key, compaction: QueueEntry, asked: Future[VacuumFields]
+        self, compaction: QueueEntry, lookup: _Lookup, asked: Future[VacuumFields]
     ) -> VacuumFields | None:
         try:
             return asked.result()
@@ -191,11 +190,10 @@ class Compactions:
             self.refuse(compaction, f"{type(error).__name__}: {error}")
         except NotYet as error:
             self.postpone(compaction, str(error))
-            self._again[key] = self._clock() + error.seconds
-            del self._asked[key]
+            lookup.again_at, lookup.asked = self._clock() + error.seconds, None
         except (TransientError, OSError) as error:
             log.warning("%s could not be looked up, trying again: %s", named(compaction), error)
-            del self._asked[key]
+            lookup.asked = None
         return None
 
 
