@@ -41,7 +41,7 @@ from tidegate.hive.write_ids import NOTHING_OPEN
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.settings import BridgeSettings
-from tidegate.hive_metastore.connection import Connection
+from tidegate.hive_metastore import MetastoreClient
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import Storage
 
@@ -166,19 +166,19 @@ class Calls:
 
     def __enter__(self) -> Self:
         """Count from now on."""
-        self.count, self._real, self.began = 0, Connection.call, time.monotonic()
+        self.count, self._real, self.began = 0, MetastoreClient.call, time.monotonic()
 
-        def counted(connection: Connection, name: str, *arguments: object) -> Any:  # noqa: ANN401
+        def counted(client: MetastoreClient, name: str, *arguments: object) -> Any:  # noqa: ANN401
             if not name.startswith(("unlock", "commit")):  # the engine's own
                 self.count += 1
-            return self._real(connection, name, *arguments)
+            return self._real(client, name, *arguments)
 
-        Connection.call = counted  # type: ignore[method-assign, assignment]
+        MetastoreClient.call = counted  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
         """Count no more."""
-        Connection.call = self._real  # type: ignore[method-assign]
+        MetastoreClient.call = self._real  # type: ignore[method-assign]
         self.a_minute = 60 * self.count / (time.monotonic() - self.began)
 
 
