@@ -271,7 +271,7 @@ class MetastoreClient:
         self.call("mark_cleaned", marked)
 
     def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
-        """Call the Metastore; the class says what is raised."""
+        """Call the Metastore; see the class for the errors."""
         from thriftpy2.thrift import TApplicationException, TException  # noqa: PLC0415 - an extra
 
         if self._called is not None:
