@@ -371,10 +371,10 @@ RULES: Final = (
         "tests/cleaning/test_confirmation.py::test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers",
     ),
     Rule(
-        "long moves into quarantine are confirmed again",
-        "consumers/tidegate/cleaning/quarantine.py",
-        "self.go_on()",
-        "pass",
+        "long removals are confirmed again",
+        "consumers/tidegate/cleaning/executor.py",
+        "if now - progress.asked_at >= self.confirm_every.total_seconds():",
+        "if now < 0:",
         "tests/cleaning/test_second_source.py::test_a_contradiction_that_arises_during_a_long_removal_ends_it",
     ),
     Rule(

@@ -331,7 +331,7 @@ def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path)
 def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CleaningMode
 ) -> None:
-    monkeypatch.setattr("tidegate.cleaning.removal.BATCHES", 1)
+    monkeypatch.setattr("tidegate.cleaning.removal.AT_ONCE", 100)
     names = [f"delta_{n:07}_{n:07}_0000" for n in range(1, 251)]
     location = build(tmp_path / "t", dict.fromkeys([*names, "delta_0000001_0000250"], 9))
     command = release(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,12 +20,14 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, RestoreCompleted, RestoreProgressed, RestoreStarted
-from tidegate.hudi.rollback import InstantInfo
-from tidegate.restores.executor import Restorer, _Progress
+from tidegate.hudi.instant import Action, Instant, InstantState
+from tidegate.hudi.rollback import InstantInfo, RollbackMetadata
+from tidegate.restores.executor import Restorer
 from tidegate.restores.plan import Step, _PlannedFile, plan_of
+from tidegate.restores.run import RestoreRun
 from tidegate.restores.settings import RestoreSettings
+from tidegate.runtime.protocols import PROGRESS_EVERY
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.tables.progress import PAUSE
 
 
 def slow(step: timedelta) -> Callable[[], datetime]:
@@ -70,14 +73,40 @@ def test_a_short_restore_says_nothing_in_between(tmp_path: Path) -> None:
     assert [type(outcome) for outcome in outcomes] == [RestoreStarted, RestoreCompleted]
 
 
-@pytest.mark.parametrize("pause", [timedelta(0), PAUSE / 3, PAUSE])
-def test_a_restore_of_many_instants_is_said_at_most_so_often(pause: timedelta) -> None:
-    files = (_PlannedFile("p0", "p0/a.parquet", 1),)
-    steps = tuple(Step(InstantInfo(at(minute), "commit"), files) for minute in range(30))
-    progress = _Progress(plan_of(at(0), steps), NOW)
+class Passes:
+    """A restore of 30 instants, of which each takes so long to roll back."""
 
-    said = [progress.rolled_back([step], NOW + pause * n) for n, step in enumerate(steps, 1)]
+    def __init__(self, pause: timedelta) -> None:
+        files = (_PlannedFile("p0", "p0/a.parquet", 1),)
+        targets = [InstantInfo(at(minute), "commit") for minute in range(30)]
+        self.plan = plan_of(at(0), tuple(Step(target, files) for target in targets))
+        self.instant = Instant(at(40), Action.RESTORE, InstantState.INFLIGHT)
+        self.pause, self.now = pause, NOW
 
-    assert sum(said) <= 1 + (pause * 30) // PAUSE
-    assert not said[-1]
-    assert (progress.files, progress.total_files) == (30, 30)
+    def passes(self) -> Iterator[tuple[Step, ...]]:
+        return ((step,) for step in self.plan.steps)
+
+    def roll_back(self, steps: Sequence[Step]) -> list[RollbackMetadata]:
+        self.now += self.pause
+        return [RollbackMetadata(at(40), 0, step.target, {}, ()) for step in steps]
+
+    def check_savepoints(self) -> None:
+        pass
+
+    check_end = check_savepoints
+
+
+@pytest.mark.parametrize("pause", [timedelta(0), PROGRESS_EVERY / 3, PROGRESS_EVERY])
+def test_a_restore_of_many_instants_is_said_at_most_so_often(
+    tmp_path: Path, pause: timedelta
+) -> None:
+    run = Passes(pause)
+    restorer = Restorer(warehouse_over(tmp_path), ThreadMap(), lambda: run.now)
+    request = restore_request(four_commits(tmp_path / "orders", 9), at(0))
+
+    said = list(restorer._roll_back(request, cast("RestoreRun", run), NOW))
+
+    assert len(said) == (29 if pause == PROGRESS_EVERY else 9 if pause else 0)
+    done = [e.instants_done for e in said if isinstance(e, RestoreProgressed)]
+    assert done == sorted({*done} - {30})
+    assert {e.files_total for e in said if isinstance(e, RestoreProgressed)} <= {30}

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.confirmation import NOT_NOW, Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import (
     Cleaning,
     CleaningPlan,
@@ -30,13 +30,7 @@ from tidegate.cleaning.quarantine_commands import (
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.second_source import SecondSource, check_files
 from tidegate.cleaning.settings import CleaningSettings, Handling
-from tidegate.errors import (
-    ConfinementError,
-    FormatError,
-    PermanentError,
-    TidegateError,
-    TransientError,
-)
+from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningMode,
@@ -53,11 +47,10 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import not_confirmed
 from tidegate.runtime.gc_pause import gc_paused
-from tidegate.runtime.protocols import Published
+from tidegate.runtime.protocols import PROGRESS_EVERY, Published
 from tidegate.runtime.retry import is_lasting
-from tidegate.storage import FileInfo, ParallelMap
+from tidegate.storage import ParallelMap
 from tidegate.tables.claim import HIVE, Claim, Task
-from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, readable, refusal_of
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
@@ -86,8 +79,8 @@ class Cleaner:
     """Confirms a removal, besides the events."""
     confirm_every: timedelta = timedelta(minutes=1)
     """Between two questions to the second source, while directories go."""
-    progress_every: timedelta = PAUSE
-    """The time between two outcomes about the progress of a large cleaning."""
+    progress_every: timedelta = PROGRESS_EVERY
+    """Between two outcomes about the progress of a long cleaning."""
     name: ClassVar[str] = "cleaner"
     consumes: ClassVar[tuple[type[Command], ...]] = (
         CleaningReleased,
@@ -175,31 +168,19 @@ class Cleaner:
     def _removing(
         self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
     ) -> Iterator[Outcome]:
-        """Remove; yield outcomes about the progress of a large cleaning."""
-        if len(plan.remove) <= LONG:
-            self._remove(command, plan, handling, claim)
-            return
-        location = location_of(self.warehouse, command.location, command.partition)
-        progress = _Progress(command, plan, lambda: self.warehouse.list(location))
-        yield from while_working(
-            lambda: self._remove(command, plan, handling, claim),
-            lambda: progress.event(self._event_fields(command)),
-            self.progress_every,
-        )
+        """Remove and plan again until nothing is left: another process may remove as well.
 
-    def _remove(
-        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
-    ) -> None:
-        """Remove and plan again until nothing is left: another process may remove as well."""
-        confirm = _Confirmation(partial(self._confirm, command), self.confirm_every, plan)
-        go = self._goes(command, plan, handling, confirm, claim)
+        Yields how far a long removal is.
+        """
+        remove, progress = self._removal(command, plan, handling, claim), _Progress(plan)
         failed: list[NotRemoved] = []
         for _ in range(_ROUNDS):
             if not plan.remove:
                 return
-            confirm.plan = plan
             claim.check()
-            failed = go(plan)
+            failed = []
+            for gone in remove(plan, failed):
+                yield from self._between(command, plan, gone, progress)
             if failed:  # perhaps because another task has the table
                 claim.check()
             try:
@@ -213,28 +194,49 @@ class Cleaner:
         if plan.remove:
             raise _fault(plan, failed)
 
-    def _goes(
+    def _between(
         self,
         command: Cleaning,
         plan: CleaningPlan,
-        handling: Handling,
-        confirm: Callable[[], None],
-        claim: Unclaimed,
-    ) -> Callable[[CleaningPlan], list[NotRemoved]]:
+        gone: Sequence[ListedDirectory],
+        progress: _Progress,
+    ) -> Iterator[Outcome]:
+        """While directories go: ask the second source again, and yield the progress.
+
+        Raises:
+            Refused: the removal is not confirmed any more.
+        """
+        progress.directories += len(gone)
+        progress.files += sum(len(directory.files) for directory in gone)
+        now, total = time.monotonic(), len(progress.plan.remove)
+        if now - progress.asked_at >= self.confirm_every.total_seconds():
+            self._confirm(command, plan)
+            progress.asked_at = time.monotonic()
+        is_due = now - progress.reported_at >= self.progress_every.total_seconds()
+        if is_due and gone and progress.directories < total:
+            progress.reported_at = now
+            yield CleaningProgressed.about(
+                command,
+                **self._event_fields(command),
+                directories_done=progress.directories,
+                directories_total=total,
+                files_done=progress.files,
+                files_total=progress.plan.files,
+            )
+
+    def _removal(
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
+    ) -> Callable[[CleaningPlan, list[NotRemoved]], Iterator[Sequence[ListedDirectory]]]:
         """How directories go: removed, or moved into one entry of the quarantine."""
         if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):
-            return lambda plan: remove_directories(
-                self.warehouse,
-                plan.phases,
-                plan.products,
-                self.parallel_map,
-                go_on=confirm,
-                claim=claim.numbers,
+            claims, parallel_map = claim.numbers, self.parallel_map
+            return lambda plan, failed: remove_directories(
+                self.warehouse, plan.phases, plan.products, parallel_map, failed, claim=claims
             )
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
-        return MoveAside(self.warehouse, location, record, confirm, claim)
+        return MoveAside(self.warehouse, location, record, claim)
 
     def handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
         """Whether to delete or quarantine, by the rules and by the second source's proof.
@@ -283,24 +285,16 @@ class Cleaner:
 
 
 @dataclass(slots=True)
-class _Confirmation:
-    """Asks again whether a removal is confirmed, after each pause. It was confirmed just now."""
+class _Progress:
+    """How far a cleaning is; it was confirmed just now."""
 
-    ask: Callable[[CleaningPlan], object]
-    pause: timedelta
     plan: CleaningPlan
-    """What goes now."""
+    """The first one."""
+    directories: int = 0
+    files: int = 0
     asked_at: float = field(default_factory=time.monotonic)
-
-    def __call__(self) -> None:
-        """Ask, if it is time.
-
-        Raises:
-            Refused: it is not confirmed any more.
-        """
-        if time.monotonic() - self.asked_at >= self.pause.total_seconds():
-            self.ask(self.plan)
-            self.asked_at = time.monotonic()
+    """When the second source was asked."""
+    reported_at: float = field(default_factory=time.monotonic)
 
 
 def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
@@ -312,37 +306,3 @@ def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
     if lasting and len(lasting) == len(failed):
         return lasting[0]
     return TransientError(f"not removed: {names}{more}: {cause}")
-
-
-LONG: Final = 100
-"""The number of directories above which progress is reported; fewer are removed quickly."""
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Counts a plan's remaining directories. A directory is listed until it is empty."""
-
-    command: Cleaning
-    plan: CleaningPlan
-    list_location: Callable[[], list[FileInfo]]
-    reported: int = field(default=0, init=False)
-    """The number of removed directories in the last event."""
-
-    def event(self, event_fields: dict[str, Any]) -> CleaningProgressed | None:
-        """The progress; None if nothing was removed since the last event, or the listing fails."""
-        try:
-            left = {entry.name for entry in self.list_location()}
-        except (OSError, TidegateError):  # the removal meets and reports the same fault
-            return None
-        gone = [planned for planned in self.plan.remove if planned.name not in left]
-        if not self.reported < len(gone) < len(self.plan.remove):
-            return None
-        self.reported = len(gone)
-        return CleaningProgressed.about(
-            self.command,
-            **event_fields,
-            directories_done=len(gone),
-            directories_total=len(self.plan.remove),
-            files_done=sum(len(directory.files) for directory in gone),
-            files_total=self.plan.files,
-        )

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -145,19 +145,22 @@ class MoveAside:
     warehouse: Warehouse
     location: str
     record: QuarantineRecord
-    go_on: Callable[[], None] = lambda: None
-    """Called before each directory; what it raises ends the moves."""
     claim: Unclaimed = NO_CLAIM
     _entry: str | None = None
     _half_way: Mapping[str, str] = field(default_factory=dict[str, str])
     """By directory that another cleaning moved in part, the entry of that one."""
 
-    def __call__(self, plan: CleaningPlan) -> list[NotRemoved]:
+    def __call__(
+        self, plan: CleaningPlan, failed: list[NotRemoved]
+    ) -> Iterator[Sequence[ListedDirectory]]:
         """Move the directories of a plan, phase by phase, if they are unchanged since the plan.
 
-        Returns:
-            The directories of the first phase with an error that could not be moved; empty if all
-            were moved.
+        Args:
+            plan: The plan.
+            failed: Takes the directories that could not be moved: then no further phase begins.
+
+        Yields:
+            Before each directory, what went since the last time. The caller may end the moves.
 
         Raises:
             Refused: an earlier run left a record or a list that can't be read.
@@ -169,9 +172,9 @@ class MoveAside:
                 raise Refused(Reason.UNREADABLE_QUARANTINE, str(error)) from error
         for phase in plan.phases:
             self.claim.check()
-            if failed := self._move(phase, plan.products, self._entry):
-                return failed
-        return []
+            yield from self._move(phase, plan.products, self._entry, failed)
+            if failed:
+                return
 
     def _made_entry(self) -> str:
         stamp = self.record.at[:19].replace(":", "").replace("-", "")
@@ -232,20 +235,25 @@ class MoveAside:
         self.warehouse.remove_files([join(entry, UNDONE)])
 
     def _move(
-        self, phase: Sequence[ListedDirectory], products: Sequence[ListedDirectory], entry: str
-    ) -> list[NotRemoved]:
+        self,
+        phase: Sequence[ListedDirectory],
+        products: Sequence[ListedDirectory],
+        entry: str,
+        failed: list[NotRemoved],
+    ) -> Iterator[Sequence[ListedDirectory]]:
         warehouse, location = self.warehouse, self.location
-        answers: list[NotRemoved | None] = []
+        gone: Sequence[ListedDirectory] = ()
         with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
             for directory in phase:
-                self.go_on()
+                yield gone
                 self.claim.check_if_old()
                 other = self._half_way.get(directory.name)
                 with warehouse.moving(location, other) if other else nullcontext(moves) as its:
-                    answers.append(_moved(its, folder, directory, products))
+                    fault = _moved(its, folder, directory, products)
+                gone = [] if fault else [directory]
+                failed += [fault] if fault else []
         if markers := [directory.marker_path for directory in phase if directory.has_marker]:
             warehouse.remove_files(markers)
-        return [answer for answer in answers if answer is not None]
 
 
 def _moved(

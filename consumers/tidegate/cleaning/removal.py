@@ -5,7 +5,7 @@ Runs on Spark's executors too, so it imports nothing that they may miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,8 +17,8 @@ from tidegate.storage.parallel import batches_of
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
-BATCHES: Final = 1_000
-"""Batches that are removed between two questions whether to go on: about a minute's work."""
+AT_ONCE: Final = 30_000
+"""Directories that go between two questions whether to go on: some twenty seconds' work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +32,39 @@ class NotRemoved:
     be pickled. Its errno decides whether another attempt may succeed."""
 
 
-def remove_directories(  # noqa: PLR0913 - the last two by name
+def remove_directories(  # noqa: PLR0913 - the last by name
     warehouse: Warehouse,
     phases: Iterable[Sequence[ListedDirectory]],
     products: tuple[ListedDirectory, ...],
     parallel_map: ParallelMap,
+    failed: list[NotRemoved],
     *,
-    go_on: Callable[[], None] = lambda: None,
     claim: Unclaimed = NO_CLAIM,
-) -> list[NotRemoved]:
-    """Remove planned directories, phase by phase; stop before the next phase at an error.
+) -> Iterator[Sequence[ListedDirectory]]:
+    """Remove planned directories, phase by phase; stop at an error.
 
     Args:
         warehouse: Where they are.
         phases: The directories to remove, in the order of the phases.
         products: The vacuum's directories, which must be unchanged.
         parallel_map: Processes the batches.
-        go_on: Called before each hundred thousand directories; what it raises ends the removal.
+        failed: Takes the directories that could not be removed.
         claim: Checked before each batch, and within a batch that takes long.
 
-    Returns:
-        The directories that could not be removed; empty if all were.
+    Yields:
+        Before each AT_ONCE directories, those that went since the last time. The caller may end
+        the removal.
     """
+    gone: Sequence[ListedDirectory] = ()
     for phase in phases:
         remove = _RemoveUnchanged(warehouse, phase[0].parent, products, claim)
-        for batches in batches_of(batches_of(phase), BATCHES):
-            go_on()
-            done = parallel_map.map(remove, batches)
-            if errors := [error for batch in done for error in batch]:
-                return errors
-    return []
+        for directories in batches_of(phase, AT_ONCE):
+            yield gone
+            done = parallel_map.map(remove, batches_of(directories))
+            failed += (fault for batch in done for fault in batch)
+            if failed:
+                return
+            gone = directories
 
 
 @dataclass(frozen=True, slots=True)

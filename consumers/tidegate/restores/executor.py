@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -34,16 +34,15 @@ from tidegate.restores.checks import check_seen
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.hudi_engine import Session
 from tidegate.restores.liveness import check_writers, holding_lock, removing_left_locks
-from tidegate.restores.plan import PlannedRestore, Step
+from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
 from tidegate.restores.repeats import RestoreClaim, previous_restore
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.settings import RestoreRule, RestoreSettings
-from tidegate.runtime.protocols import Published
+from tidegate.runtime.protocols import PROGRESS_EVERY, Published
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import claim_table, open_table, refusing_unreadable
-from tidegate.tables.progress import PAUSE
 from tidegate.tables.refusal import Refused, readable
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
 from tidegate.tables.warehouse import Warehouse
@@ -257,19 +256,23 @@ class Restorer:
     def _roll_back(
         self, command: RestoreRequested, run: RestoreRun, began: datetime
     ) -> Generator[Outcome, None, RestoreMetadata]:
-        progress, rollbacks = _Progress(run.plan, began), list[RollbackMetadata]()
+        rollbacks, files, reported_at = list[RollbackMetadata](), 0, began
         for steps in run.passes():
             run.check_savepoints()
             rollbacks += run.roll_back(steps)
-            if progress.rolled_back(steps, self.context.clock()):
+            files += sum(len(step.files) for step in steps)
+            now = self.context.clock()
+            # never after the last pass, because the restore's outcome follows
+            if len(rollbacks) < len(run.plan.steps) and now - reported_at >= PROGRESS_EVERY:
+                reported_at = now
                 yield RestoreProgressed.about(
                     command,
-                    **self._fields(command, progress.reported_at),
+                    **self._fields(command, now),
                     restore_instant=run.instant.timestamp,
-                    instants_done=progress.instants,
+                    instants_done=len(rollbacks),
                     instants_total=len(run.plan.steps),
-                    files_done=progress.files,
-                    files_total=progress.total_files,
+                    files_done=files,
+                    files_total=sum(len(step.files) for step in run.plan.steps),
                 )
         run.check_end()
         took_ms = int((self.context.clock() - began).total_seconds() * 1000)
@@ -317,30 +320,3 @@ def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: Plann
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:
     return tuple(InstantRef(instant=i.timestamp, action=i.action) for i in instants)
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Call `rolled_back` after each pass; it returns whether to publish the progress."""
-
-    plan: PlannedRestore
-    reported_at: datetime
-    instants: int = 0
-    files: int = 0
-    total_files: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Count the files to remove; for a resumed restore, the remaining ones."""
-        self.total_files = sum(len(step.files) for step in self.plan.steps)
-
-    def rolled_back(self, steps: Sequence[Step], now: datetime) -> bool:
-        """Count a pass; return True if the last report was a while ago and passes remain.
-
-        The last pass is never reported, because the restore's outcome follows.
-        """
-        self.instants += len(steps)
-        self.files += sum(len(step.files) for step in steps)
-        if self.instants == len(self.plan.steps) or now - self.reported_at < PAUSE:
-            return False
-        self.reported_at = now
-        return True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import ClassVar, Protocol
+from datetime import datetime, timedelta
+from typing import ClassVar, Final, Protocol
 
 from tidegate.events import Command, Outcome
 from tidegate.events.fields import compared
@@ -13,6 +13,9 @@ from tidegate.events.signature import Proof
 from tidegate.runtime.authorization import TrustedKey
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+
+PROGRESS_EVERY: Final = timedelta(seconds=20)
+"""Between two outcomes that report the progress of one task."""
 
 
 @dataclass(frozen=True, slots=True)
