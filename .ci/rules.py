@@ -300,7 +300,7 @@ RULES: Final = (
     Rule(
         "a directory on HDFS that changed during its move is moved back",
         "consumers/tidegate/tables/warehouse/hdfs_files.py",
-        "if self.store.entry(there).modified_ms != checked.modified_ms:",
+        "if self.entry(there).modified_ms != checked.modified_ms:",
         "if not checked:",
         "tests/tables/warehouse/test_hdfs.py::test_a_directory_that_changed_after_the_look_is_moved_back",
     ),

@@ -52,7 +52,7 @@ from tidegate.events import (
     CleaningUndoRefused,
     QuarantineRemoved,
 )
-from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Move, Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -467,9 +467,9 @@ def test_an_undo_whose_table_is_dropped_meanwhile_is_refused_at_the_next_attempt
 
     class Dropping(Warehouse):
         @contextmanager
-        def moving_back(self, source: str, target: str) -> Generator[Moves]:
-            with super().moving_back(source, target) as moves:
-                yield moves
+        def moving_back(self, source: str, target: str) -> Generator[Move]:
+            with super().moving_back(source, target) as move:
+                yield move
             shutil.rmtree(table)
 
     dropping = quarantining(root, warehouse=Dropping(WarehouseRoots.of(str(root))))

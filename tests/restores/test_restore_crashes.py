@@ -33,7 +33,7 @@ from tidegate.hudi.rollback import RestoreMetadata
 from tidegate.restores.executor import Restorer
 from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Move, Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow
 
@@ -256,7 +256,7 @@ def test_a_metadata_table_that_cannot_be_moved_is_removed_where_it_is(
 
     class Mounted(Warehouse):
         @contextmanager
-        def moving(self, source: str, target: str) -> Generator[Moves]:
+        def moving(self, source: str, target: str) -> Generator[Move]:
             raise OSError(reason, "no rename of directories", source, None, target)
             yield
 

@@ -15,8 +15,7 @@ from tidegate.errors import TransientError
 from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.events.reasons import Reason
 from tidegate.storage import FileInfo
-from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_changes import _LocalMoves
+from tidegate.tables.warehouse import MayGo, Move, Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow
 REQUESTED = ".restore.requested"
@@ -149,20 +148,19 @@ def test_a_metadata_table_that_goes_after_the_other_has_completed_is_not_declare
 
     class Late(Warehouse):
         @contextmanager
-        def moving(self, source: str, target: str) -> Generator[Moves]:
-            with super().moving(source, target) as moves:
-                assert isinstance(moves, _LocalMoves)
-                yield LateMoves(moves.source, moves.source_path, moves.target, moves.target_path)
+        def moving(self, source: str, target: str) -> Generator[Move]:
+            with super().moving(source, target) as move:
 
-    class LateMoves(_LocalMoves):
-        def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-            def overtaken(files: Sequence[FileInfo]) -> bool:
-                may = may_go(files)
-                *_, last = restore(table, warehouse_over(root), 1)
-                assert isinstance(last, RestoreCompleted)
-                return may
+                def late(name: str, as_name: str, may_go: MayGo) -> bool | None:
+                    def overtaken(files: Sequence[FileInfo]) -> bool:
+                        may = may_go(files)
+                        *_, last = restore(table, warehouse_over(root), 1)
+                        assert isinstance(last, RestoreCompleted)
+                        return may
 
-            return _LocalMoves.move_if(self, name, overtaken, as_name)
+                    return move(name, as_name, overtaken)
+
+                yield late
 
     with pytest.raises(TransientError):
         restore(table, Late(WarehouseRoots.of(str(root))), 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from support.acid import NOON, TABLE
@@ -23,8 +22,7 @@ from tidegate.events import (
     DirectoriesCleaned,
     QuarantineRemovalRequested,
 )
-from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_changes import _LocalMoves
+from tidegate.tables.warehouse import MayGo, Move, Warehouse, WarehouseRoots
 
 QUARANTINE = CleaningSettings(mode=CleaningMode.QUARANTINE)
 
@@ -92,10 +90,14 @@ class DyingWarehouse(Stepwise):
     """Every move, write and removal is a step."""
 
     @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
-        with super().moving(source, target) as moves:
-            assert isinstance(moves, _LocalMoves)
-            yield _Counted(moves.source, moves.source_path, moves.target, moves.target_path, self)
+    def moving(self, source: str, target: str) -> Generator[Move]:
+        with super().moving(source, target) as move:
+
+            def counted(name: str, as_name: str, may_go: MayGo) -> bool | None:
+                self.step()
+                return move(name, as_name, may_go)
+
+            yield counted
 
     moving_back = moving  # as on every place that renames
 
@@ -104,16 +106,8 @@ class DyingWarehouse(Stepwise):
         return super().remove_if_empty(location)
 
     def step(self) -> None:
+        """Before each move."""
         self._step()
-
-
-@dataclass(frozen=True)
-class _Counted(_LocalMoves):
-    warehouse: DyingWarehouse
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        self.warehouse.step()
-        return super().move_if(name, may_go, as_name)
 
 
 def steps_of(run: Callable[[DyingWarehouse], object], root: Path) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
-from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Move, Warehouse, WarehouseRoots
 
 
 class Killed(BaseException):
@@ -53,10 +53,10 @@ class Stepwise(Warehouse):
         return removed
 
     @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
+    def moving(self, source: str, target: str) -> Generator[Move]:
         self._step()
-        with super().moving(source, target) as moves:
-            yield moves
+        with super().moving(source, target) as move:
+            yield move
 
     def remove_moved(self, location: str, origin: str) -> None:
         self._step()

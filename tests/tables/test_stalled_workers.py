@@ -33,8 +33,7 @@ from tidegate.storage import FileInfo, ParallelMap
 from tidegate.tables import task_numbers
 from tidegate.tables.claim import AlreadyDone, Task
 from tidegate.tables.task_numbers import Overtaken
-from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse, WarehouseRoots
-from tidegate.tables.warehouse.local_changes import _LocalMoves
+from tidegate.tables.warehouse import MayGo, Move, OpenFolder, Warehouse, WarehouseRoots
 
 HIDDEN = ".tidegate/"
 
@@ -93,10 +92,14 @@ class Watched(Warehouse):
             yield _Opened(self, folder)
 
     @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
-        with super().moving(source, target) as moves:
-            assert isinstance(moves, _LocalMoves)
-            yield _Moving(moves.source, moves.source_path, moves.target, moves.target_path, self)
+    def moving(self, source: str, target: str) -> Generator[Move]:
+        with super().moving(source, target) as move:
+
+            def watched(name: str, as_name: str, may_go: MayGo) -> bool | None:
+                with self.step(f"move {name}"):
+                    return move(name, as_name, may_go)
+
+            yield watched
 
     moving_back = moving  # as on every place that renames
 
@@ -112,15 +115,6 @@ class _Opened:
     def remove_if(self, name: str, may_go: MayGo) -> bool:
         with self.warehouse.step(f"remove {name}"):
             return self.folder.remove_if(name, may_go)
-
-
-@dataclass(frozen=True)
-class _Moving(_LocalMoves):
-    warehouse: Watched
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        with self.warehouse.step(f"move {name}"):
-            return super().move_if(name, may_go, as_name)
 
 
 def cleaner(warehouse: Warehouse) -> Cleaner:

@@ -41,7 +41,7 @@ from tidegate.events.reasons import Reason
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
-from tidegate.tables.warehouse import AlreadyExists, MayGo, Moves, OpenFolder, Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Move, OpenFolder, Warehouse
 
 FOLDER: Final = ".tidegate_quarantine"
 """The hidden directory in the directory of a table or partition."""
@@ -243,12 +243,12 @@ class MoveAside:
     ) -> Iterator[Sequence[ListedDirectory]]:
         warehouse, location = self.warehouse, self.location
         gone: Sequence[ListedDirectory] = ()
-        with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
+        with warehouse.moving(location, entry) as move, warehouse.opened(location) as folder:
             for directory in phase:
                 yield gone
                 self.claim.check_if_old()
                 other = self._half_way.get(directory.name)
-                with warehouse.moving(location, other) if other else nullcontext(moves) as its:
+                with warehouse.moving(location, other) if other else nullcontext(move) as its:
                     fault = _moved(its, folder, directory, products)
                 gone = [] if fault else [directory]
                 failed += [fault] if fault else []
@@ -257,17 +257,15 @@ class MoveAside:
 
 
 def _moved(
-    moves: Moves,
-    folder: OpenFolder,
-    directory: ListedDirectory,
-    products: Iterable[ListedDirectory],
+    move: Move, folder: OpenFolder, directory: ListedDirectory, products: Iterable[ListedDirectory]
 ) -> NotRemoved | None:
     """Move one directory while the vacuum's products are as planned; None if it is gone."""
     try:
         if changed := changed_product(folder, products):
             return changed
-        if moves.move_if(directory.name, partial(was_planned, directory)) is False:
-            return NotRemoved(f"{directory.name} changed since the plan")
+        name = directory.name
+        if move(name, name, partial(was_planned, directory)) is False:
+            return NotRemoved(f"{name} changed since the plan")
     except (OSError, TidegateError) as error:
         return not_removed(directory, error)
     return None
@@ -374,13 +372,10 @@ def _sweep(warehouse: Warehouse, folder: str) -> None:
 def _set_apart(warehouse: Warehouse, entry: Entry, claim: Unclaimed) -> Iterator[str]:
     """Rename the directories to remove, so that no undo puts them back; yield the new names."""
     try:
-        with warehouse.moving(entry.path, entry.path) as moves:
+        with warehouse.moving(entry.path, entry.path) as move:
             for name in entry.quarantined:
                 claim.check_if_old()
-                if moves.move_if(name, _always, as_name=LEAVING + name):
+                if move(name, LEAVING + name, lambda _: True):
                     yield LEAVING + name
     except NotFound:  # another process removed it
         return
-
-
-_always: MayGo = lambda _: True  # noqa: E731 - typed as a MayGo

@@ -197,10 +197,10 @@ def _put_back(warehouse: Warehouse, location: str, plan: _UndoPlan, claim: Uncla
     for path, group in groupby(plan.put_back, key=itemgetter(1)):
         try:
             claim.check()
-            with warehouse.moving_back(path, location) as moves:
+            with warehouse.moving_back(path, location) as move:
                 for name, _ in group:
                     claim.check_if_old()
-                    moves.move_if(name, lambda _: True)
+                    move(name, name, lambda _: True)
         except NotFound as error:
             raise TransientError(f"the quarantine changed during the undo: {error}") from error
 

@@ -121,8 +121,8 @@ def _move_away(
         return True
 
     # an OSError comes from overlays and mounted object stores, which can't rename directories
-    with suppress(NotFound, OSError), warehouse.moving(folder, there) as moves:
-        if moves.move_if(name, is_allowed, as_name):
+    with suppress(NotFound, OSError), warehouse.moving(folder, there) as move:
+        if move(name, as_name, is_allowed):
             check()
             # Hudi may have built and declared another one meanwhile
             _undeclare(warehouse, location)

@@ -247,9 +247,9 @@ def test_a_directory_is_moved_moved_back_and_removed_for_good(place: Place) -> N
         return
 
     def move(seen: list[str]) -> bool | None:
-        with warehouse.moving(table, aside) as moves:
-            assert moves.move_if("none", lambda _: True) is None
-            return moves.move_if("d", lambda found: listed(found) == seen)
+        with warehouse.moving(table, aside) as act:
+            assert act("none", "none", lambda _: True) is None
+            return act("d", "d", lambda found: listed(found) == seen)
 
     assert (move(["a"]), place.files()) == (False, before)
     assert move(["a", "b"])
@@ -260,13 +260,13 @@ def test_a_directory_is_moved_moved_back_and_removed_for_good(place: Place) -> N
     with pytest.raises(NotFound):  # MinIO and moto list the names of directories without objects
         list(warehouse.walk(f"{table}/d"))
     with warehouse.moving_back(aside, table) as back:
-        assert back.move_if("d", lambda _: True)
-        assert back.move_if("d", lambda _: True) is None
+        assert back("d", "d", lambda _: True)
+        assert back("d", "d", lambda _: True) is None
     assert place.files() == before
 
     assert move(["a", "b"])
-    with warehouse.moving(aside, aside) as names:
-        assert names.move_if("d", lambda _: True, as_name="leaving")
+    with warehouse.moving(aside, aside) as rename:
+        assert rename("d", "leaving", lambda _: True)
     for _ in range(2):
         warehouse.remove_moved(f"{aside}/leaving", f"{table}/d")
     assert (place.files(), list(warehouse.moved_names(aside))) == (["aside/x", "d2/c"], [])

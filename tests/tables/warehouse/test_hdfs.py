@@ -260,10 +260,10 @@ def test_a_directory_is_moved_with_all_that_is_in_it(lake: Cluster) -> None:
         asked.append([file.name for file in found])
         return len(asked) > 1
 
-    with warehouse.moving(table, f"{table}/aside") as moves:
-        assert moves.move_if("d", agree) is False
-        assert moves.move_if("d", agree, "d 2") is True
-        assert moves.move_if("d", agree) is None
+    with warehouse.moving(table, f"{table}/aside") as move:
+        assert move("d", "d", agree) is False
+        assert move("d", "d 2", agree) is True
+        assert move("d", "d", agree) is None
     assert asked == [["f"], ["f"]]
     assert lake.all_files() == ["t/aside/d 2/deep/f"]
     with pytest.raises(NotFound), warehouse.moving(table, f"{table}/none"):
@@ -274,8 +274,8 @@ def test_nothing_is_moved_over_a_name_not_even_an_empty_directory(lake: Cluster)
     lake.make("/wh/t/aside/d")
     table = f"{lake.address}/wh/t"
     moving = lake.warehouse().moving(table, f"{table}/aside")
-    with moving as moves, pytest.raises(FileExistsError):
-        moves.move_if("d", lambda _: True)
+    with moving as move, pytest.raises(FileExistsError):
+        move("d", "d", lambda _: True)
     assert lake.all_files() == ["t/d/deep/f"]
 
 
@@ -288,6 +288,6 @@ def test_a_directory_that_changed_after_the_look_is_moved_back(lake: Cluster) ->
         return True
 
     moving = lake.warehouse().moving(table, f"{table}/aside")
-    with moving as moves, pytest.raises(TransientError, match="changed during its move"):
-        moves.move_if("d", change)
+    with moving as move, pytest.raises(TransientError, match="changed during its move"):
+        move("d", "d", change)
     assert lake.all_files() == ["t/d/deep/f", "t/d/late"]

@@ -37,11 +37,11 @@ def test_a_directory_is_moved_with_all_that_is_in_it(root: Path, warehouse: Ware
         seen.extend(move.name for move in found)
         return True
 
-    with warehouse.moving(f"{root}/from", f"{root}/to") as moves:
-        assert moves.move_if("one", note)
-        assert moves.move_if("one", always) is None
-        assert moves.move_if("two", lambda _: False) is False
-        assert moves.move_if("two", always, as_name="2")
+    with warehouse.moving(f"{root}/from", f"{root}/to") as move:
+        assert move("one", "one", note)
+        assert move("one", "one", always) is None
+        assert move("two", "two", lambda _: False) is False
+        assert move("two", "2", always)
     assert seen == ["_orc_acid_version", "bucket_00000"]
     assert tree(root / "to" / "one") == before
     assert sorted(path.name for path in (root / "to").iterdir()) == ["2", "one"]
@@ -52,10 +52,10 @@ def test_nothing_is_moved_over_a_name_not_even_an_empty_directory(
 ) -> None:
     (root / "to" / "one").mkdir()
     with (
-        warehouse.moving(f"{root}/from", f"{root}/to") as moves,
+        warehouse.moving(f"{root}/from", f"{root}/to") as move,
         pytest.raises(FileExistsError, match="to/one"),
     ):
-        moves.move_if("one", always)
+        move("one", "one", always)
     assert (root / "from" / "one" / "bucket_00000").exists()
 
 
@@ -68,10 +68,10 @@ def test_what_was_put_in_its_place_after_the_look_is_moved_back(
         return True
 
     with (
-        warehouse.moving(f"{root}/from", f"{root}/to") as moves,
+        warehouse.moving(f"{root}/from", f"{root}/to") as move,
         pytest.raises(TransientError, match="exchanged"),
     ):
-        moves.move_if("one", exchange)
+        move("one", "one", exchange)
     assert (root / "from" / "one" / "bucket_00000").stat().st_size == 77
     assert list((root / "to").iterdir()) == []
 
@@ -81,8 +81,8 @@ def test_no_link_is_followed(linked: str, root: Path, warehouse: Warehouse, tmp_
     (root / linked).rename(tmp_path / "elsewhere")
     (root / linked).symlink_to(tmp_path / "elsewhere")
     before = tree(tmp_path)
-    with pytest.raises(ConfinementError), warehouse.moving(f"{root}/from", f"{root}/to") as moves:
-        moves.move_if("one", always)
+    with pytest.raises(ConfinementError), warehouse.moving(f"{root}/from", f"{root}/to") as move:
+        move("one", "one", always)
     assert tree(tmp_path) == before
 
 

@@ -37,13 +37,13 @@ def always(_: object) -> bool:
 
 
 def move(kept: Kept, name: str, may_go: MayGo = always) -> bool | None:
-    with kept.warehouse().moving(TABLE, ASIDE) as moves:
-        return moves.move_if(name, may_go)
+    with kept.warehouse().moving(TABLE, ASIDE) as hide:
+        return hide(name, name, may_go)
 
 
 def move_back(kept: Kept, name: str) -> bool | None:
-    with kept.warehouse().moving_back(ASIDE, TABLE) as moves:
-        return moves.move_if(name, always)
+    with kept.warehouse().moving_back(ASIDE, TABLE) as show:
+        return show(name, name, always)
 
 
 def moved(warehouse: Warehouse, name: str) -> Moved | None:
@@ -74,8 +74,8 @@ def test_a_bucket_is_asked_whether_it_has_versions(kept: Kept) -> None:
 def test_an_object_that_is_replaced_during_a_move_is_shown_again(kept: Kept) -> None:
     kept.build({"d": 5})
     write = at_step(2, lambda: kept.put("d/bucket_00000", b"by another"))  # the list is there
-    with kept.warehouse(write).moving(TABLE, ASIDE) as moves:
-        assert moves.move_if("d", always) is False
+    with kept.warehouse(write).moving(TABLE, ASIDE) as hide:
+        assert hide("d", "d", always) is False
     assert kept.files()["d/bucket_00000"] == len(b"by another")
     with pytest.raises(FileExistsError, match="bucket_00000"):
         move_back(kept, "d")
@@ -85,8 +85,8 @@ def test_an_object_that_is_replaced_during_a_move_is_shown_again(kept: Kept) -> 
 def test_an_object_that_appears_during_a_move_stays_and_is_reported(kept: Kept) -> None:
     kept.build({"d": 5})
     write = at_step(3, lambda: kept.put("d/late", b"late"))
-    with kept.warehouse(write).moving(TABLE, ASIDE) as moves:
-        assert moves.move_if("d", always) is False
+    with kept.warehouse(write).moving(TABLE, ASIDE) as hide:
+        assert hide("d", "d", always) is False
     found = moved(kept.warehouse(), "d")
     assert found is not None
     assert (in_table(kept), found.is_partly_back) == (["d/late"], False)
@@ -245,11 +245,11 @@ def test_no_more_requests_are_under_way_than_allowed(
             ThreadMap(6).map(lambda name: act(pickle.loads(sent), name), names)  # noqa: S301 - own
 
         def quarantine(warehouse: Warehouse, name: str) -> None:
-            with warehouse.moving(TABLE, ASIDE) as moves:
-                assert moves.move_if(name, always)
+            with warehouse.moving(TABLE, ASIDE) as hide:
+                assert hide(name, name, always)
             warehouse.moved(ASIDE, [name], TABLE, ThreadMap())
-            with warehouse.moving_back(ASIDE, TABLE) as moves:
-                assert moves.move_if(name, always)
+            with warehouse.moving_back(ASIDE, TABLE) as show:
+                assert show(name, name, always)
 
         warehouse = kept.warehouse()
         assert None not in warehouse.walk_each(TABLE, names, ThreadMap(6))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.tables.warehouse.changes import MayGo, Moved, Moves, OpenFolder
+from tidegate.tables.warehouse.changes import MayGo, Move, Moved, OpenFolder
 from tidegate.tables.warehouse.roots import WarehouseRoots
 from tidegate.tables.warehouse.writer import AlreadyExists, Warehouse
 
-__all__ = ["AlreadyExists", "MayGo", "Moved", "Moves", "OpenFolder", "Warehouse", "WarehouseRoots"]
+__all__ = ["AlreadyExists", "MayGo", "Move", "Moved", "OpenFolder", "Warehouse", "WarehouseRoots"]

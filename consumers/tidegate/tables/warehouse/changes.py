@@ -17,6 +17,8 @@ from tidegate.storage.store import Store
 
 MayGo = Callable[[Sequence[FileInfo]], bool]
 """Decides from all files below a directory whether it may be removed or moved."""
+Move = Callable[[str, str, MayGo], bool | None]
+"""Moves a directory of one directory to a name in another one, see `Changes.moving`."""
 
 
 class OpenFolder(Protocol):
@@ -39,29 +41,6 @@ class OpenFolder(Protocol):
             ReachedByLink, ConfinementError: it is a link.
             FormatError: directories are nested deeper than MAX_DEPTH.
             OSError: something can't be removed; EXDEV for a mounted file system.
-        """
-        ...
-
-
-class Moves(Protocol):
-    """Two directories of one place: directories of the first move to the second."""
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """Move a directory with everything below it, if `may_go` accepts its files.
-
-        Args:
-            name: Its name in the source.
-            may_go: Decides from all files below the directory.
-            as_name: Its name in the target; by default the same.
-
-        Returns:
-            Whether it was moved; None if it does not exist, e.g. after a move by another process.
-
-        Raises:
-            ReachedByLink, ConfinementError: it is a link.
-            FileExistsError: the target has the name already.
-            TransientError: another directory took the name meanwhile.
-            OSError: it can't be moved; EXDEV for a mounted file system.
         """
         ...
 
@@ -128,17 +107,27 @@ class Changes(Store):
         """Open a directory, to remove directories in it."""
 
     @abstractmethod
-    def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
+    def moving(self, source: str, target: str) -> AbstractContextManager[Move]:
         """Open two directories, to move directories from the first to the second.
 
         A place that can't rename, but has versions, moves a directory by removing its files: the
         target names their versions. Within one directory this changes a moved directory's name.
 
+        Yields:
+            A function that moves a directory with everything below it: it takes its name, its name
+            in the target, and what decides from all its files. It returns whether it was moved;
+            None if it does not exist, e.g. after a move by another process. It raises
+
+            - ReachedByLink, ConfinementError: it is a link;
+            - FileExistsError: the target has the name already;
+            - TransientError: another directory took the name meanwhile;
+            - OSError: it can't be moved; EXDEV for a mounted file system.
+
         Raises:
             PermanentError: this place can't move directories.
         """
 
-    def moving_back(self, source: str, target: str) -> AbstractContextManager[Moves]:
+    def moving_back(self, source: str, target: str) -> AbstractContextManager[Move]:
         """Open two directories, to move directories back that `moving` moved to the first."""
         return self.moving(source, target)
 

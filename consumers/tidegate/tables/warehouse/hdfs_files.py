@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from errno import ENOTEMPTY
+from functools import partial
 from typing import Final
 
 from hdfs_native import WriteOptions
@@ -19,7 +19,7 @@ from tidegate.errors import TransientError
 from tidegate.storage import FileInfo, NotFound
 from tidegate.storage.file_info import Version
 from tidegate.storage.hdfs import HdfsStore
-from tidegate.tables.warehouse.changes import MayGo, Moves, RemoteChanges
+from tidegate.tables.warehouse.changes import MayGo, Move, RemoteChanges
 
 _FEW: Final = 10
 """Files that are removed together with their directories: some at once would take longer."""
@@ -67,13 +67,30 @@ class HdfsChanges(HdfsStore, RemoteChanges):
         return left
 
     @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
+    def moving(self, source: str, target: str) -> Generator[Move]:
         """See `Changes`."""
         for location in (source, target):
             entry = self._entry_or_none(location)
             if entry is None or not entry.is_dir:
                 raise NotFound(location)
-        yield _Moves(self, source, target)
+        yield partial(self._move, source, target)
+
+    def _move(
+        self, source: str, target: str, name: str, as_name: str, may_go: MayGo
+    ) -> bool | None:
+        """Move a directory. A changed or exchanged one is recognised by its modification time."""
+        here, there = f"{source}/{name}", f"{target}/{as_name}"
+        try:
+            checked = self.entry(here)
+            if not may_go([entry for entry in self.entries(here) if not entry.is_dir]):
+                return False
+            self.rename(here, there)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if self.entry(there).modified_ms != checked.modified_ms:
+            self.rename(there, here)
+            raise TransientError(f"{here} was changed during its move")
+        return True
 
     def entries(self, location: str) -> Sequence[FileInfo]:
         """See `RemoteChanges`. Files are in the order of `tree`; a directory is before its own."""
@@ -150,29 +167,4 @@ class HdfsChanges(HdfsStore, RemoteChanges):
             if error.errno != ENOTEMPTY:
                 raise
             return False
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Moves:
-    """Two directories. An exchanged or changed one is recognised by its modification time."""
-
-    store: HdfsChanges
-    source: str
-    target: str
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """See `Moves`."""
-        here, there = f"{self.source}/{name}", f"{self.target}/{as_name or name}"
-        try:
-            checked = self.store.entry(here)
-            found = self.store.entries(here)
-            if not may_go([entry for entry in found if not entry.is_dir]):
-                return False
-            self.store.rename(here, there)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if self.store.entry(there).modified_ms != checked.modified_ms:
-            self.store.rename(there, here)
-            raise TransientError(f"{here} was changed during its move")
         return True

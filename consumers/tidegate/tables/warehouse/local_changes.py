@@ -40,7 +40,7 @@ from tidegate.storage.local import (
     walk_open,
 )
 from tidegate.storage.store import MAX_DEPTH
-from tidegate.tables.warehouse.changes import Changes, MayGo, Moves, OpenFolder
+from tidegate.tables.warehouse.changes import Changes, MayGo, Move, OpenFolder
 
 _ATTEMPTS: Final = 10
 _LAST: Final = _ATTEMPTS - 1
@@ -146,7 +146,7 @@ class LocalChanges(LocalStore, Changes):
             os.close(directory)
 
     @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
+    def moving(self, source: str, target: str) -> Generator[Move]:
         """See `Changes`."""
         paths = [self.path(location) for location in (source, target)]
         with ExitStack() as opened:
@@ -156,7 +156,21 @@ class LocalChanges(LocalStore, Changes):
                 raise NotFound(str(error)) from error
             if os.fstat(here).st_dev != os.fstat(there).st_dev:  # a rename is impossible
                 raise OSError(errno.EXDEV, "another file system is mounted here", target)
-            yield _LocalMoves(here, paths[0], there, paths[1])
+
+            def move(name: str, as_name: str, may_go: MayGo) -> bool | None:
+                path = paths[0].child(name)
+                try:
+                    directory = open_below(here, name, path)
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
+                try:
+                    if not may_go(walk_open(directory, path)):
+                        return False
+                    return _rename(directory, here, path, there, paths[1].child(as_name))
+                finally:
+                    os.close(directory)
+
+            yield move
 
 
 def _if_there() -> suppress:
@@ -338,51 +352,26 @@ def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
                 os.unlink(file.name, dir_fd=directory)
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalMoves:
-    """See `Moves`. Both directories are open."""
-
-    source: int
-    source_path: LocalPath
-    target: int
-    target_path: LocalPath
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """See `Moves`."""
-        path = self.source_path.child(name)
-        try:
-            directory = open_below(self.source, name, path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
-            if not may_go(walk_open(directory, path)):
-                return False
-            return self._rename(directory, name, as_name or name)
-        finally:
-            os.close(directory)
-
-    def _rename(self, directory: int, name: str, as_name: str) -> bool | None:
-        path = self.target_path.child(as_name)
-        if self._is_there(as_name):  # rename() would replace an empty directory
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        try:
-            os.rename(name, as_name, src_dir_fd=self.source, dst_dir_fd=self.target)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise naming(error, path) from error
-        moved = os.stat(as_name, dir_fd=self.target, follow_symlinks=False)
-        if not os.path.samestat(moved, os.fstat(directory)):
-            os.rename(as_name, name, src_dir_fd=self.target, dst_dir_fd=self.source)
-            raise TransientError(f"{self.source_path.child(name)} was exchanged during its move")
-        return True
-
-    def _is_there(self, name: str) -> bool:
-        try:
-            os.stat(name, dir_fd=self.target, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+def _rename(
+    directory: int, source: int, path: LocalPath, target: int, as_path: LocalPath
+) -> bool | None:
+    """Rename a directory that is open, from one open directory to another; None if it is gone."""
+    name, as_name = path.name, as_path.name
+    with suppress(FileNotFoundError):
+        os.stat(as_name, dir_fd=target, follow_symlinks=False)
+        # rename() would replace an empty directory
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(as_path))
+    try:
+        os.rename(name, as_name, src_dir_fd=source, dst_dir_fd=target)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise naming(error, as_path) from error
+    moved = os.stat(as_name, dir_fd=target, follow_symlinks=False)
+    if not os.path.samestat(moved, os.fstat(directory)):
+        os.rename(as_name, name, src_dir_fd=target, dst_dir_fd=source)
+        raise TransientError(f"{path} was exchanged during its move")
+    return True
 
 
 def _remove_entry(

@@ -26,7 +26,7 @@ from tidegate.bounded_json import MAX_VALUES, parse_json
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.store import MAX_READ, Capabilities
-from tidegate.tables.warehouse.changes import MayGo, Moved, Moves
+from tidegate.tables.warehouse.changes import MayGo, Move, Moved
 from tidegate.tables.warehouse.s3_files import S3Changes
 
 _LIST: Final = ".versions.json"
@@ -88,7 +88,7 @@ class VersionedS3(S3Changes):
         return not self.below(location)
 
     @contextmanager
-    def moving(self, source: str, target: str) -> Generator[Moves]:
+    def moving(self, source: str, target: str) -> Generator[Move]:
         """See `Changes`.
 
         Raises:
@@ -98,12 +98,13 @@ class VersionedS3(S3Changes):
             raise PermanentError(
                 f"{source} is in a bucket without versions: an object store has no rename"
             )
-        yield _Renames(self, source) if source == target else _Moves(self, source, target)
+        act = self._rename if source == target else self._move_aside
+        yield partial(act, source, target)
 
     @contextmanager
-    def moving_back(self, source: str, target: str) -> Generator[Moves]:
+    def moving_back(self, source: str, target: str) -> Generator[Move]:
         """See `Changes`. Also where the bucket's versions were suspended since."""
-        yield _MovesBack(self, source, target)
+        yield partial(self._move_back, source, target)
 
     def moved_names(self, location: str) -> Sequence[str]:
         """See `Changes`."""
@@ -161,7 +162,72 @@ class VersionedS3(S3Changes):
             if rule["Status"] == "Enabled" and _overlaps(prefix, rule) and _ends(rule, keep)
         ]
 
-    # for the moves
+    # the moves
+
+    def _move_aside(
+        self, source: str, target: str, name: str, as_name: str, may_go: MayGo
+    ) -> bool | None:
+        """Hide a directory's objects. One that was written meanwhile is shown again, and stays."""
+        here = f"{source}/{name}"
+        keys = self.keys(here)
+        current = {key: at.current[0] for key, at in keys.items() if at.current}
+        if not current:
+            return None
+        if not may_go([entry for entry in self.infos(here, keys) if not entry.is_dir]):
+            return False
+        self.list_moved(f"{target}/{as_name}", current)
+        marks = self.hide(here, current)
+        keys = self.keys(here)
+        if lost := [key for key in marks if key not in keys or not keys[key].versions]:
+            raise TransientError(f"{here}/{lost[0]} was removed, and left no version")
+        others = [
+            (key, mark)
+            for key, mark in marks.items()
+            if keys[key].hidden_by == mark and keys[key].versions[0] != current[key]
+        ]
+        self.remove_versions(here, others)
+        return not others and not any(at.current for at in keys.values())
+
+    def _move_back(
+        self, source: str, target: str, name: str, as_name: str, may_go: MayGo
+    ) -> bool | None:
+        """Remove the delete markers over the versions that a moved directory lists."""
+        place, there = f"{source}/{name}", f"{target}/{as_name}"
+        listed = self.listed(place)
+        if listed is None:
+            return None
+        if not may_go(()):
+            return False
+        for _ in range(_ROUNDS):  # a removal that was repeated leaves two markers
+            keys = self.keys(there)
+            marks = [
+                (key, mark)
+                for key, version in listed.items()
+                if (mark := _marker_over(version, keys.get(key, _Key()), f"{there}/{key}"))
+            ]
+            if not marks:
+                break
+            self.remove_versions(there, marks)
+        else:
+            raise TransientError(f"{there} is being removed by another process")
+        for key in listed:
+            if _is_folder(key) and key not in keys:  # some servers keep no versions of those
+                self.put_folder(f"{there}/{key}")
+        self.forget(place)
+        return True
+
+    def _rename(
+        self, source: str, target: str, name: str, as_name: str, may_go: MayGo
+    ) -> bool | None:
+        """Rename the list of a moved directory. Until the second request, both names are there."""
+        listed = self.listed(f"{source}/{name}")
+        if listed is None:
+            return None
+        if as_name == name or not may_go(()):
+            return False
+        self.list_moved(f"{target}/{as_name}", listed)
+        self.forget(f"{source}/{name}")
+        return True
 
     def keys(self, location: str) -> dict[str, _Key]:
         """All keys below a directory, relative to it, with their versions."""
@@ -298,92 +364,6 @@ class VersionedS3(S3Changes):
     def _delete(self, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
         answers = self.delete_in_bulk(names, on_condition=True)
         return [gone for answer in answers for gone in answer.get("Deleted", ())]
-
-
-@dataclass(frozen=True, slots=True)
-class _Moves:
-    """Two directories."""
-
-    store: VersionedS3
-    source: str
-    target: str
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """See `Moves`. An object that was written meanwhile is shown again, and stays."""
-        here, store = f"{self.source}/{name}", self.store
-        keys = store.keys(here)
-        current = {key: at.current[0] for key, at in keys.items() if at.current}
-        if not current:
-            return None
-        if not may_go([entry for entry in store.infos(here, keys) if not entry.is_dir]):
-            return False
-        store.list_moved(f"{self.target}/{as_name or name}", current)
-        marks = store.hide(here, current)
-        keys = store.keys(here)
-        if lost := [key for key in marks if key not in keys or not keys[key].versions]:
-            raise TransientError(f"{here}/{lost[0]} was removed, and left no version")
-        others = [
-            (key, mark)
-            for key, mark in marks.items()
-            if keys[key].hidden_by == mark and keys[key].versions[0] != current[key]
-        ]
-        store.remove_versions(here, others)
-        return not others and not any(at.current for at in keys.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _MovesBack:
-    """Two directories, of which the first has lists."""
-
-    store: VersionedS3
-    source: str
-    target: str
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """See `Moves`. Removes the delete markers over the listed versions."""
-        store, place = self.store, f"{self.source}/{name}"
-        there = f"{self.target}/{as_name or name}"
-        listed = store.listed(place)
-        if listed is None:
-            return None
-        if not may_go(()):
-            return False
-        for _ in range(_ROUNDS):  # a removal that was repeated leaves two markers
-            keys = store.keys(there)
-            marks = [
-                (key, mark)
-                for key, version in listed.items()
-                if (mark := _marker_over(version, keys.get(key, _Key()), f"{there}/{key}"))
-            ]
-            if not marks:
-                break
-            store.remove_versions(there, marks)
-        else:
-            raise TransientError(f"{there} is being removed by another process")
-        for key in listed:
-            if _is_folder(key) and key not in keys:  # some servers keep no versions of those
-                store.put_folder(f"{there}/{key}")
-        store.forget(place)
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Renames:
-    """One directory, with lists."""
-
-    store: VersionedS3
-    folder: str
-
-    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """See `Moves`. Until the second request, both names are there."""
-        listed = self.store.listed(f"{self.folder}/{name}")
-        if listed is None:
-            return None
-        if not as_name or not may_go(()):
-            return False
-        self.store.list_moved(f"{self.folder}/{as_name}", listed)
-        self.store.forget(f"{self.folder}/{name}")
-        return True
 
 
 def _marker_over(version: _Version, key: _Key, path: str) -> str | None:

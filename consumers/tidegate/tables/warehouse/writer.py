@@ -13,7 +13,7 @@ from tidegate.storage import FileInfo, ParallelMap, Storage
 from tidegate.storage.file_info import Version
 from tidegate.storage.locations import normalise, place_of
 from tidegate.storage.reader import missing_at
-from tidegate.tables.warehouse.changes import Changes, Moved, Moves, OpenFolder
+from tidegate.tables.warehouse.changes import Changes, Move, Moved, OpenFolder
 from tidegate.tables.warehouse.local_changes import LocalChanges
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
@@ -213,8 +213,10 @@ class Warehouse(Storage):
         """The results of `act`, which uses a location, for each item. It saves time on HDFS."""
         return self._below(location)[0].call_all(act, items)
 
-    def moving(self, source: str, target: str) -> AbstractContextManager[Moves]:
+    def moving(self, source: str, target: str) -> AbstractContextManager[Move]:
         """Open two directories of one place, to move directories from the first to the second.
+
+        What it yields is described at `Changes.moving`.
 
         Raises:
             NotFound: one of them does not exist.
@@ -226,7 +228,7 @@ class Warehouse(Storage):
         store, where = self._below(source)
         return store.moving(where, self.roots.below(target))
 
-    def moving_back(self, source: str, target: str) -> AbstractContextManager[Moves]:
+    def moving_back(self, source: str, target: str) -> AbstractContextManager[Move]:
         """Open two directories, to move directories back that `moving` moved to the first.
 
         Raises: as `moving`.
