@@ -154,10 +154,10 @@ def _story(
             ]
     ids = {dead_letter.dead_letter_id for dead_letter in dead_letters}
     log, newest, count = EventLog.of(settings), deque[LoggedEvent](maxlen=limit), 0
-    vacuums = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
+    published = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
     releases = held_by(
         logged.event
-        for logged in _decoded(vacuums)
+        for logged in _decoded(published)
         if isinstance(logged.event, VacuumFinished) and logged.event.event_id in (chain or ())
     )
     with closing(_all_of(log, table, since)) as events:
@@ -168,10 +168,9 @@ def _story(
             ):
                 newest.append(without_bytes(logged))
                 count += 1
-    shown, also = dict[int, str](), set[str]()
-    for event in (logged.event for logged in newest):
-        if isinstance(event, VacuumFinished):
-            shown[WaitingVacuum.of_event(event, 0).content] = event.event_id
+    finished = (it.event for it in newest if isinstance(it.event, VacuumFinished))
+    vacuums = [WaitingVacuum.of_event(event, 0) for event in finished]
+    shown, also = {vacuum.content: vacuum.event_id for vacuum in vacuums}, set[str]()
 
     def wanted(vacuum: WaitingVacuum) -> bool:
         if vacuum.content in shown:
@@ -192,6 +191,7 @@ def _story(
         dead_letters,
         left_out=count - len(newest),
         waiting_in_all=oldest.count,
+        vacuums=vacuums,
         also_waiting=also,
         held=held,
         stopped=stopped,

@@ -37,7 +37,7 @@ from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of, topics_of
 from tidegate.ops.notifications import Notifications
-from tidegate.ops.status import Recent
+from tidegate.ops.recent import Recent
 from tidegate.ops.topics import connect
 from tidegate.ops.waiting import gate_stores, held_tables, quarantined
 from tidegate.registry import wire_for

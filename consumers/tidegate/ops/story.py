@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -35,23 +35,16 @@ from tidegate.events import (
     TaskEnd,
     TaskEnded,
     TaskIssued,
-    VacuumFinished,
     VacuumFlagged,
 )
-from tidegate.events.base import TableAlarm, TableAlarmEnded, Verdict, answered_by
+from tidegate.events.base import TableAlarm, Verdict, answered_by
 from tidegate.events.fields import span
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import answered_id
 from tidegate.ops.dead_letters import DeadLetter
 from tidegate.ops.event_log import LoggedEvent, reason_of
-from tidegate.ops.summary import (
-    NO_WRITES,
-    approval_command,
-    content_of,
-    flag_key,
-    flagged,
-    table_key,
-)
+from tidegate.ops.recent import Recent, by_time
+from tidegate.ops.summary import NO_WRITES, approval_command, content_of, flagged
 from tidegate.ops.waiting import PendingVacuum, hold_removal, holder
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 
@@ -72,8 +65,10 @@ class Story:
     """The number of older events that are left out."""
     waiting_in_all: int = 0
     """The number of all waiting vacuums; `waiting` has the oldest ones."""
+    vacuums: Sequence[WaitingVacuum] = ()
+    """The vacuums of all VacuumFinished among the events."""
     also_waiting: Collection[str] = ()
-    """Ids of all vacuums among the events that still wait, also beyond `waiting`."""
+    """Ids of those that still wait, also beyond `waiting`."""
     held: Sequence[Mapping[str, Any]] = ()
     """The hold of a person on the table (see `held_tables`), if there is one."""
     stopped: Collection[str] = ()
@@ -109,8 +104,7 @@ class Story:
             f" cleaned until: {hold_removal(hold['table'])}"
             for hold in self.held
         ]
-        steps += [*self._commands(), *self._vacuums(), *self._condemned()]
-        steps += [*self._flagged(), *self._table_alarms()]
+        steps += [*self._commands(), *self._vacuums(), *self._condemned(), *self._alarms()]
         steps += map(_decision, self.open_dead_letters())
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
 
@@ -135,7 +129,7 @@ class Story:
         for event in self._events():
             if isinstance(event, Outcome):
                 for answered in requests.keys() & answered_by(event):
-                    answers[answered].add(event)
+                    answers[answered].outcomes.append(event)
             if isinstance(event, RestoreCompleted):  # also of what another request had begun
                 for its in answers.values():
                     its.resumed |= its.failed is not None
@@ -169,39 +163,19 @@ class Story:
                     "dead-letters redrive", it.dead_letter_id, destructive=True, execute=True
                 )
 
-    def _flagged(self) -> Iterable[str]:
-        day_ago, newest = datetime.now(UTC) - timedelta(days=1), dict[str, str]()
-        for logged in self.events:
-            event = logged.event
-            if isinstance(event, CommitFlagged | VacuumFlagged) and logged.at > day_ago:
-                newest[flag_key(event)] = flagged(event)
-            elif event is not None:
-                newest.pop(event.caused_by or "", None)
-        return newest.values()
-
     def _vacuums(self) -> Iterator[str]:
         known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
-        newest, published = dict[int, str](), defaultdict[int, set[str]](set)
-        for event in self._events():
-            if isinstance(event, VacuumFinished):
-                it = WaitingVacuum.of_event(event, 0)
-                newest[it.id] = event.event_id  # a later publication replaces an earlier one
-                published[it.content].add(event.event_id)
+        # a later publication replaces an earlier one
+        newest = {vacuum.id: vacuum.event_id for vacuum in self.vacuums}
+        published = defaultdict[int, set[str]](set)
+        for vacuum in self.vacuums:
+            published[vacuum.content].add(vacuum.event_id)
         same = {event_id: ids for ids in published.values() for event_id in ids}
-        for vacuum in self.waiting:
-            holds = ", ".join(map(str, vacuum.outstanding[:_HOLDS]))
-            if (more := len(vacuum.outstanding) - _HOLDS) > 0:
-                holds += f" and {more} more"
-            if vacuum.outstanding:
-                when = f"when these have ended: {holds}{_overdue(vacuum)}"
-            elif vacuum.held_by:
-                when = "once the hold of the table is removed"
-            else:
-                when = "with the next event"
-            others = ", ".join(sorted(same.get(vacuum.event_id, set()) - {vacuum.event_id}))
+        for waits in self.waiting:
+            others = ", ".join(sorted(same.get(waits.event_id, set()) - {waits.event_id}))
             again = f" (published again as {others})" if others else ""
-            yield f"the cleaning after vacuum {vacuum.event_id}{again} is released {when}"
+            yield f"the cleaning after vacuum {waits.event_id}{again} is released {_when(waits)}"
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
             listed = command_line("waiting", table=self.waiting[0].table)
             yield f"{younger} younger vacuums wait, too: {listed}"
@@ -233,14 +207,19 @@ class Story:
                 f" ({command_line('savepoints list', event.table)}), then: {planned}"
             )
 
-    def _table_alarms(self) -> Iterable[str]:
-        found: dict[str, str] = {}
-        for event in self._events():
-            if isinstance(event, TableAlarm):
-                found[table_key(type(event), event)] = f"{event.table}: {content_of(event)}"
-            elif isinstance(event, TableAlarmEnded):
-                found.pop(table_key(event.ends, event), None)
-        return found.values()
+    def _alarms(self) -> Iterator[str]:
+        """Open alarms about a table, and flags of today; a request's or a vacuum's is its step."""
+        recent = Recent(day_ago=datetime.now(UTC) - timedelta(days=1))
+        for logged in self.events:
+            recent.take(logged)
+        for logged in by_time(recent.alarms):
+            match logged.event:
+                case CommitFlagged() | VacuumFlagged() as flag:
+                    yield flagged(flag)
+                case TableAlarm() as alarm:
+                    yield f"{alarm.table}: {content_of(alarm)}"
+                case _:
+                    pass
 
     def _events(self) -> Iterator[Event]:
         return (event.event for event in self.events if event.event is not None)
@@ -248,57 +227,63 @@ class Story:
 
 @dataclass(slots=True)
 class _Answers:
-    """A summary of a command's outcomes, without the outcomes themselves: some are large."""
+    """What is known of a command: its outcomes in order, and its dead letter."""
 
-    verdicts: set[Verdict | None] = field(default_factory=set[Verdict | None])
-    last: str | None = None
-    """The kind of the last outcome."""
-    failed: RestoreFailed | None = None
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
     resumed: bool = False
     """Whether the table was restored after the restore had failed."""
-    refused: str | None = None
-    """Why a person's request was refused."""
-    waits: RestoreAwaitingApproval | CleaningDeferred | None = None
-    """The last outcome, if a person has to act."""
-    has_begun: bool = False
-    """Whether its restore began: until it completes, the table takes no writes."""
     dead: str | None = None
     """Why its task became a dead letter."""
     redrive: str = ""
     """The command that publishes its open dead letter again, if there is one."""
-    failing: str | None = None
-    """Why its task is tried again."""
+
+    def has(self, *verdicts: Verdict) -> bool:
+        """Whether an outcome has one of these verdicts."""
+        return any(outcome.verdict in verdicts for outcome in self.outcomes)
 
     @property
     def has_ended(self) -> bool:
         """Whether the command was carried out or refused."""
-        return self.resumed or bool(self.verdicts & {Verdict.DONE, Verdict.REFUSED})
+        return self.resumed or self.has(Verdict.DONE, Verdict.REFUSED)
 
-    def add(self, outcome: Outcome) -> None:
-        """Take the next outcome."""
-        self.verdicts.add(outcome.verdict)
-        self.last = type(outcome).__name__
-        if Verdict.DONE in self.verdicts:  # a copy of it may be refused later
-            self.refused = None
-        elif (
-            outcome.verdict is Verdict.REFUSED
+    @property
+    def refused(self) -> str | None:
+        """Why a person's request was refused. Of one that was done, a copy may be refused later."""
+        refusals = (
+            ": ".join(filter(None, (reason_of(outcome), getattr(outcome, "message", None))))
+            for outcome in reversed(self.outcomes)
+            if outcome.verdict is Verdict.REFUSED
             and getattr(outcome, "requested_by", None)
             # a person who withdrew it knows; and what is too late stays so
             and reason_of(outcome) not in {Reason.WITHDRAWN, Reason.TOO_LATE}
-        ):
-            self.refused = ": ".join(
-                filter(None, (reason_of(outcome), getattr(outcome, "message", None)))
-            )
-        self.waits = None
-        self.has_begun |= isinstance(outcome, RestoreStarted)
-        if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
-            self.waits = outcome
-        if isinstance(outcome, RestoreFailed):
-            self.failed = outcome
-        if isinstance(outcome, AttemptFailed):
-            self.failing = f"attempt {outcome.attempt} failed: {outcome.message}"
-        elif isinstance(outcome, RestoreProgressed | CleaningProgressed):
-            self.failing = None
+        )
+        return None if self.has(Verdict.DONE) else next(refusals, None)
+
+    @property
+    def failed(self) -> RestoreFailed | None:
+        """Its restore's last failure."""
+        failures = [it for it in self.outcomes if isinstance(it, RestoreFailed)]
+        return failures[-1] if failures else None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its restore began: until it completes, the table takes no writes."""
+        return any(isinstance(outcome, RestoreStarted) for outcome in self.outcomes)
+
+    @property
+    def last(self) -> Outcome | None:
+        """Its last outcome."""
+        return self.outcomes[-1] if self.outcomes else None
+
+    @property
+    def failing(self) -> str | None:
+        """Why its task is tried again."""
+        for it in reversed(self.outcomes):
+            if isinstance(it, AttemptFailed):
+                return f"attempt {it.attempt} failed: {it.message}"
+            if isinstance(it, RestoreProgressed | CleaningProgressed):
+                break
+        return None
 
 
 def _without_step(
@@ -312,7 +297,7 @@ def _without_step(
             and answers[event_id].refused is None
             and command.request in requests
         ):
-            waits = answers[command.request].waits is not None
+            waits = isinstance(answers[command.request].last, RestoreAwaitingApproval)
             found.add(command.request if waits else event_id)
     return found
 
@@ -328,7 +313,7 @@ def _step(
         again = f"another request to {failed.savepoint} resumes it"
         yield f"{named} failed half way: {failed.message}; {NO_WRITES}; {again}"
         return
-    match answers.waits:
+    match answers.last:
         case RestoreAwaitingApproval() as awaiting:
             until = awaiting.expires_at
             by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
@@ -338,7 +323,7 @@ def _step(
             after = f"after {span(timedelta(milliseconds=deferred.retry_after_ms))}"
             when = "when the hold of the table is removed" if story.held else after
             yield f"{named} is released again {when}: {deferred.reason}: {deferred.message}"
-        case None:
+        case _:
             yield f"{named} {_progress(command, answers, task, story.stopped)}"
 
 
@@ -362,9 +347,19 @@ def _progress(
     if answers.failing is not None:
         return f"is tried again by {service}: {answers.failing}"
     if answers.last is not None:
-        return f"is under way: {service} has published {answers.last}"
+        return f"is under way: {service} has published {type(answers.last).__name__}"
     how = f", as task {task.number} of the table" if task else ""
     return f"has no outcome yet: {service} will carry it out{how}"
+
+
+def _when(vacuum: PendingVacuum) -> str:
+    """When a waiting vacuum's cleaning is released."""
+    if vacuum.outstanding:
+        holds = ", ".join(map(str, vacuum.outstanding[:_HOLDS]))
+        if (more := len(vacuum.outstanding) - _HOLDS) > 0:
+            holds += f" and {more} more"
+        return f"when these have ended: {holds}{_overdue(vacuum)}"
+    return "once the hold of the table is removed" if vacuum.held_by else "with the next event"
 
 
 def _overdue(vacuum: PendingVacuum) -> str:

@@ -14,11 +14,8 @@ from tidegate.events import (
     Event,
     LockReleased,
     RestoreAwaitingApproval,
-    VacuumFlag,
     VacuumFlagged,
-    derived_id,
 )
-from tidegate.events.base import TableAlarm
 from tidegate.events.fields import span
 from tidegate.events.reasons import Reason
 from tidegate.events.signature import Proof
@@ -80,18 +77,6 @@ def approval_command(event: RestoreAwaitingApproval) -> str:
         location=event.location,
         reason="checked the plan",
     )
-
-
-def flag_key(event: CommitFlagged | VacuumFlagged) -> str:
-    """What ends a flag: the id of the vacuum's cleaning; else only a later one of its kind does."""
-    if event.flag in {VacuumFlag.CONTENT_CHANGED, VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}:
-        return derived_id("CleaningReleased", event.caused_by)
-    return f"{event.table} {event.flag}"
-
-
-def table_key(alarm: type[TableAlarm], event: Event) -> str:
-    """What an open alarm about the event's table is known by: one of a kind is open for a table."""
-    return f"{event.table} {alarm.__name__}"
 
 
 def flagged(event: CommitFlagged | VacuumFlagged) -> str:

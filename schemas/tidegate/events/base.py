@@ -213,7 +213,7 @@ class Outcome(Caused, frozen=True):
 class Alarm(Outcome, frozen=True):
     """Something needs a person: people are notified of it, and `tidegate status` lists it.
 
-    It is open until an outcome ends it; see `Recent` in `tidegate.ops.status`.
+    It is open until an outcome ends it; see `Recent` in `tidegate.ops.recent`.
     """
 
 

@@ -22,6 +22,7 @@ from support.deployment_events import (
 )
 from support.samples import NOON, commit, ended, release, savepoint_request, task_of
 from tidegate.cli.look.explain import _show_dead_letters
+from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.events import (
     CleaningDeferred,
     CommitCondemned,
@@ -53,7 +54,8 @@ NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
 
 def story(*events: Event, waiting: tuple[PendingVacuum, ...] = ()) -> Story:
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
-    return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
+    vacuums = [WaitingVacuum.of_event(it, 0) for it in events if isinstance(it, VacuumFinished)]
+    return Story("t", [LoggedEvent(record, it) for it in events], waiting, (), vacuums=vacuums)
 
 
 def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
@@ -207,9 +209,9 @@ def test_a_restore_that_became_a_dead_letter_half_way_goes_on_by_its_redrive() -
 
 def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
     young, old = vacuum(17), vacuum(7)
-    record = Record(Partition("t", 0), 0, b"", b"", (), 0)
     oldest = (waits_for(old, OutstandingReader(lock_id=7)),)
-    shown = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
+    also = {young.event_id}
+    shown = replace(story(young, waiting=oldest), waiting_in_all=5, also_waiting=also)
 
     [first, second] = shown.next_steps()
 

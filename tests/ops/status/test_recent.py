@@ -52,7 +52,8 @@ from tidegate.events.codec import decode
 from tidegate.events.reasons import Reason
 from tidegate.events.topics import OUTCOMES
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.status import Recent, needs
+from tidegate.ops.recent import Recent
+from tidegate.ops.status import needs
 from tidegate.ops.summary import line_of
 from tidegate.runtime.bus import Partition, Record
 
