@@ -227,7 +227,7 @@ class Story:
 
 @dataclass(slots=True)
 class _Answers:
-    """What is known of a command: its outcomes in order, and its dead letter."""
+    """The outcomes of a command, in order, and its dead letter."""
 
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
     resumed: bool = False
