@@ -60,7 +60,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.service.settings import TopicSettings
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 PARTITIONS: Final = 6
@@ -120,7 +120,7 @@ class Busy(Tableless):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         """Wait, and say that it is done."""

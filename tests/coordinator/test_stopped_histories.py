@@ -55,7 +55,7 @@ from tidegate.runtime.protocols import Published
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables import task_numbers
 from tidegate.tables.claim import HIVE, Claim, Task
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 TABLE = "hive.sales.orders"
@@ -118,7 +118,7 @@ class Worker:
         return Claim.take(self.warehouse, self.location, HIVE, task)
 
     def execute(
-        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
+        self, command: Command, claim: AnyClaim = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         is_waiting = command.event_id.startswith("approved") and len(grounds) < 2
         if is_waiting and isinstance(command, RestoreRequested):

@@ -34,7 +34,7 @@ from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full]
 
@@ -54,7 +54,7 @@ class Recording(Tableless):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         assert isinstance(command, CleaningReleased)

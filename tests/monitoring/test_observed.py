@@ -44,7 +44,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.tables.claim import Claim, NumberTaken, Task
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 COMMITS, OUTCOMES = "tidegate.commits", "tidegate.outcomes"
 
@@ -149,7 +149,7 @@ class Cleaning(Tableless):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         yield DirectoriesCleaned.about(
@@ -182,7 +182,7 @@ class Quarantine(Cleaning):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         fields = {"files": 1, "duration_ms": 1, "source": self.name, "occurred_at": NOON}

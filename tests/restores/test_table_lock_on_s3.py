@@ -35,7 +35,7 @@ from tidegate.restores.settings import RestoreSettings
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.storage import Storage
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse
 
 TABLE = f"s3://{BUCKET}/wh/t"
@@ -89,7 +89,7 @@ class Scene:
         return RestoreContext(self.server.warehouse(), ThreadMap(1), self.clock, HELD)
 
     def restore(
-        self, warehouse: Warehouse | None = None, claim: Unclaimed = NO_CLAIM
+        self, warehouse: Warehouse | None = None, claim: AnyClaim = NO_CLAIM
     ) -> list[Outcome]:
         used = warehouse or self.server.warehouse()
         command = restore_request(self.table, at(2)).model_copy(update={"location": TABLE})
@@ -259,7 +259,7 @@ def test_it_is_renewed_while_a_long_step_runs(
 
 
 @dataclass
-class Stalling(Unclaimed):
+class Stalling(AnyClaim):
     """A claim at whose checks a restorer stalls until its lock has expired."""
 
     scene: Scene

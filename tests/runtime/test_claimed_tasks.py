@@ -390,7 +390,7 @@ def test_a_stop_waits_for_every_earlier_task_that_may_be_at_work(
     workers: Workers, command: CleaningReleased, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[int] = []
-    monkeypatch.setattr(TaskNumbers, "outlast_checks", lambda it: waited.append(it.number))
+    monkeypatch.setattr(TaskNumbers, "outlast", lambda it: waited.append(it.number))
     cleaner = Cleaner(workers.warehouse, ThreadMap(1), ticking())
     cleaner.claim(command, Task(1, "stalled", command.table, workers.deployment))
     workers.do(3, stop_of(2, command))  # of a task that has not claimed the table

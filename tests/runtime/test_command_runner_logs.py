@@ -31,7 +31,7 @@ from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 AT_ZERO = Record(Partition("tidegate.tasks", 0), 0, b"", b"", (), 0)
 
@@ -77,7 +77,7 @@ class Asking(Tableless):
     def execute(
         self,
         command: Command,  # noqa: ARG002 - the protocol's
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         self.bound.append(structlog.contextvars.get_contextvars())
@@ -137,7 +137,7 @@ class Yields(Tableless):
     def execute(
         self,
         command: Command,  # noqa: ARG002 - the protocol's
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         yield from self.outcomes

@@ -35,7 +35,7 @@ from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Reco
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
@@ -63,7 +63,7 @@ def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if str(command.event_id) in firsts:
@@ -196,7 +196,7 @@ def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> 
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if command.table == "lake.sales.slow":
@@ -225,7 +225,7 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(60)
@@ -248,7 +248,7 @@ def test_a_thread_that_dies_stops_the_service() -> None:
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             raise SystemExit(command.event_id)
@@ -279,7 +279,7 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(60)
@@ -346,7 +346,7 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(60)

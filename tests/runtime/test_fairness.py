@@ -25,7 +25,7 @@ from tidegate.events import Command, Outcome, RestoreRequested
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
@@ -58,7 +58,7 @@ class StorageAway(Recorder):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table in BROKEN:
@@ -78,7 +78,7 @@ class HangingStorage(Recorder):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table in BROKEN:
@@ -143,7 +143,7 @@ def test_tables_take_turns_however_many_commands_one_of_them_has() -> None:
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             assert go_on.wait(SOON)
@@ -178,7 +178,7 @@ def test_what_others_consume_does_not_fill_the_backlog_behind_a_long_command() -
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             if command.table == "lake.sales.long":
@@ -215,7 +215,7 @@ def test_a_lost_partitions_queued_commands_do_not_run() -> None:
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             self.asked.append("begun")
@@ -262,7 +262,7 @@ class HangingFirst(Recorder):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table != HEALTHY:
@@ -336,7 +336,7 @@ def test_quick_tasks_use_no_more_threads_than_are_set() -> None:
         def execute(
             self,
             command: Command,
-            claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+            claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
             grounds: object = (),  # noqa: ARG002 - the protocol's
         ) -> Iterator[Outcome]:
             with guard:

@@ -20,7 +20,7 @@ from support.waiting import wait_for
 from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 if TYPE_CHECKING:
     import pytest
@@ -40,7 +40,7 @@ class Gated(Recorder):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         self.begun[command.event_id] += 1

@@ -17,7 +17,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.subscription import KafkaSubscription
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -35,7 +35,7 @@ class LongTask(Recorder):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         if command.table == LONG:

@@ -19,7 +19,7 @@ from tidegate.events import Answer, CleaningReleased, Command, Event, Outcome, R
 from tidegate.events.restores import RestoreRejected
 from tidegate.events.topics import OUTCOMES
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 OF_COMMANDS = [
     kind
@@ -36,7 +36,7 @@ class Rejecting(Recorder):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         yield RestoreRejected.about(

@@ -15,7 +15,7 @@ from tidegate.restores.executor import Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import authorization
 from tidegate.service.settings import Settings
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 
 class Reached(Tableless, Restorer):
@@ -27,7 +27,7 @@ class Reached(Tableless, Restorer):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         assert isinstance(command, RestoreRequested)

@@ -31,7 +31,7 @@ from tidegate.events.wire import Wire, command_of, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.tables.claim import Claim, Task
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -206,7 +206,7 @@ class Tableless:
     """The claim of an executor that changes no table."""
 
     def claim(self, command: Command, task: Task) -> Claim:  # noqa: ARG002 - the protocol's
-        return FreeClaim(task, cast("Warehouse", None), "")
+        return FreeClaim(cast("Warehouse", None), "", task.number, task=task)
 
 
 @dataclass
@@ -221,7 +221,7 @@ class Recorder(Tableless):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         assert isinstance(command, SavepointRequested)

@@ -35,7 +35,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import trusted_keys
 from tidegate.service.settings import Settings
 from tidegate.signatures import PublicKey, SigningKey, signer
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 
 def new_key() -> SigningKey:
@@ -129,7 +129,7 @@ class Obeying(Tableless):
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,  # noqa: ARG002 - the protocol's
+        claim: AnyClaim = NO_CLAIM,  # noqa: ARG002 - the protocol's
         grounds: object = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         self.obeyed.append(command.event_id)

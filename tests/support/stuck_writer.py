@@ -16,14 +16,14 @@ from tidegate.cli import main
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 
 def main_that_is_stuck(reached: Path, how: str) -> None:
     def execute(
         _writer: SavepointWriter,
         _command: Command,
-        _claim: Unclaimed = NO_CLAIM,
+        _claim: AnyClaim = NO_CLAIM,
         _grounds: object = (),
     ) -> Iterator[Outcome]:
         reached.touch()

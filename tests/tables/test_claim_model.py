@@ -41,9 +41,11 @@ class AnyNumbers(TaskNumbers):
 class WithoutNumbers(Claim):
     """Leave out: a lower number does nothing."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._numbers = AnyNumbers(self.warehouse, self.folder, self.task.number)
+    newest = AnyNumbers.newest
+
+    @property
+    def numbers(self) -> TaskNumbers:
+        return AnyNumbers(self.warehouse, self.folder, self.number)
 
 
 class WithoutChecks(Claim):

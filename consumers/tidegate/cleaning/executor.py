@@ -52,7 +52,7 @@ from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap
 from tidegate.tables.claim import HIVE, Claim, Task
 from tidegate.tables.refusal import Refused, readable, refusal_of
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
@@ -123,7 +123,7 @@ class Cleaner:
     def execute(
         self,
         command: Command,
-        claim: Unclaimed = NO_CLAIM,
+        claim: AnyClaim = NO_CLAIM,
         grounds: Sequence[Published] = (),  # noqa: ARG002 - the protocol's
     ) -> Iterator[Outcome]:
         """Remove or quarantine obsolete directories, undo a quarantine, or remove it for good.
@@ -146,7 +146,7 @@ class Cleaner:
             case _:
                 raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
 
-    def _clean(self, command: Cleaning, claim: Unclaimed) -> Iterator[Outcome]:
+    def _clean(self, command: Cleaning, claim: AnyClaim) -> Iterator[Outcome]:
         """Remove obsolete directories; without any, report at once that the table is clean."""
         started_at = self.clock()
         try:
@@ -166,7 +166,7 @@ class Cleaner:
             yield DirectoriesCleaned.about(command, **common, **fields)
 
     def _removing(
-        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: AnyClaim
     ) -> Iterator[Outcome]:
         """Remove and plan again until nothing is left: another process may remove as well.
 
@@ -225,7 +225,7 @@ class Cleaner:
             )
 
     def _removal(
-        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: Unclaimed
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling, claim: AnyClaim
     ) -> Callable[[CleaningPlan, list[NotRemoved]], Iterator[Sequence[ListedDirectory]]]:
         """How directories go: removed, or moved into one entry of the quarantine."""
         if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):

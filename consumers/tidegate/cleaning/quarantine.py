@@ -40,7 +40,7 @@ from tidegate.events import CleaningReleased, Value
 from tidegate.events.reasons import Reason
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import AlreadyExists, Move, OpenFolder, Warehouse
 
 FOLDER: Final = ".tidegate_quarantine"
@@ -145,7 +145,7 @@ class MoveAside:
     warehouse: Warehouse
     location: str
     record: QuarantineRecord
-    claim: Unclaimed = NO_CLAIM
+    claim: AnyClaim = NO_CLAIM
     _entry: str | None = None
     _half_way: Mapping[str, str] = field(default_factory=dict[str, str])
     """By directory that another cleaning moved in part, the entry of that one."""
@@ -333,7 +333,7 @@ def remove_for_good(
     location: str,
     entries: Sequence[Entry],
     parallel_map: ParallelMap,
-    claim: Unclaimed = NO_CLAIM,
+    claim: AnyClaim = NO_CLAIM,
 ) -> None:
     """Remove entries with everything in them; the record of an entry goes last.
 
@@ -351,7 +351,7 @@ def remove_for_good(
 
 
 def _remove_moved(
-    warehouse: Warehouse, claim: Unclaimed, entry: str, location: str, name: str
+    warehouse: Warehouse, claim: AnyClaim, entry: str, location: str, name: str
 ) -> None:
     claim.check_if_old()
     warehouse.remove_moved(join(entry, name), join(location, name.removeprefix(LEAVING)))
@@ -369,7 +369,7 @@ def _sweep(warehouse: Warehouse, folder: str) -> None:
     warehouse.remove_if_empty(folder)
 
 
-def _set_apart(warehouse: Warehouse, entry: Entry, claim: Unclaimed) -> Iterator[str]:
+def _set_apart(warehouse: Warehouse, entry: Entry, claim: AnyClaim) -> Iterator[str]:
     """Rename the directories to remove, so that no undo puts them back; yield the new names."""
     try:
         with warehouse.moving(entry.path, entry.path) as move:

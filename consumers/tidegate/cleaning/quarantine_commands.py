@@ -40,7 +40,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hive.obsolete import FoundDirectory, hides
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused, refusal_of
-from tidegate.tables.task_numbers import Unclaimed
+from tidegate.tables.task_numbers import AnyClaim
 from tidegate.tables.warehouse import Warehouse
 
 _NAMED = 5
@@ -187,7 +187,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _put_back(warehouse: Warehouse, location: str, plan: _UndoPlan, claim: Unclaimed) -> None:
+def _put_back(warehouse: Warehouse, location: str, plan: _UndoPlan, claim: AnyClaim) -> None:
     """Move directories back to their places, in the order of the plan.
 
     Raises:
@@ -216,7 +216,7 @@ def undo(
     warehouse: Warehouse,
     parallel_map: ParallelMap,
     clock: Callable[[], datetime],
-    claim: Unclaimed,
+    claim: AnyClaim,
 ) -> Iterator[Outcome]:
     """Put back the directories of a cleaning, unless a reader could then see a row twice.
 
@@ -249,7 +249,7 @@ def remove_quarantine(
     warehouse: Warehouse,
     parallel_map: ParallelMap,
     clock: Callable[[], datetime],
-    claim: Unclaimed,
+    claim: AnyClaim,
 ) -> Iterator[Outcome]:
     """Remove the directories of a cleaning for good. Missing ones count as removed.
 

@@ -14,7 +14,7 @@ from tidegate.cleaning.listing import ListedDirectory
 from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo, ListedFile, ParallelMap
 from tidegate.storage.parallel import batches_of
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 AT_ONCE: Final = 30_000
@@ -39,7 +39,7 @@ def remove_directories(  # noqa: PLR0913 - the last by name
     parallel_map: ParallelMap,
     failed: list[NotRemoved],
     *,
-    claim: Unclaimed = NO_CLAIM,
+    claim: AnyClaim = NO_CLAIM,
 ) -> Iterator[Sequence[ListedDirectory]]:
     """Remove planned directories, phase by phase; stop at an error.
 
@@ -79,7 +79,7 @@ class _RemoveUnchanged:
     warehouse: Warehouse
     location: str
     products: tuple[ListedDirectory, ...]
-    claim: Unclaimed = NO_CLAIM
+    claim: AnyClaim = NO_CLAIM
 
     def __call__(self, batch: Sequence[ListedDirectory]) -> list[NotRemoved]:
         """Remove directories; return the errors, because the others are still to be removed."""

@@ -46,7 +46,7 @@ from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.protocols import Executor, Published
 from tidegate.tables.claim import AlreadyDone, Claim, NumberTaken, Task
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import NO_CLAIM, Overtaken, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim, Overtaken
 
 if TYPE_CHECKING:
     from tidegate.monitoring.tracing import Traces
@@ -308,7 +308,7 @@ class _Executor(_Delegate):
             return self._wrapped.claim(command, task)
 
     def execute(
-        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
+        self, command: Command, claim: AnyClaim = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         kind, result, began = type(command).__name__, _FAILED, time.monotonic()
         try:

@@ -10,7 +10,7 @@ from datetime import datetime
 from tidegate.restores.hudi_engine import Session
 from tidegate.restores.settings import RestoreSettings
 from tidegate.storage import ParallelMap
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse
 
 
@@ -28,4 +28,4 @@ class RestoreContext:
     settings: RestoreSettings
     wait: Callable[[float], None] = time.sleep
     hudi: Session | None = None
-    claim: Unclaimed = NO_CLAIM
+    claim: AnyClaim = NO_CLAIM

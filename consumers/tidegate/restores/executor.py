@@ -44,7 +44,7 @@ from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import claim_table, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused, readable
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.roots import spellings_of
 
@@ -100,7 +100,7 @@ class Restorer:
         return claim_table(self.context.warehouse, command.location, task, RestoreClaim)
 
     def execute(
-        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
+        self, command: Command, claim: AnyClaim = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         """Plan, check and restore.
 
@@ -133,7 +133,7 @@ class Restorer:
                 yield outcome
 
     def _answers(
-        self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
+        self, command: RestoreRequested, claim: AnyClaim, needs: _Needs
     ) -> Iterator[Outcome]:
         """The outcomes of a request, with its approval or before it has one."""
         try:
@@ -147,7 +147,7 @@ class Restorer:
             yield RestoreRejected.about(command, **self._fields(command), **refused.fields)
 
     def _restore(
-        self, command: RestoreRequested, claim: Unclaimed, needs: _Needs
+        self, command: RestoreRequested, claim: AnyClaim, needs: _Needs
     ) -> Iterator[Outcome]:
         spellings = spellings_of(command.location)
         by_hudi = self.context.settings.are_by_hudi(command.table, *spellings)
@@ -214,7 +214,7 @@ class Restorer:
         )
 
     def _carry_out(
-        self, command: RestoreRequested, claim: Unclaimed, table: HudiTable, plan: PlannedRestore
+        self, command: RestoreRequested, claim: AnyClaim, table: HudiTable, plan: PlannedRestore
     ) -> Generator[Outcome, None, RestoreCompleted | RestoreFailed]:
         """Restore; the final outcome is returned instead of yielded."""
         began = self.context.clock()

@@ -40,7 +40,7 @@ from tidegate.restores.settings import STORAGE_LOCKS, RestoreSettings
 from tidegate.restores.storage_lock import AUDIT, OWNER, holding_storage_lock, read_lock
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import Unclaimed
+from tidegate.tables.task_numbers import AnyClaim
 from tidegate.tables.warehouse import AlreadyExists
 
 _HEARTBEATS: Final = ".hoodie/.heartbeat"
@@ -176,7 +176,7 @@ def removing_left_locks(context: RestoreContext, location: str) -> Generator[Non
 
 
 @contextmanager
-def holding_lock(context: RestoreContext, location: str, command_id: str) -> Generator[Unclaimed]:
+def holding_lock(context: RestoreContext, location: str, command_id: str) -> Generator[AnyClaim]:
     """Hold the first lock file of the settings, if `hold_lock` is set, and Hudi's storage lock.
 
     Yields:

@@ -28,7 +28,7 @@ from tidegate.restores.settings import STORAGE_LOCKS
 from tidegate.storage import NotFound, Storage, join
 from tidegate.storage.file_info import Version
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import FRESH_SECONDS, Unclaimed
+from tidegate.tables.task_numbers import FRESH_SECONDS, AnyClaim
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 AUDIT: Final = "audit_enabled.json"
@@ -75,8 +75,8 @@ def read_lock(storage: Storage, path: str) -> _LockFile | None:
 
 @contextmanager
 def holding_storage_lock(
-    warehouse: Warehouse, location: str, owner: str, clock: Callable[[], datetime], claim: Unclaimed
-) -> Generator[Unclaimed]:
+    warehouse: Warehouse, location: str, owner: str, clock: Callable[[], datetime], claim: AnyClaim
+) -> Generator[AnyClaim]:
     """Hold the lock of a table; yield a claim whose checks include it.
 
     Raises:
@@ -94,14 +94,14 @@ def holding_storage_lock(
 
 
 @dataclass(slots=True)
-class _StorageLock(Unclaimed):
+class _StorageLock(AnyClaim):
     """Order of calls: `take`; `check` and `renew`, from any thread; `release`."""
 
     warehouse: Warehouse
     path: str
     owner: str
     clock: Callable[[], datetime]
-    claim: Unclaimed
+    claim: AnyClaim
     checked_at: datetime = field(default=_EPOCH, init=False)
     one_by_one: threading.Lock = field(default_factory=threading.Lock, init=False)
 

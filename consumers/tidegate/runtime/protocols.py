@@ -12,7 +12,7 @@ from tidegate.events.fields import compared
 from tidegate.events.signature import Proof
 from tidegate.runtime.authorization import TrustedKey
 from tidegate.tables.claim import Claim, Task
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 
 PROGRESS_EVERY: Final = timedelta(seconds=20)
 """Between two outcomes that report the progress of one task."""
@@ -68,7 +68,7 @@ class Executor(Protocol):
         ...
 
     def execute(
-        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
+        self, command: Command, claim: AnyClaim = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         """Plan, act, and yield the outcomes.
 

@@ -49,7 +49,7 @@ from tidegate.storage import ParallelMap
 from tidegate.tables.claim import Claim, Task
 from tidegate.tables.hudi import TimelineWriter, claim_table, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse
 
 _SHOWN: Final = 900
@@ -100,7 +100,7 @@ class SavepointWriter:
         return claim_table(self.warehouse, command.location, task)
 
     def execute(
-        self, command: Command, claim: Unclaimed = NO_CLAIM, grounds: Sequence[Published] = ()
+        self, command: Command, claim: AnyClaim = NO_CLAIM, grounds: Sequence[Published] = ()
     ) -> Iterator[Outcome]:
         """Write or remove the savepoint, or yield a rejection.
 
@@ -124,14 +124,14 @@ class SavepointWriter:
         else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
 
-    def _answer(self, command: SavepointRequested, claim: Unclaimed) -> Outcome:
+    def _answer(self, command: SavepointRequested, claim: AnyClaim) -> Outcome:
         try:
             with refusing_unreadable():
                 return self._savepoint(command, claim)
         except Refused as refused:
             return self._rejected(command, refused)
 
-    def _check(self, command: SavepointsCheckRequested, claim: Unclaimed) -> Iterator[Outcome]:
+    def _check(self, command: SavepointsCheckRequested, claim: AnyClaim) -> Iterator[Outcome]:
         """Make the savepoints that are due, remove those that may go, and report. Idempotent."""
         began = self.clock()
         # neither of two clocks that is ahead ends a lifetime early
@@ -194,7 +194,7 @@ class SavepointWriter:
     def _remove(
         self,
         command: SavepointsCheckRequested,
-        claim: Unclaimed,
+        claim: AnyClaim,
         going: Mapping[str, str],
         marks: Mapping[str, Savepoint],
         removed: set[str],
@@ -262,7 +262,7 @@ class SavepointWriter:
             "oldest_at": min(times, default=None),
         }
 
-    def _savepoint(self, command: SavepointRequested, task: Unclaimed) -> SavepointCreated:
+    def _savepoint(self, command: SavepointRequested, task: AnyClaim) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         chosen = choose_commit(table.timeline, command.instant).timestamp

@@ -35,7 +35,7 @@ from tidegate.storage import NotFound, ParallelMap, Storage, join
 from tidegate.tables.claim import HUDI
 from tidegate.tables.hudi import TimelineWriter, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
-from tidegate.tables.task_numbers import NO_CLAIM, Unclaimed
+from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 _FOLDER: Final = f"{HUDI}/savepoint-removal"
@@ -51,7 +51,7 @@ def remove_savepoint(  # noqa: PLR0913 - the last two by name
     source: str,
     *,
     ended: Ended | None = None,
-    claim: Unclaimed = NO_CLAIM,
+    claim: AnyClaim = NO_CLAIM,
 ) -> SavepointRemoved | SavepointRemovalRejected:
     """Remove a savepoint, or return a rejection.
 
@@ -76,7 +76,7 @@ class _Remover:
     clock: Callable[[], datetime]
     source: str
     ended: Ended | None
-    claim: Unclaimed
+    claim: AnyClaim
 
     def remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()

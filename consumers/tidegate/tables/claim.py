@@ -22,7 +22,7 @@ call after it: no store changes a file on condition of another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -41,7 +41,7 @@ from tidegate.events.topics import EVENT_TYPES
 from tidegate.storage import NotFound, Storage, is_below, join
 from tidegate.storage.locations import place_of
 from tidegate.tables.refusal import Refused, refusal_of
-from tidegate.tables.task_numbers import TaskNumbers, Unclaimed
+from tidegate.tables.task_numbers import TaskNumbers
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 HIVE: Final = ".tidegate"
@@ -85,36 +85,19 @@ class Task:
 
 
 @dataclass(slots=True)
-class Claim(Unclaimed):
+class Claim(TaskNumbers):
     """The claim of one attempt at a task.
 
     Order of calls: `take`, before anything is changed; `check`, right before each irreversible
     step; `finish`, before the outcomes are published.
     """
 
-    task: Task
-    warehouse: Warehouse
-    folder: str
-    _numbers: TaskNumbers = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Nothing is claimed yet."""
-        self._numbers = TaskNumbers(self.warehouse, self.folder, self.task.number)
+    task: Task = field(kw_only=True)
 
     @property
     def numbers(self) -> TaskNumbers:
         """The part of the claim that Spark's executors can check."""
-        return self._numbers
-
-    @property
-    def earlier(self) -> Mapping[int, bool]:
-        """The tasks that claimed the location before; whether each has its last outcome."""
-        return self._numbers.earlier
-
-    def check_if_old(self) -> None:
-        """Check within a step, if the last check is old."""
-        if self._numbers.is_old:
-            self.check()
+        return TaskNumbers(self.warehouse, self.folder, self.number)
 
     @classmethod
     def take(cls, warehouse: Warehouse, location: str, folder: str, task: Task) -> Claim:
@@ -127,17 +110,18 @@ class Claim(Unclaimed):
             OSError: the store is full, or refuses to create a file.
             PermanentError: the task is given up, see `MOST_STARTS`.
         """
-        claim, is_repeated = cls(task, warehouse, join(location, folder)), False
+        where = join(location, folder)
+        claim, is_repeated = cls(warehouse, where, task.number, task=task), False
         try:
             claim._require_owner()
-            claim._numbers.newest()
+            claim.newest()
             try:
                 warehouse.create(claim._path(), task.id.encode())
             except AlreadyExists:  # an earlier attempt, another worker, or another task
                 is_repeated = True
                 if claim._read("") != task.id:
                     raise NumberTaken(task.number) from None
-            found = claim._numbers.newest()
+            found = claim.newest()
             if (task.number, ".done") in found:
                 raise AlreadyDone(claim._outcomes())
             if is_repeated and task.is_first:
@@ -151,10 +135,10 @@ class Claim(Unclaimed):
 
     def _count_start(self, found: Collection[tuple[int, str]]) -> None:
         """Another process began the task before, and did not end it."""
-        starts = sum(n == self.task.number and text.startswith(".again") for n, text in found) + 1
+        starts = sum(n == self.number and text.startswith(".again") for n, text in found) + 1
         if starts >= MOST_STARTS:
             raise PermanentError(
-                f"task {self.task.number} is given up: {starts} processes began it, and none ended"
+                f"task {self.number} is given up: {starts} processes began it, and none ended"
                 " it. Find out what ends them, then redrive it"
             )
         with suppress(AlreadyExists):  # another worker counts at the same time
@@ -167,14 +151,13 @@ class Claim(Unclaimed):
             Overtaken, AlreadyDone: end the task, without a further step.
             TransientError: the claim is gone or can't be read: the next attempt claims again.
         """
-        number = self.task.number
         try:
-            found = self._numbers.newest()
-            if (number, ".done") in found:
+            found = self.newest()
+            if (self.number, ".done") in found:
                 raise AlreadyDone(self._outcomes())
         except (ConfinementError, FormatError) as error:
             raise TransientError(f"the claims can't be read: {error}") from error
-        if (number, "") not in found:
+        if (self.number, "") not in found:
             raise TransientError(f"{self._path()} is gone")
 
     def overtake(self) -> None:
@@ -184,10 +167,6 @@ class Claim(Unclaimed):
         """
         if not all(self.earlier.values()):
             self.outlast()
-
-    def outlast(self) -> None:
-        """Wait until no check counts that was made before now."""
-        self.numbers.outlast_checks()
 
     def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - see the restorer
         """Whether an earlier task, which carries this command, may have changed the table."""
@@ -232,7 +211,7 @@ class Claim(Unclaimed):
             return done.outcomes
         except AlreadyExists:
             return self._outcomes()
-        earlier = [path for (n, _), path in self._numbers.found().items() if n < self.task.number]
+        earlier = [path for (n, _), path in self.found().items() if n < self.number]
         self.warehouse.remove_files(earlier)
         return outcomes
 
@@ -292,7 +271,7 @@ class Claim(Unclaimed):
         return outcomes
 
     def _path(self, suffix: str = "", number: int | None = None) -> str:
-        return join(self.folder, "tasks", f"{number or self.task.number}{suffix}")
+        return join(self.folder, "tasks", f"{number or self.number}{suffix}")
 
 
 def owner_of(storage: Storage, folder: str) -> dict[str, str]:

@@ -33,30 +33,33 @@ class Overtaken(TidegateError):  # noqa: N818 - an expected result, not a fault
         super().__init__(message)
 
 
-class Unclaimed:
-    """The claim of a caller that is the only worker at a location, such as a test."""
+class AnyClaim:
+    """What a worker checks before its steps. This one never raises.
+
+    It is for a caller that is alone at a location, such as a test.
+    """
 
     def check(self) -> None:
-        """Never raise."""
+        """Check that no other task or worker has the location, right before a step."""
 
     def check_if_old(self) -> None:
-        """Never raise."""
+        """Check within a step, if the last check is old."""
 
     def planned(self, plan: str) -> str:
-        """The plan."""
+        """The plan of the task's first attempt."""
         return plan
 
     @property
-    def numbers(self) -> Unclaimed:
+    def numbers(self) -> AnyClaim:
         """The part of the claim that Spark's executors can check."""
         return self
 
 
-NO_CLAIM: Final = Unclaimed()
+NO_CLAIM: Final = AnyClaim()
 
 
 @dataclass(slots=True)
-class TaskNumbers(Unclaimed):
+class TaskNumbers(AnyClaim):
     """The numbers on a location, and the one of this task. Picklable."""
 
     warehouse: Warehouse
@@ -83,8 +86,8 @@ class TaskNumbers(Unclaimed):
             self.check()
 
     @staticmethod
-    def outlast_checks() -> None:
-        """Wait until no check of an earlier task counts that was made before this claim."""
+    def outlast() -> None:
+        """Wait until no check counts that was made before now."""
         time.sleep(max(0.0, FRESH_SECONDS))
 
     @property
