@@ -22,7 +22,7 @@ from tidegate.cleaning.executor import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.coordinator.readers import aborted_command
 from tidegate.events import WritesAborted
-from tidegate.hive_bridge.aborted import AbortedSweep
+from tidegate.hive_bridge.aborted_sweep import AbortedSweep
 from tidegate.hive_bridge.observer import Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
@@ -44,7 +44,7 @@ class Sweep(Observer):
         )
         self.calls: Counter[str] = Counter()
         self.refusals = 0
-        self.sweep = AbortedSweep(settings, Storage(), "test", lambda: self.now, self)
+        self.sweep = AbortedSweep(settings, Storage(), lambda: self.now, self)
 
     def called(self, name: str) -> None:
         self.calls[name] += 1

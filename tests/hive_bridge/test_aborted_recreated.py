@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import pytest
 
@@ -12,15 +12,16 @@ from support.acid import build
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import content_of
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import WritesAborted
 from tidegate.hive.write_ids import NOTHING_OPEN, ValidWriteIds
-from tidegate.hive_bridge.aborted import _AbortedTable, _Ages, look_at_table
+from tidegate.hive_bridge import aborted_sweep
+from tidegate.hive_bridge.aborted import look_at_table
+from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import QueueEntry, Table, Transactions
 from tidegate.storage import Storage
 
 ABORTED = "delta_0000004_0000004_0000"
-GRACE = 100.0
-KEY = ("sales", "t")
 
 
 def ids(last: int, aborted: str) -> ValidWriteIds:
@@ -54,9 +55,11 @@ class Metastore:
         return self.valid
 
 
-def look(metastore: Metastore, before: ValidWriteIds) -> _AbortedTable | None:
+def look(
+    metastore: Metastore, before: ValidWriteIds
+) -> tuple[list[WritesAborted], list[str]] | None:
     client = cast("MetastoreClient", metastore)
-    return look_at_table("sales", "t", before, client, Storage())
+    return look_at_table("lake", before, client, Storage())
 
 
 @pytest.fixture
@@ -68,7 +71,8 @@ def test_the_event_has_the_content_that_the_cleaner_will_find(table: Path) -> No
     before = ids(4, "4")
     found = look(Metastore(table, ids(9, "4")), before)
     assert found is not None
-    [event] = found.events("lake", "test")
+    [event], _ = found
+    assert event.table == "lake.sales.t"
     listed = read_acid_directories(Storage(), str(table), ThreadMap(1)) or ()
     assert event.content == content_of(
         directory for directory in listed if directory.name == ABORTED
@@ -80,7 +84,8 @@ def test_an_object_stores_markers_hinder_nothing(table: Path) -> None:
         (table / f"{name}_$folder$").touch()
     found = look(Metastore(table, ids(9, "4")), ids(4, "4"))
     assert found is not None
-    assert [location.alone for location in found.places] == [(ABORTED,)]
+    events, staying = found
+    assert (len(events), staying) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -119,18 +124,50 @@ def test_a_table_that_was_created_again_during_the_walk_is_left_alone(
     assert look(Metastore(table, now), ids(4, "4")) is None
 
 
-def test_a_new_table_of_a_name_has_a_grace_time_of_its_own() -> None:
+class Listed(Metastore):
+    """A Metastore whose tables a sweep lists; `looked` has what it looked for in the table."""
+
+    def __post_init__(self) -> None:
+        self.looked: list[str] = []
+
+    def __call__(self, *_: object) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        return (("sales", "t"),)
+
+    def all_write_ids(self, tables: object, transactions: object) -> tuple[ValidWriteIds, ...]:
+        del tables, transactions
+        return (self.valid,)
+
+    def table(self, database: str, name: str) -> Table:
+        self.looked.append(str(self.valid.aborted))
+        return Table(database, name, str(self.location), {})
+
+
+def test_a_new_table_of_a_name_has_a_grace_time_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 0.0
-    ages = _Ages(GRACE, lambda: now)
+    metastore = Listed(tmp_path, ids(50, "50"))
+    monkeypatch.setattr(aborted_sweep, "MetastoreClient", metastore)
+    settings = BridgeSettings(uri="thrift://127.0.0.1:1", aborted_grace_ms=100_000)
+    sweep = aborted_sweep.AbortedSweep(settings, Storage(), lambda: now)
 
-    def old_enough(write_ids: ValidWriteIds) -> ValidWriteIds:
-        ages.is_of_new_table(KEY, write_ids)
-        return ages.old_enough(KEY, write_ids)
+    def looked(at: float, valid: ValidWriteIds) -> list[str]:
+        nonlocal now
+        now, metastore.valid, metastore.looked = at, valid, []
+        assert sweep._sweep() == []
+        return metastore.looked
 
-    assert not old_enough(ids(50, "50")).aborted.firsts
-    now = GRACE
-    assert old_enough(ids(50, "50")) == ids(50, "50")
-    assert not ages.is_of_new_table(KEY, ids(50, "50"))
-    assert not old_enough(ids(2, "2")).aborted.firsts
-    now = 2 * GRACE
-    assert old_enough(ids(2, "2")) == ids(2, "2")
+    assert looked(0, ids(50, "50")) == []
+    assert looked(100, ids(50, "50")) == ["50"]
+    assert looked(100, ids(2, "2")) == []
+    assert looked(200, ids(2, "2")) == ["2"]
+    sweep.close()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from support.bridge_threads import wait_for_threads
 from tidegate.errors import MetastoreRefusedError
-from tidegate.hive_bridge import aborted
-from tidegate.hive_bridge.aborted import AbortedSweep
+from tidegate.hive_bridge import aborted_sweep
+from tidegate.hive_bridge.aborted_sweep import AbortedSweep
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
@@ -27,10 +27,10 @@ class Refusing(MetastoreClient):
 def test_a_refusal_is_said_once_and_does_not_end_the_bridge(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(aborted, "MetastoreClient", Refusing)
+    monkeypatch.setattr(aborted_sweep, "MetastoreClient", Refusing)
     seconds = count()
     settings = BridgeSettings(uri="thrift://127.0.0.1:1", aborted_interval_ms=1)
-    sweep = AbortedSweep(settings, Storage(), "test", lambda: next(seconds))
+    sweep = AbortedSweep(settings, Storage(), lambda: next(seconds))
 
     for _ in range(3):
         assert sweep.look(frozenset({1})) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import wait
 
-from tidegate.hive_bridge.aborted import AbortedSweep
+from tidegate.hive_bridge.aborted_sweep import AbortedSweep
 from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.marking import Marking
 

@@ -15,8 +15,9 @@ from tidegate.bridges.position import HUDI_BRIDGE, METASTORE_BRIDGE
 from tidegate.errors import ConfigError
 from tidegate.events.signature import KeyRole
 from tidegate.hive_bridge.baseline import Baseline
-from tidegate.hive_bridge.bridge import SOURCE, MetastoreBridge
+from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
+from tidegate.hive_bridge.settings import SOURCE
 from tidegate.hive_metastore.connection import interface
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_SOURCE
 from tidegate.monitoring import catalog

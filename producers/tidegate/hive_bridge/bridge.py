@@ -23,14 +23,14 @@ from tidegate.events import (
     VacuumFlag,
     VacuumFlagged,
 )
-from tidegate.hive_bridge.aborted import AbortedSweep
+from tidegate.hive_bridge.aborted_sweep import AbortedSweep
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.compactions import Cleanings, Compactions
 from tidegate.hive_bridge.describing import describe
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import VacuumFields
-from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
+from tidegate.hive_bridge.settings import SOURCE, BridgeSettings, milliseconds
 from tidegate.hive_bridge.waiting import Ended, Endings, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import (
@@ -44,7 +44,6 @@ from tidegate.hive_metastore.values import (
 from tidegate.storage import Storage, normalise
 
 log = logging.getLogger(__name__)
-SOURCE: Final = "metastore-bridge"
 NO_LOCK: Final = 0
 """The id that the bridge publishes for a compaction's own lock. That lock ended with the
 compaction's transaction, before the result became visible. Real ids begin at 1."""
@@ -101,7 +100,7 @@ class MetastoreBridge:
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
-        self._aborted = AbortedSweep(settings, storage, SOURCE, clock, observer)
+        self._aborted = AbortedSweep(settings, storage, clock, observer)
         self._waiting = WaitingHolds(settings.catalog)
         self._is_prepared = False
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)

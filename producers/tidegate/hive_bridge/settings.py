@@ -9,6 +9,8 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from tidegate.hive_metastore import MetastoreSettings
 
+SOURCE: Final = "metastore-bridge"
+"""The bridge's name in its events."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
 _MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
