@@ -24,14 +24,12 @@ from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import hadoop_settings
 from tidegate.storage.parallel import ParallelMap, batches_of, slots_of
-from tidegate.storage.store import MAX_DEPTH, Capabilities, Store
+from tidegate.storage.store import Capabilities, Store
 from tidegate.storage.store_errors import store_errors
 
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?")
 _PORT: Final = 8020
 _PIECE: Final = 8 * 1024 * 1024
-_DIRECTORIES: Final = 100
-"""Directories that are listed before the first of them is used."""
 _TASK: Final = 20
 """Directories of one parent in a task of a parallel map."""
 _AT_ONCE: Final = 4
@@ -82,14 +80,6 @@ class HdfsStore(Store):
         if len(found) == 1 and found[0].path == path:  # a file is listed as itself
             raise NotADirectoryError(location)
         return [_info(location, status) for status in found]
-
-    def tree(self, location: str) -> Iterator[FileInfo]:
-        """See `Store`."""
-        return (entry for entry in self.content(location) if not entry.is_dir)
-
-    def content(self, location: str) -> Iterator[FileInfo]:
-        """Everything below a directory: files as in `tree`, each directory before its content."""
-        return self._below(self.children(location), MAX_DEPTH)
 
     def trees(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
@@ -174,16 +164,8 @@ class HdfsStore(Store):
         finally:
             slots.release(count)
 
-    def _below(self, children: Iterable[FileInfo], depth: int) -> Iterator[FileInfo]:
-        for batch in batches_of(sorted(children), _DIRECTORIES):
-            folders = [child.path for child in batch if child.is_dir]
-            if folders and depth == 1:
-                raise FormatError(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
-            listed = iter(self.call_all(self.children, folders, in_order=False))
-            for child in batch:
-                yield child
-                if child.is_dir:
-                    yield from self._below(next(listed), depth - 1)
+    def _listed(self, folders: Sequence[str]) -> Iterable[Sequence[FileInfo]]:
+        return self.call_all(self.children, folders, in_order=False)
 
     def _opened(self, location: str) -> Any:  # noqa: ANN401 - of the client
         path = self.path(location)

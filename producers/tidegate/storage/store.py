@@ -7,16 +7,18 @@ together are another, named "". Two spellings of a place are one: see `tidegate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from tidegate.errors import FormatError
 from tidegate.storage.file_info import FileInfo, ListedFile
-from tidegate.storage.parallel import ParallelMap
+from tidegate.storage.parallel import ParallelMap, batches_of
 
 MAX_DEPTH: Final = 100
 """Directories nested deeper than this below a root are refused: no table format needs them."""
+_DIRECTORIES: Final = 100
+"""Directories that may be listed before the first of them is used."""
 MAX_READ: Final = 256 * 1024 * 1024
 """Maximum size, in bytes, of a file that is read without an explicit limit."""
 
@@ -83,7 +85,15 @@ class Store(ABC):
         Raises:
             FormatError: directories are nested deeper than MAX_DEPTH.
         """
-        return self._walk(location, MAX_DEPTH)
+        return (entry for entry in self.all_below(location) if not entry.is_dir)
+
+    def all_below(self, location: str) -> Iterator[FileInfo]:
+        """Everything below a directory: files as in `tree`, each directory before its content.
+
+        Raises:
+            FormatError: as in `tree`.
+        """
+        return self._below(self.children(location), MAX_DEPTH)
 
     def names(self, location: str) -> Sequence[str]:
         """The names of the direct children, in no order."""
@@ -105,11 +115,17 @@ class Store(ABC):
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def _walk(self, location: str, depth: int) -> Iterator[FileInfo]:
-        if not depth:
-            raise FormatError(f"{location} is nested too deep ({MAX_DEPTH} directories)")
-        for info in sorted(self.children(location)):
-            if info.is_dir and not info.is_link:
-                yield from self._walk(info.path, depth - 1)
-            else:
-                yield info
+    def _below(self, children: Iterable[FileInfo], depth: int) -> Iterator[FileInfo]:
+        for batch in batches_of(sorted(children), _DIRECTORIES):
+            folders = [child.path for child in batch if child.is_dir]
+            if folders and depth == 1:
+                raise FormatError(f"{folders[0]} is nested too deep ({MAX_DEPTH} directories)")
+            listed = iter(self._listed(folders))
+            for child in batch:
+                yield child
+                if child.is_dir:
+                    yield from self._below(next(listed), depth - 1)
+
+    def _listed(self, folders: Sequence[str]) -> Iterable[Sequence[FileInfo]]:
+        """The children of each directory."""
+        return map(self.children, folders)

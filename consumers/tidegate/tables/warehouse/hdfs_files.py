@@ -95,7 +95,7 @@ class HdfsChanges(HdfsStore, RemoteChanges):
     def entries(self, location: str) -> Sequence[FileInfo]:
         """See `RemoteChanges`. Files are in the order of `tree`; a directory is before its own."""
         name = location.rpartition("/")[2]
-        return [FileInfo(name, location, True, 0, 0), *self.content(location)]  # noqa: FBT003
+        return [FileInfo(name, location, True, 0, 0), *self.all_below(location)]  # noqa: FBT003
 
     def rename(self, source: str, target: str, *, replaces: bool = False) -> None:
         """Rename a file or directory; refuses an existing name, unless it replaces a file."""
