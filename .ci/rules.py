@@ -278,14 +278,14 @@ RULES: Final = (
     ),
     Rule(
         "after a call of HDFS that was not answered, no other of its batch is made",
-        "producers/tidegate/storage/hdfs.py",
+        "producers/tidegate/storage/deadlines.py",
         "            if waiting.is_left:",
         "            if False:",
         "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_its_batch_is_made",
     ),
     Rule(
         "after a call of HDFS that was not answered, nothing that follows is removed",
-        "producers/tidegate/storage/hdfs.py",
+        "producers/tidegate/storage/deadlines.py",
         "        self._count()\n        results: list[R] = []\n",
         "        results: list[R] = []\n",
         "tests/tables/warehouse/test_hdfs_away.py::test_after_a_call_that_did_not_answer_no_other_of_the_call_around_it_is_made",

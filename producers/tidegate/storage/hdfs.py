@@ -2,25 +2,22 @@
 
 A store has one cluster: nothing here lets the client choose one. The addresses of a name service
 and the user come from Hadoop's own configuration: `HADOOP_CONF_DIR`, a Kerberos ticket,
-`HADOOP_USER_NAME`. The client waits for a silent NameNode without end, so every call is made by a
-thread that is left alone after a deadline. Many calls are handed over to it at once, because a
-hand-over takes as long as half a call.
+`HADOOP_USER_NAME`. The client waits for a silent NameNode without end, so every call has a deadline
+(`tidegate.storage.deadlines`).
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache, partial
-from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from hdfs_native import Client, FileStatus
 
-from tidegate.errors import FormatError, PermanentError, TransientError
+from tidegate.errors import FormatError, PermanentError
+from tidegate.storage.deadlines import is_within, within
 from tidegate.storage.file_info import FileInfo, ListedFile
 from tidegate.storage.locations import hadoop_settings
 from tidegate.storage.parallel import ParallelMap, batches_of, slots_of
@@ -144,15 +141,15 @@ class HdfsStore(Store):
         wanted = 1 if in_order else max(1, min(most or _AT_ONCE, -(-len(items) // _CALLS)))
         with self._slots(most, wanted) if most else nullcontext(wanted) as count:
             parts = batches_of(items, max(1, -(-len(items) // count)))
-            return _within(self._timeout, [map(act, part) for part in parts])
+            return within(self._timeout, [map(act, part) for part in parts])
 
     @contextmanager
     def _slots(self, most: int, wanted: int) -> Generator[int]:
         """Wait for a slot; how many there are, at most `wanted`.
 
-        A thread of `_within` has one, which is free again as soon as it is left.
+        A thread of `within` has one, which is free again as soon as it is left.
         """
-        if hasattr(_here, "thread"):
+        if is_within():
             yield 1
             return
         slots, count = slots_of(self._place, most), 1
@@ -200,111 +197,3 @@ def client_of(authority: str) -> Client:
         return Client(f"hdfs://{authority}{port}", dict(_FEW_ATTEMPTS))
     except RuntimeError as error:
         raise PermanentError(f"hdfs://{authority}: {error}") from error
-
-
-@dataclass(slots=True, eq=False)
-class _Thread:
-    """Makes calls, until it gets None instead of them. Calls may consist of calls themselves."""
-
-    calls: SimpleQueue[Iterator[Any] | None] = field(default_factory=SimpleQueue)
-    ended: SimpleQueue[tuple[list[Any], BaseException | None]] = field(default_factory=SimpleQueue)
-    above: _Thread | None = None
-    """The thread that waits for this one, if it is another one of these."""
-    made: int = 0
-    """Counts the calls, so that a wait for all of them is longer than that for one."""
-    is_left: bool = False
-
-    def run(self) -> None:
-        """Make calls, and hand over their results."""
-        _here.thread = self
-        while (calls := self.calls.get()) is not None:
-            results, error = list[Any](), None
-            try:
-                results = self.make(calls)
-            except BaseException as raised:  # noqa: BLE001 - the caller raises it
-                error = raised
-            self.ended.put((results, error))
-
-    def make(self, calls: Iterator[R]) -> list[R]:
-        """Make calls on this thread.
-
-        Raises:
-            TransientError: nothing waits for them any more.
-        """
-        self._count()
-        results: list[R] = []
-        for result in calls:
-            results.append(result)
-            self._count()
-        return results
-
-    def _count(self) -> None:
-        waiting: _Thread | None = self
-        while waiting is not None:
-            waiting.made += 1
-            if waiting.is_left:
-                raise TransientError("the NameNode answered too late")
-            waiting = waiting.above
-
-    def end_of(self, seconds: float) -> tuple[list[Any], BaseException | None]:
-        """Wait for the last call; the results, and the error of a call, if there is one.
-
-        Raises:
-            TransientError: a call did not end in time.
-        """
-        seen = -1
-        while self.made != seen:
-            seen = self.made
-            try:
-                return self.ended.get(timeout=seconds)
-            except Empty:
-                continue
-        raise TransientError(f"the NameNode did not answer within {seconds:g} s")
-
-
-_idle: Final[list[_Thread]] = []
-"""Threads without a call."""
-_here: Final = threading.local()
-"""`thread` is the running one of these, if it is one."""
-
-
-def _idle_thread() -> _Thread:
-    try:
-        return _idle.pop()
-    except IndexError:
-        thread = _Thread()
-        threading.Thread(target=thread.run, name="hdfs", daemon=True).start()
-        return thread
-
-
-def _within(seconds: float, calls: Sequence[Iterator[R]]) -> list[R]:
-    """Let a thread make each series of calls. After an error, the other threads are left.
-
-    One of these threads makes a single series itself. A thread that is left ends with the call that
-    it makes. A thread that waits for many calls is not woken for each, so a call may take twice as
-    long before it is given up.
-
-    Raises:
-        Exception: of a call.
-        TransientError: a call did not end in time; it may still be carried out.
-    """
-    here: _Thread | None = getattr(_here, "thread", None)
-    if here is not None and len(calls) == 1:
-        return here.make(calls[0])
-    running = [_idle_thread() for _ in calls]
-    found, error = list[R](), None
-    try:
-        for thread, series in zip(running, calls, strict=True):
-            thread.above = here
-            thread.calls.put(series)
-        while running and error is None:
-            results, error = running[0].end_of(seconds)
-            found += results
-            _idle.append(running.pop(0))
-    finally:
-        for thread in running:
-            thread.is_left = True
-            thread.calls.put(None)
-    if error is not None:
-        raise error
-    return found
