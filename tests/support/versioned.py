@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -154,9 +154,13 @@ class _SteppingS3(VersionedS3):
         self._step()
         super().put_folder(location)
 
-    def _delete(self, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-        return [gone for name in names for gone in self._delete_one(name)]
-
-    def _delete_one(self, name: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        self._step()
-        yield from super()._delete([name])
+    def delete_in_bulk(
+        self, names: Sequence[Mapping[str, str]], *, on_condition: bool, quiet: bool = False
+    ) -> tuple[list[Mapping[str, Any]], list[Exception]]:
+        answers, faults = list[Mapping[str, Any]](), list[Exception]()
+        for name in names:
+            self._step()
+            answer, fault = super().delete_in_bulk([name], on_condition=on_condition, quiet=quiet)
+            answers += answer
+            faults += fault
+        return answers, faults

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Barrier, Semaphore
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -79,6 +79,31 @@ def test_an_object_that_is_replaced_during_a_move_is_shown_again(kept: Kept) -> 
     assert kept.files()["d/bucket_00000"] == len(b"by another")
     with pytest.raises(FileExistsError, match="bucket_00000"):
         move_back(kept, "d")
+    assert kept.files()["d/bucket_00000"] == len(b"by another")
+
+
+def test_a_move_that_fails_in_part_shows_again_what_was_written_meanwhile(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.build({"d": 5})
+    warehouse = kept.warehouse()
+    store = cast("VersionedS3", warehouse._changes(TABLE))
+    assert not store.conditions.many  # it hides an object that took the name
+    delete = store.clients.boto.delete_objects
+
+    def in_part(*, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:  # noqa: N803 - S3's
+        kept.put("d/bucket_00000", b"by another")
+        monkeypatch.setattr(store.clients.boto, "delete_objects", delete)
+        names = Delete["Objects"]
+        failed = [name for name in names if name["Key"].endswith("_version")]
+        done = [name for name in names if name not in failed]
+        answer = delete(Bucket=Bucket, Delete={**Delete, "Objects": done})
+        assert len(failed) == 1
+        return {**answer, "Errors": [{"Key": failed[0]["Key"], "Code": "InternalError"}]}
+
+    monkeypatch.setattr(store.clients.boto, "delete_objects", in_part)
+    with warehouse.moving(TABLE, ASIDE) as hide, pytest.raises((TransientError, OSError)):
+        hide("d", "d", always)
     assert kept.files()["d/bucket_00000"] == len(b"by another")
 
 

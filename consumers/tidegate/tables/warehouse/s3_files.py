@@ -12,6 +12,7 @@ import obstore
 from botocore.exceptions import ClientError
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+from tidegate.errors import TidegateError
 from tidegate.storage import FileInfo
 from tidegate.storage.file_info import Version
 from tidegate.storage.parallel import batches_of
@@ -136,32 +137,41 @@ class S3Changes(S3Store, ObjectChanges):
 
     def delete_in_bulk(
         self, names: Sequence[Mapping[str, str]], *, on_condition: bool, quiet: bool = False
-    ) -> list[Mapping[str, Any]]:
-        """Remove objects by key, and by ETag or version if they have one; an answer a request.
+    ) -> tuple[list[Mapping[str, Any]], list[Exception]]:
+        """Remove objects by key, and by ETag or version if they have one.
 
         Args:
             names: What S3 calls object identifiers.
             on_condition: Ignore objects that are gone, or have another ETag.
             quiet: The answers have errors only.
+
+        Returns:
+            The answers, and all faults: a part may be removed nevertheless.
         """
+        faults = list[Exception]()
 
         def delete(batch: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-            answer: Mapping[str, Any]
+            answer: Mapping[str, Any] = {}
             removal = {"Objects": batch, "Quiet": quiet}
-            with self.request(self._place + batch[0]["Key"]):
-                answer = self.clients.boto.delete_objects(Bucket=self.bucket, Delete=removal)
+            try:
+                with self.request(self._place + batch[0]["Key"]):
+                    answer = self.clients.boto.delete_objects(Bucket=self.bucket, Delete=removal)
+            except (OSError, TidegateError) as fault:
+                faults.append(fault)
             for error in answer.get("Errors", ()):
                 code, seen = str(error.get("Code")), f"{error.get('Key')}: {error.get('Message')}"
                 if not (on_condition and code in _NO_MATCH):
-                    raise error_of(code, seen) or OSError(f"{seen} ({code})")
+                    faults.append(error_of(code, seen) or OSError(f"{seen} ({code})"))
             return answer
 
-        return self.at_once(delete, batches_of(names, _BULK))
+        return self.at_once(delete, batches_of(names, _BULK)), faults
 
     def _remove_by_boto(self, entries: Sequence[FileInfo], *, with_tags: bool) -> int:
         names = [
             {"Key": self.key(e.path)} | ({"ETag": str(e.version)} if with_tags else {})
             for e in entries
         ]
-        answers = self.delete_in_bulk(names, on_condition=with_tags, quiet=True)
+        answers, faults = self.delete_in_bulk(names, on_condition=with_tags, quiet=True)
+        for fault in faults:
+            raise fault
         return len(entries) - sum(len(answer.get("Errors", ())) for answer in answers)

@@ -176,16 +176,21 @@ class VersionedS3(S3Changes):
         if not may_go([entry for entry in self.infos(here, keys) if not entry.is_dir]):
             return False
         self.list_moved(f"{target}/{as_name}", current)
-        marks = self.hide(here, current)
+        marks, faults = self.hide(here, current)
         keys = self.keys(here)
-        if lost := [key for key in marks if key not in keys or not keys[key].versions]:
-            raise TransientError(f"{here}/{lost[0]} was removed, and left no version")
+        lost = [key for key in marks if key not in keys or not keys[key].versions]
         others = [
             (key, mark)
             for key, mark in marks.items()
-            if keys[key].hidden_by == mark and keys[key].versions[0] != current[key]
+            if key not in lost
+            and keys[key].hidden_by == mark
+            and keys[key].versions[0] != current[key]
         ]
-        self.remove_versions(here, others)
+        self.remove_versions(here, others)  # before any error: no later attempt knows the markers
+        for fault in faults:
+            raise fault
+        if lost:
+            raise TransientError(f"{here}/{lost[0]} was removed, and left no version")
         return not others and not any(at.current for at in keys.values())
 
     def _move_back(
@@ -260,8 +265,8 @@ class VersionedS3(S3Changes):
         )
         return sorted(found, key=lambda entry: entry.path)
 
-    def hide(self, location: str, listed: _Listed) -> dict[str, str]:
-        """Remove objects; the ids of their delete markers by key.
+    def hide(self, location: str, listed: _Listed) -> tuple[dict[str, str], list[Exception]]:
+        """Remove objects; the ids of their delete markers by key, and all faults.
 
         An object that was replaced meanwhile stays, if the server honours ETags.
         """
@@ -270,16 +275,21 @@ class VersionedS3(S3Changes):
             {"Key": prefix + key} | ({"ETag": version.e_tag} if self.conditions.many else {})
             for key, version in listed.items()
         ]
-        return {
+        answers, faults = self.delete_in_bulk(names, on_condition=True)
+        marks = {
             gone["Key"][len(prefix) :]: gone["DeleteMarkerVersionId"]
-            for gone in self._delete(names)
+            for answer in answers
+            for gone in answer.get("Deleted", ())
             if gone.get("DeleteMarkerVersionId")
         }
+        return marks, faults
 
     def remove_versions(self, location: str, versions: Iterable[tuple[str, str]]) -> None:
         """Remove versions and delete markers, by key and id."""
         prefix = self.prefix(location)
-        self._delete([{"Key": prefix + key, "VersionId": id_} for key, id_ in versions])
+        names = [{"Key": prefix + key, "VersionId": id_} for key, id_ in versions]
+        for fault in self.delete_in_bulk(names, on_condition=True)[1]:
+            raise fault
 
     def listed(self, location: str) -> _Listed | None:
         """The list of a moved directory; None: there is none.
@@ -360,10 +370,6 @@ class VersionedS3(S3Changes):
                 raise
             return bool(answer.get("Status") == "Enabled")
         return False
-
-    def _delete(self, names: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-        answers = self.delete_in_bulk(names, on_condition=True)
-        return [gone for answer in answers for gone in answer.get("Deleted", ())]
 
 
 def _marker_over(version: _Version, key: _Key, path: str) -> str | None:
