@@ -18,6 +18,7 @@ from support.acid import (
     INSERT_1,
     INSERT_2,
     INSERTS,
+    MAJOR_3,
     MINOR_3,
     VACUUMED,
     Case,
@@ -221,6 +222,27 @@ def test_an_undo_that_could_harm_is_refused_and_changes_nothing(
     before = tree(table)
     assert refused(cleaner_answer(root, command)) == reason
     assert tree(table) == before
+
+
+def test_an_unreadable_record_stops_its_own_cleaning_alone(root: Path) -> None:
+    table = build(root / "t", AFTER_MINOR)
+    first, cleaner = release(str(table)), quarantining(root)
+    clean(cleaner, first)
+    spoil_the_record(table)
+    build(table, {MAJOR_3: 30})
+    later = release(str(table), caused_by="vacuum-2", kind="major", directories=(MAJOR_3,))
+    clean(cleaner, later)
+
+    assert isinstance(undo(cleaner, undo_of(later)), CleaningUndone)
+    assert visible(table) == sorted([MAJOR_3, MINOR_3])
+    clean(cleaner, later)
+    (removed,) = cleaner.execute(removal_of(later))
+    assert isinstance(removed, QuarantineRemoved)
+    assert in_quarantine(table) == list(INSERTS)
+    (own,) = cleaner.execute(removal_of(first))
+    assert isinstance(own, CleaningRefused)
+    assert own.reason == "unreadable-quarantine"
+    assert in_quarantine(table) == list(INSERTS)
 
 
 def test_an_undo_of_a_table_that_is_gone_or_elsewhere_is_refused(root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def commit():
 
 
 calls = {
-    "quarantine": lambda: read_entries(warehouse, table),
+    "quarantine": lambda: read_entries(warehouse, table, "c"),
     "outcome": lambda: Claim.take(warehouse, table, HUDI, Task(7, "task", "table", "cluster")),
     "locks": lambda: check_writers(warehouse, table, datetime.now(UTC), RestoreSettings()),
     "claim": lambda: further_requests_on(warehouse, table, "20260301100000001"),
@@ -61,7 +62,7 @@ JUNK = b"{}," * 20_000_000 + b"{}"
 STATS = b'{"partitionToWriteStats": {"p": ['
 EMPTY = b'{"path": ""},' * 4_600_000 + b'{"path": ""}'
 WRITTEN = b'{"fileId":"f","path":"p"},' * 2_300_000 + b'{"fileId":"f","path":"p"}'
-QUARANTINE = ".tidegate_quarantine/run"
+QUARANTINE = f".tidegate_quarantine/{sha256(b'c').hexdigest()[:32]}"
 RECORD: dict[str, object] = {
     "cleaning": "c",
     "vacuum": "v",

@@ -4,7 +4,8 @@
     TABLE/.tidegate_quarantine/RUN/delta_0000001_0000001_0000/...
 
 Every run of the cleaner has an entry of its own, so names never collide, and concurrent cleaners
-never write to the same entry. Hive, Spark and Trino ignore hidden names.
+never write to the same entry. Its name contains a hash of the cleaning's id. Hive, Spark and Trino
+ignore hidden names.
 
 Every step can be repeated, even by a concurrent process: a rename is atomic, so a directory is in
 one location at any moment. A directory is renamed before its final removal, so that a partly
@@ -178,9 +179,9 @@ class MoveAside:
 
     def _made_entry(self) -> str:
         stamp = self.record.at[:19].replace(":", "").replace("-", "")
-        name = f"{stamp}Z-{uuid.uuid4().hex}"
+        name = f"{stamp}Z-{_id_of(self.record.cleaning)}-{uuid.uuid4().hex[:8]}"
         if not self.warehouse.can(self.location).renames:
-            name = hashlib.sha256(self.record.cleaning.encode()).hexdigest()[:32]
+            name = _id_of(self.record.cleaning)
             self._half_way = dict(self._found_half_way(name))
             sizes = self.record.directories
             left = {name: size for name, size in sizes.items() if name not in self._half_way}
@@ -271,22 +272,33 @@ def _moved(
     return None
 
 
+def _id_of(cleaning: str) -> str:
+    """The part of an entry's name that names its cleaning, also if its record can't be read."""
+    return hashlib.sha256(cleaning.encode()).hexdigest()[:32]
+
+
 def read_entries(
-    warehouse: Warehouse, location: str, parallel_map: ParallelMap | None = None
+    warehouse: Warehouse, location: str, cleaning: str, parallel_map: ParallelMap | None = None
 ) -> list[Entry]:
     """The entries of the quarantine of a table's or partition's directory, oldest first.
 
-    A directory without a record is ignored: a person has put it there. With a `parallel_map` the
-    files of the quarantined directories are counted.
+    A directory without a record is ignored: a person has put it there. So is an entry of another
+    cleaning that can't be read. With a `parallel_map` the files of the quarantined directories are
+    counted.
 
     Raises:
-        FormatError: a record can't be read.
+        FormatError: an entry of this cleaning can't be read.
     """
-    return [
-        entry
-        for path in _paths(warehouse, location)
-        if (entry := _read_entry(warehouse, path, location, parallel_map)) is not None
-    ]
+    entries = list[Entry]()
+    for path in _paths(warehouse, location):
+        try:
+            entry = _read_entry(warehouse, path, location, parallel_map)
+        except FormatError:
+            if _id_of(cleaning) in path.rpartition("/")[2]:
+                raise
+            continue
+        entries += [entry] if entry else []
+    return entries
 
 
 def _paths(warehouse: Warehouse, location: str) -> list[str]:

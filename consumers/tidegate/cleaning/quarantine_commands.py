@@ -261,7 +261,7 @@ def remove_quarantine(
     began = clock()
 
     def of_cleaning() -> list[Entry]:
-        there = _entries(warehouse, location, parallel_map)
+        there = _entries(warehouse, location, command.cleaning, parallel_map)
         return [entry for entry in there if entry.record.cleaning == command.cleaning]
 
     try:
@@ -281,7 +281,7 @@ def remove_quarantine(
 def _plan(
     warehouse: Warehouse, location: str, parallel_map: ParallelMap, command: CleaningUndoRequested
 ) -> _UndoPlan:
-    entries = _entries(warehouse, location, parallel_map)
+    entries = _entries(warehouse, location, command.cleaning, parallel_map)
     try:
         listing = read_acid_directories(warehouse, location, parallel_map)
     except (ConfinementError, FormatError) as error:
@@ -303,9 +303,11 @@ def _verify(warehouse: Warehouse, location: str, plan: _UndoPlan) -> None:
         raise TransientError(f"not put back: {', '.join(missing[:5])}")
 
 
-def _entries(warehouse: Warehouse, location: str, parallel_map: ParallelMap) -> list[Entry]:
+def _entries(
+    warehouse: Warehouse, location: str, cleaning: str, parallel_map: ParallelMap
+) -> list[Entry]:
     try:
-        return read_entries(warehouse, location, parallel_map)
+        return read_entries(warehouse, location, cleaning, parallel_map)
     except ConfinementError as error:
         raise refusal_of(error) from error
     except FormatError as error:
