@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.errors import FormatError
-from tidegate.hive.names import MARKER_SUFFIX, is_acid_name
+from tidegate.hive.names import is_acid_name
 from tidegate.hive.obsolete import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT
-from tidegate.storage import FileInfo, ListedFile, NotFound, ParallelMap, Storage, join, normalise
+from tidegate.storage import ListedFile, NotFound, ParallelMap, Storage, join, normalise
+from tidegate.storage.file_info import MARKER_SUFFIX
 
 
 def read_acid_directories(
@@ -23,7 +24,7 @@ def read_acid_directories(
         entries = [entry for entry in storage.list(location) if is_acid_name(entry.name)]
     except NotFound:
         return None
-    markers = {entry.name for entry in entries if _is_marker(entry)}
+    markers = {entry.name for entry in entries if entry.marks_directory}
     plain = [entry.name for entry in entries if entry.is_dir]
     listed = dict(zip(plain, storage.walk_each(location, plain, parallel_map), strict=True))
     parent = normalise(location).rstrip("/")
@@ -48,7 +49,3 @@ def _data_format(storage: Storage, where: str, files: Iterable[ListedFile]) -> b
         return None
     except FormatError:
         return b""
-
-
-def _is_marker(entry: FileInfo) -> bool:
-    return not entry.is_dir and not entry.is_link and entry.name.endswith(MARKER_SUFFIX)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidegate.hive.names import MARKER_SUFFIX
-from tidegate.storage.file_info import ListedFile
+from tidegate.storage.file_info import MARKER_SUFFIX, ListedFile
 
 
 class ListedDirectory(NamedTuple):

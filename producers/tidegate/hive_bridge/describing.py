@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
 from tidegate.events import VacuumKind
-from tidegate.hive.names import MARKER_SUFFIX, AcidDirectory, Base, is_acid_name
+from tidegate.hive.names import AcidDirectory, Base, is_acid_name
 from tidegate.hive.obsolete import (
     DATA_FORMAT_FILE,
     DATA_FORMAT_LIMIT,
@@ -55,7 +55,9 @@ def acid_directories(
         FormatError: a name, or the metadata file in a base, is not Hive's.
         TransientError, OSError: the store did not answer.
     """
-    names = [entry.name for entry in entries if is_acid_name(entry.name) and not _is_marker(entry)]
+    names = [
+        entry.name for entry in entries if is_acid_name(entry.name) and not entry.marks_directory
+    ]
     compacted = compacted_bases(storage, where, names)
     return [FoundDirectory.named(name, compacted=name in compacted) for name in names]
 
@@ -76,10 +78,6 @@ def _is_compacted(storage: Storage, base: str) -> bool:
         return is_of_compaction(storage.read(join(base, DATA_FORMAT_FILE), DATA_FORMAT_LIMIT))
     except NotFound:
         return False
-
-
-def _is_marker(entry: FileInfo) -> bool:
-    return entry.name.endswith(MARKER_SUFFIX) and not entry.is_dir and not entry.is_link
 
 
 NOT_DESCRIBED: Final = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+MARKER_SUFFIX: Final = "_$folder$"
+"""Hadoop's file systems for object stores mark a directory with an empty file of this suffix."""
 Version = str | int | None
 """Distinguishes a file from another one that took its name: inode and change time of a local file,
 ETag of an object. None: the store has none."""
@@ -24,6 +26,11 @@ class FileInfo(NamedTuple):
     modified_ms: int
     is_link: bool = False
     version: Version = None
+
+    @property
+    def marks_directory(self) -> bool:
+        """Whether it is a file by which Hadoop marks a directory of an object store."""
+        return self.name.endswith(MARKER_SUFFIX) and not self.is_dir and not self.is_link
 
 
 class ListedFile(NamedTuple):

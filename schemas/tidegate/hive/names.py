@@ -86,10 +86,6 @@ class Delta(NamedTuple):
 AcidDirectory = Base | Delta
 
 
-MARKER_SUFFIX: Final = "_$folder$"
-"""Hadoop's file systems for object stores mark a directory with an empty file of this suffix."""
-
-
 def is_acid_name(name: str) -> bool:
     """Whether Hive would parse this as the name of an ACID directory."""
     return name.startswith(_PREFIXES)
