@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,6 @@ from tidegate.cli.output import write, write_error, write_json
 from tidegate.errors import (
     ConfigError,
     ConfinementError,
-    InvalidEventError,
     StopService,
     TidegateError,
     TransientError,
@@ -28,7 +27,6 @@ from tidegate.errors import (
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     ANYWHERE,
-    CommitCompleted,
     Event,
     LockReleased,
     Request,
@@ -183,54 +181,6 @@ class _ReachablePublisher(Publisher):
         self.notes_stopped = False
         """Whether a line is written where a service does not run that answers a request."""
 
-    def located(self, table: str, location: str | None) -> str:
-        """The location of a table: the one given, else the one that events name."""
-        return located(self._settings, table, location)
-
-    def completed_commit(
-        self, table: str, location: str, instant: str, given: Mapping[str, str | None]
-    ) -> CommitCompleted | str:
-        """The event of a commit as the timeline has it, completed by what was given.
-
-        Returns:
-            Why the timeline was not read, else the event.
-
-        Raises:
-            NoSuchTable: there is no table, and the latest is asked for, or it would be seen.
-            InvalidEventError: the timeline has no completed write of this instant, or contradicts
-                what was given.
-        """
-        from tidegate.hudi_reader.table import NoSuchTable  # noqa: PLC0415 - heavy
-        from tidegate.publisher import timelines  # noqa: PLC0415
-
-        name, where = timelines.checked(table, location)
-        is_latest = instant == "latest"
-        try:
-            found = (
-                timelines.latest_commit(name, where, self._source)
-                if is_latest
-                else timelines.completed_commit(name, where, instant, self._source)
-            )
-        except InvalidEventError:
-            raise
-        except (TidegateError, OSError) as error:
-            if is_latest or (isinstance(error, NoSuchTable) and _has_others(where)):
-                raise
-            return str(error)
-        if isinstance(found, str):
-            return found
-        more = dict[str, str]()
-        for field, value in given.items():
-            known = getattr(found, field)
-            if value is not None and known in {None, "unknown"}:
-                more[field] = value
-            elif value is not None and known != value.lower():
-                raise InvalidEventError(
-                    f"--{field.replace('_', '-')} {value} contradicts the timeline of {where}: the"
-                    f" write {found.instant} has {known}"
-                )
-        return CommitCompleted.model_validate(found.model_dump() | more)
-
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events; see `Publisher`.
 
@@ -346,18 +296,11 @@ class _ReachablePublisher(Publisher):
             )
 
 
-def _has_others(location: str) -> bool:
-    """Whether the directory above is read and not empty: a table would be seen there."""
-    with suppress(TidegateError, OSError):
-        return bool(Storage().names(location.rpartition("/")[0] or "/"))
-    return False
-
-
 def publisher_of(
-    config: Path | None, source: str, sign_with: Path | None = None
+    settings: Settings, source: str, sign_with: Path | None = None
 ) -> _ReachablePublisher:
-    """A publisher for the deployment that the settings name."""
-    return _ReachablePublisher(Settings.load(config), source, sign_with)
+    """A publisher for a deployment."""
+    return _ReachablePublisher(settings, source, sign_with)
 
 
 def print_receipt(receipt: Receipt, *, as_json: bool) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 import typer
 
 from tidegate.cli.deployment import located, whole_request_id
-from tidegate.cli.options import duration, one_of, option_group, person, read_model
+from tidegate.cli.options import duration, one_of, option_group, person, read_model, table_of
 from tidegate.cli.output import write_error
 from tidegate.cli.sending import (
     ANSWERED,
@@ -29,7 +29,6 @@ from tidegate.events import (
     ReleaseReason,
     TableType,
     Value,
-    table_identity,
 )
 from tidegate.events.topics import EVENT_TYPES, SERVICES, topic_of
 from tidegate.hudi.instant import is_instant
@@ -55,39 +54,6 @@ class PlanFile(Value, frozen=True, title="restore's plan"):
     def is_empty(self) -> bool:
         """Whether there is nothing to do: the savepoint is the newest commit."""
         return not self.instants and self.resumes is None
-
-    @classmethod
-    def read(cls, file: Path) -> Self:
-        """Read a file.
-
-        Raises:
-            ConfigError: it can't be read, is not a plan, or there is nothing to do.
-        """
-        plan = read_model(cls, file)
-        if plan.is_empty:
-            raise ConfigError(
-                f"{file}: there is nothing to do, {plan.savepoint} is the table's newest commit"
-            )
-        return plan
-
-    def completed(self, given: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The plan's fields; missing ones come from the options.
-
-        Raises:
-            ConfigError: an option contradicts the plan.
-        """
-        wanted = dict(given)
-        for name in given:
-            own = getattr(self, name)
-            other = given[name]
-            if own is not None and other is not None and _plain(name, own) != _plain(name, other):
-                raise ConfigError(f"the plan is for {name} {own}, not {other}")
-            wanted[name] = own or other
-        return wanted
-
-
-def _plain(name: str, value: str) -> str:
-    return table_identity(value) if name == "table" else value
 
 
 publish = typer.Typer(
@@ -181,7 +147,7 @@ def restore(
         tidegate plan restore -t lake.sales.orders --savepoint latest --out plan.json
         tidegate publish restore --plan plan.json --reason 'a bad load' --wait --timeout 1h
     """
-    given = {"table": table, "location": location, "savepoint": savepoint}
+    given = {"table": table_of(table), "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
     wanted = _completed(asking, plan, given, ("table", "savepoint"))
     chosen = _chosen(asking, wanted["location"] or "", wanted["savepoint"] or "")
@@ -223,7 +189,7 @@ def approval(
         tidegate publish approval --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51 --plan plan.json
             --reason 'checked with finance' --wait
     """
-    given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
+    given = {"table": table_of(table), "location": location, "plan_id": plan_id}
     wanted = _completed(sending, plan, given, ("table", "plan_id"))
     settings, name = Settings.load(sending.config), wanted["table"] or ""
     request(
@@ -303,20 +269,29 @@ def _chosen(sending: Sending, location: str, savepoint: str) -> str:
 
 
 def _completed(
-    sending: Sending, plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
+    sending: Sending, file: Path | None, given: Mapping[str, str | None], needed: Sequence[str]
 ) -> dict[str, str | None]:
     """The options' values; missing ones come from the plan's file, the location from events.
 
     Raises:
-        ConfigError: a needed value is in neither of them.
+        ConfigError: the file can't be read, is not a plan, there is nothing to do, or an option
+            contradicts it; or a needed value is in neither of them.
     """
-    wanted = PlanFile.read(plan).completed(given) if plan else given
+    plan = None if file is None else read_model(PlanFile, file)
+    if plan is not None and plan.is_empty:
+        newest = f"{plan.savepoint} is the table's newest commit"
+        raise ConfigError(f"{file}: there is nothing to do, {newest}")
+    wanted = dict[str, str | None]()
+    for name, value in given.items():
+        own = getattr(plan, name, None)
+        if own and value and own != value:
+            raise ConfigError(f"the plan is for {name} {own}, not {value}")
+        wanted[name] = own or value
     if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
         otherwise = "" if plan else ", or --plan, which has them"
         raise ConfigError(f"missing: {', '.join(missing)}{otherwise}")
-    return wanted | {
-        "location": located(Settings.load(sending.config), wanted["table"], wanted["location"])
-    }
+    where = located(Settings.load(sending.config), wanted["table"], wanted["location"])
+    return wanted | {"location": where}
 
 
 _Action = Literal[
@@ -353,18 +328,20 @@ def commit(
     Examples:
         tidegate publish commit -t lake.sales.orders --instant 20261121041551845 --operation upsert
     """
-    with publisher_of(config, source) as publisher:
-        location = publisher.located(table, location)
-        given = {"action": action, "operation": operation, "completion_time": completion_time}
-        found = publisher.completed_commit(
-            table, location, instant, given | {"table_type": table_type}
-        )
+    from tidegate.cli.restore.commits import completed_commit  # noqa: PLC0415 - reads tables
+
+    settings = Settings.load(config)
+    where = located(settings, table, location)
+    given = {"action": action, "operation": operation, "completion_time": completion_time}
+    given["table_type"] = table_type
+    found = completed_commit(table, where, instant, source, given)
+    with publisher_of(settings, source) as publisher:
         if isinstance(found, CommitCompleted):
             receipt = publisher.publish(found)[0]
         else:
             receipt = publisher.commit(
                 table=table,
-                location=location,
+                location=where,
                 instant=instant,
                 action=action or "commit",
                 operation=operation,
@@ -402,10 +379,12 @@ def lock_released(
     Examples:
         tidegate publish lock-released -t lake.sales.orders --lock-id 16 --reason committed
     """
-    with publisher_of(config, source, sign_with) as publisher:
+    settings = Settings.load(config)
+    where = located(settings, table, location)
+    with publisher_of(settings, source, sign_with) as publisher:
         receipt = publisher.lock_released(
             table=table,
-            location=publisher.located(table, location),
+            location=where,
             lock_id=lock_id,
             transaction_id=transaction_id,
             reason=reason,
@@ -435,11 +414,14 @@ def condemned(
         tidegate publish condemned -t lake.sales.orders --instant 20261121041551845
             --reason 'doubled every order'
     """
-    with publisher_of(config, source) as publisher:
-        location = publisher.located(table, location)
-        found = publisher.completed_commit(table, location, instant, {})
+    from tidegate.cli.restore.commits import completed_commit  # noqa: PLC0415 - reads tables
+
+    settings = Settings.load(config)
+    where = located(settings, table, location)
+    found = completed_commit(table, where, instant, source, {})
+    with publisher_of(settings, source) as publisher:
         receipt = publisher.commit_condemned(
-            table=table, location=location, instant=instant, reason=reason
+            table=table, location=where, instant=instant, reason=reason
         )
         print_receipt(receipt, as_json=as_json)
         _note_unchecked(found)
