@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.acid import IDS_1_TO_3, INSERTS, NOTHING_OPEN, emptied, listed, release
-from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
+from tidegate.cleaning.confirmation import Answers, Proof, Removal, judge
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.events import AbortedCleaningReleased, VacuumKind
 from tidegate.hive.content import content_hash
@@ -21,7 +21,7 @@ COMMAND = release(
     directories=(PRODUCT,), own_transaction_id=9, last_lock_id=50, last_transaction_id=10
 )
 PLAN = CleaningPlan(listed(*INSERTS), listed(PRODUCT))
-CLAIM = Claim.of(COMMAND, PLAN)
+REMOVAL = Removal.of(COMMAND, PLAN)
 ROW = QueueEntry(1, DB, NAME, None, VacuumKind.MINOR, "ready for cleaning", 3, 9, 10, 5_000, 1)
 IDS = ValidWriteIds.parse(IDS_1_TO_3)
 SAID = Answers("/wh/t", None, (ROW,), HeldTables(()), Transactions(20), IDS)
@@ -35,14 +35,14 @@ def locked(*locks: Lock) -> HeldTables:
     return HeldTables(locks)
 
 
-def contradiction(claim: Claim, said: Answers) -> str:
+def contradiction(removal: Removal, said: Answers) -> str:
     with pytest.raises(Refused) as found:
-        judge(claim, said)
+        judge(removal, said)
     return str(found.value)
 
 
 def test_an_honest_vacuum_is_confirmed() -> None:
-    assert judge(CLAIM, SAID) is Proof.CONFIRMED
+    assert judge(REMOVAL, SAID) is Proof.CONFIRMED
 
 
 def test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers() -> None:
@@ -50,8 +50,8 @@ def test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers() 
     committed = replace(SAID, compactions=(row.seen_with(Transactions(20)),))
     aborted = replace(SAID, compactions=(row.seen_with(Transactions(20, {}, frozenset({9}))),))
 
-    assert judge(CLAIM, committed) is Proof.UNPROVEN
-    assert "not committed" in contradiction(CLAIM, aborted)
+    assert judge(REMOVAL, committed) is Proof.UNPROVEN
+    assert "not committed" in contradiction(REMOVAL, aborted)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_rebalance_is_not_proven_because_its_row_does_not_bound_its_readers() 
     ],
 )
 def test_an_honest_answer_raises_no_alarm(said: Answers) -> None:
-    assert judge(CLAIM, said) is Proof.CONFIRMED
+    assert judge(REMOVAL, said) is Proof.CONFIRMED
 
 
 @pytest.mark.parametrize(
@@ -139,19 +139,19 @@ def test_an_honest_answer_raises_no_alarm(said: Answers) -> None:
 def test_a_contradiction_says_what_the_event_says_and_what_the_metastore_says(
     said: Answers, event_says: str, source_says: str
 ) -> None:
-    event, source = contradiction(CLAIM, said).split("; ")
+    event, source = contradiction(REMOVAL, said).split("; ")
 
     assert event_says in event
     assert source_says in source
 
 
 def test_a_partition_that_was_dropped_or_moved_is_not_cleaned() -> None:
-    claim = replace(CLAIM, partition="day=1")
+    removal = replace(REMOVAL, partition="day=1")
     of_it = replace(SAID, compactions=(replace(ROW, partition="day=1"),))
 
-    assert judge(claim, replace(of_it, partition_location="/wh/t/day=1")) is Proof.CONFIRMED
-    assert contradiction(claim, replace(of_it, partition_location="/b"))
-    assert contradiction(claim, of_it)
+    assert judge(removal, replace(of_it, partition_location="/wh/t/day=1")) is Proof.CONFIRMED
+    assert contradiction(removal, replace(of_it, partition_location="/b"))
+    assert contradiction(removal, of_it)
 
 
 def test_readers_elsewhere_hold_nothing_back_only_where_all_engines_lock_at_once() -> None:
@@ -161,32 +161,32 @@ def test_readers_elsewhere_hold_nothing_back_only_where_all_engines_lock_at_once
     )
     here = replace(SAID, transactions=reader, held=locked(Lock(1, DB, NAME, transaction_id=10)))
 
-    assert contradiction(CLAIM, elsewhere)
-    assert judge(CLAIM, replace(elsewhere, readers_lock_at_once=True)) is Proof.CONFIRMED
-    assert contradiction(CLAIM, replace(here, readers_lock_at_once=True))
+    assert contradiction(REMOVAL, elsewhere)
+    assert judge(REMOVAL, replace(elsewhere, readers_lock_at_once=True)) is Proof.CONFIRMED
+    assert contradiction(REMOVAL, replace(here, readers_lock_at_once=True))
 
 
 def test_without_its_row_in_the_queue_a_compaction_is_unproven_but_its_readers_are_seen() -> None:
     said = replace(SAID, compactions=())
 
-    assert judge(CLAIM, said) is Proof.UNPROVEN
+    assert judge(REMOVAL, said) is Proof.UNPROVEN
     late = replace(said, transactions=Transactions(20, {15: 0}))
-    assert judge(CLAIM, late) is Proof.UNPROVEN
-    assert contradiction(replace(CLAIM, last_transaction=None), late)
+    assert judge(REMOVAL, late) is Proof.UNPROVEN
+    assert contradiction(replace(REMOVAL, last_transaction=None), late)
     reader = replace(said, transactions=Transactions(20, {10: 0}))
-    assert contradiction(CLAIM, reader)
+    assert contradiction(REMOVAL, reader)
     lock = replace(said, held=locked(Lock(50, DB, NAME, acquired_ms=1)))
-    assert contradiction(CLAIM, lock)
-    assert judge(replace(CLAIM, last_lock=49), lock) is Proof.UNPROVEN
+    assert contradiction(REMOVAL, lock)
+    assert judge(replace(REMOVAL, last_lock=49), lock) is Proof.UNPROVEN
 
 
 def test_committed_rows_that_an_event_calls_aborted_do_not_go() -> None:
     aborted = release(valid_write_ids=f"{DB}.{NAME}:3:{NOTHING_OPEN}::2", directories=(PRODUCT,))
-    claim = Claim.of(aborted, PLAN)
+    removal = Removal.of(aborted, PLAN)
 
-    assert contradiction(claim, SAID)
-    assert judge(claim, replace(SAID, write_ids=ids(f"3:{NOTHING_OPEN}::2"))) is Proof.CONFIRMED
-    elsewhere = Claim.of(aborted, CleaningPlan(listed(INSERTS[0], INSERTS[2]), listed(PRODUCT)))
+    assert contradiction(removal, SAID)
+    assert judge(removal, replace(SAID, write_ids=ids(f"3:{NOTHING_OPEN}::2"))) is Proof.CONFIRMED
+    elsewhere = Removal.of(aborted, CleaningPlan(listed(INSERTS[0], INSERTS[2]), listed(PRODUCT)))
     assert judge(elsewhere, SAID) is Proof.CONFIRMED  # forgotten since: nothing of it is left
 
 
@@ -201,32 +201,32 @@ def test_aborted_writes_are_confirmed_without_any_compaction_or_wait_for_readers
         valid_write_ids=f"{DB}.{NAME}:1:{NOTHING_OPEN}::1",
         content=content_hash({}),
     )
-    claim = Claim.of(command, CleaningPlan(gone))
+    removal = Removal.of(command, CleaningPlan(gone))
     said = replace(SAID, compactions=(), transactions=Transactions(20, {4: 0}))
 
-    assert contradiction(claim, said)
+    assert contradiction(removal, said)
     known = replace(said, write_ids=ids(f"3:{NOTHING_OPEN}::1"))
-    assert judge(claim, known) is Proof.CONFIRMED
+    assert judge(removal, known) is Proof.CONFIRMED
 
 
 def test_the_base_of_an_overwrite_counts_as_long_as_its_write_did_not_abort() -> None:
     base = "base_0000003"
     command = release(kind="major", directories=(base,), own_transaction_id=9)
-    claim = Claim.of(command, CleaningPlan(listed(*INSERTS[:2]), (emptied(base),)))
+    removal = Removal.of(command, CleaningPlan(listed(*INSERTS[:2]), (emptied(base),)))
 
-    assert judge(claim, SAID) is Proof.CONFIRMED
+    assert judge(removal, SAID) is Proof.CONFIRMED
     aborted = replace(SAID, write_ids=ids(f"3:{NOTHING_OPEN}::3"))
-    assert contradiction(claim, aborted)
+    assert contradiction(removal, aborted)
     opened = replace(SAID, write_ids=ids("3:3:3:"))
-    assert contradiction(claim, opened)
+    assert contradiction(removal, opened)
     written_after = replace(SAID, compactions=(replace(ROW, highest_write_id=2),))
-    assert contradiction(claim, written_after)
+    assert contradiction(removal, written_after)
 
 
 def test_the_row_of_one_compaction_proves_nothing_of_the_products_of_another() -> None:
-    later = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000010")))
-    earlier = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000007")))
-    unnamed = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003")))
+    later = Removal.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000010")))
+    earlier = Removal.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000007")))
+    unnamed = Removal.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003")))
     made_it = replace(SAID, compactions=(ROW, replace(ROW, transaction_id=7)))
     died = replace(ROW, transaction_id=7, next_transaction_id=None)
 

@@ -19,7 +19,7 @@ from support.interleavings.explore import Step
 from support.interleavings.metastore import high_water_mark, locked, open_txns, snapshot_of
 from support.interleavings.scenario import LOCATION, PARTITION
 from support.interleavings.world import World
-from tidegate.cleaning.confirmation import Answers, Claim, judge
+from tidegate.cleaning.confirmation import Answers, Removal, judge
 from tidegate.events import CleaningReleased, VacuumFinished
 from tidegate.hive_metastore.values import HeldTables, Holds, Transactions
 from tidegate.tables.refusal import Refused
@@ -55,7 +55,7 @@ class Confirming(CleanerOfWorlds):
         assert isinstance(command, CleaningReleased)
         plan = self._of.rules.plan([_listed(directory) for directory in world.directories], command)
         try:
-            judge(Claim.of(command, plan), self._answers(world))
+            judge(Removal.of(command, plan), self._answers(world))
         except Refused:
             return False
         return True

@@ -37,8 +37,8 @@ NOT_NOW: Final = frozenset({Reason.NOT_CONFIRMED, Reason.SECOND_SOURCE_AWAY})
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a removal rests on, by its event and by the names in the directory."""
+class Removal:
+    """What its event and the names in the directory say about a removal."""
 
     database: str
     table: str
@@ -60,8 +60,8 @@ class Claim:
     """False for aborted writes: no reader reads them."""
 
     @classmethod
-    def of(cls, command: Cleaning, plan: CleaningPlan) -> Claim:
-        """The claim of a command and its plan, which is not empty.
+    def of(cls, command: Cleaning, plan: CleaningPlan) -> Removal:
+        """The removal by a command and its plan, which is not empty.
 
         Raises:
             Refused: the command's snapshot can't be read.
@@ -92,7 +92,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A Metastore's answers about a claim; the locks were asked for before the transactions."""
+    """A Metastore's answers about a removal; the locks were asked for before the transactions."""
 
     location: str | None
     """The table's, normalised; None: there is no such table."""
@@ -107,41 +107,41 @@ class Answers:
     readers_lock_at_once: bool = False
 
 
-def judge(claim: Claim, said: Answers) -> Proof:
-    """Compare a claim with a Metastore's answers.
+def judge(removal: Removal, said: Answers) -> Proof:
+    """Compare a removal with a Metastore's answers.
 
     Raises:
         Refused: NOT_CONFIRMED, with their first contradiction.
     """
-    row = _row(claim, said.compactions)
+    row = _row(removal, said.compactions)
     contradictions = chain(
-        _of_place(claim, said),
-        _of_commit(claim, said.transactions, row),
-        _of_readers(claim, said, row),
-        _of_write_ids(claim, said.write_ids, row),
+        _of_place(removal, said),
+        _of_commit(removal, said.transactions, row),
+        _of_readers(removal, said, row),
+        _of_write_ids(removal, said.write_ids, row),
     )
     for contradiction in contradictions:
         raise contradiction
     # a transaction that was forgotten and one that committed look the same: only the row tells
-    is_proven = not claim.waits_for_readers or _proves(claim, said, row)
+    is_proven = not removal.waits_for_readers or _proves(removal, said, row)
     return Proof.CONFIRMED if is_proven else Proof.UNPROVEN
 
 
-def _of_place(claim: Claim, said: Answers) -> Iterator[Refused]:
-    name = f"{claim.database}.{claim.table}"
-    if said.location != claim.location:  # renamed, moved, dropped, or another table's name
+def _of_place(removal: Removal, said: Answers) -> Iterator[Refused]:
+    name = f"{removal.database}.{removal.table}"
+    if said.location != removal.location:  # renamed, moved, dropped, or another table's name
         found = f"has it in {said.location}" if said.location else "has no such table"
-        yield _no(f"{name} is in {claim.location}", found)
-    expected = f"{claim.location}/{claim.partition}" if claim.partition else None
+        yield _no(f"{name} is in {removal.location}", found)
+    expected = f"{removal.location}/{removal.partition}" if removal.partition else None
     if said.partition_location != expected:  # dropped meanwhile, or moved
         found = f"has it in {said.partition_location}"
         yield _no(f"a partition of {name} is in {expected}", found)
 
 
 def _of_commit(
-    claim: Claim, transactions: Transactions, row: QueueEntry | None
+    removal: Removal, transactions: Transactions, row: QueueEntry | None
 ) -> Iterator[Refused]:
-    for txn in sorted(claim.transactions):
+    for txn in sorted(removal.transactions):
         if txn > transactions.high_water_mark:  # restored from a backup, or invented
             yield _no(f"transaction {txn} committed", "has not given that id out")
         if txn in transactions.open:  # published too early
@@ -149,37 +149,39 @@ def _of_commit(
         if txn in transactions.aborted:  # its worker died
             yield _no(f"transaction {txn} committed", "has it as aborted")
     # one that made nothing found what an earlier one had made; its readers are those of both
-    for txn in sorted(claim.transactions):
-        if claim.own is not None and txn > claim.own:
-            yield _no(f"transaction {claim.own} found it all", f"has given {txn} out later")
+    for txn in sorted(removal.transactions):
+        if removal.own is not None and txn > removal.own:
+            yield _no(f"transaction {removal.own} found it all", f"has given {txn} out later")
     if row is not None and not row.has_committed:  # its worker died before the commit
         yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
 
 
-def _of_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[Refused]:
-    if claim.waits_for_readers:  # earlier readers may read what is obsolete
-        for txn in _open_readers(claim, said, row):
+def _of_readers(removal: Removal, said: Answers, row: QueueEntry | None) -> Iterator[Refused]:
+    if removal.waits_for_readers:  # earlier readers may read what is obsolete
+        for txn in _open_readers(removal, said, row):
             yield _no("every reader has ended", f"has transaction {txn} as open")
-        for lock in _held_locks(claim, said, row):
+        for lock in _held_locks(removal, said, row):
             yield _no("every reader has ended", f"has lock {lock} as held")
 
 
-def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: QueueEntry | None) -> Iterator[Refused]:
-    for entry in (*claim.products, *claim.removed):
+def _of_write_ids(
+    removal: Removal, ids: ValidWriteIds, row: QueueEntry | None
+) -> Iterator[Refused]:
+    for entry in (*removal.products, *removal.removed):
         if entry.acid.max_write_id > ids.high_water_mark:  # created again since, or another table
             last = f"has given out no write id of the table above {ids.high_water_mark}"
             yield _no(f"{entry.name} was written", last)
         if ids.opens_in(*entry.acid.written_by):  # an unfinished write under this name
             yield _no(f"the writes of {entry.name} have ended", "has one of them as open")
-    for product in claim.products:
+    for product in removal.products:
         last_id = product.acid.max_write_id
         if product.is_overwrite and last_id in ids.aborted:  # no reader reads its rows
             yield _no(f"the write of {product.name} committed", "has it as aborted")
         if row is not None and last_id > row.highest_write_id:  # written after it
             last = f"has {row.highest_write_id} as the compaction's last write id"
             yield _no(f"{product.name} is part of the compaction", last)
-    for entry in claim.removed:
-        for low, high in _within(claim.aborted, entry):
+    for entry in removal.removed:
+        for low, high in _within(removal.aborted, entry):
             if ids.aborted.count_in(low, high) <= high - low:  # rows that readers read
                 yield _no(f"the write ids {low} to {high} aborted", "has them as committed")
 
@@ -189,16 +191,16 @@ def _no(event_says: str, metastore: str) -> Refused:
     return Refused(Reason.NOT_CONFIRMED, message)
 
 
-def _row(claim: Claim, compactions: Iterable[QueueEntry]) -> QueueEntry | None:
+def _row(removal: Removal, compactions: Iterable[QueueEntry]) -> QueueEntry | None:
     """The queue's row of the compaction. Hive 3's names no transaction, and proves nothing."""
-    place = (claim.database, claim.table, claim.partition)
+    place = (removal.database, removal.table, removal.partition)
     for compaction in compactions:
-        if compaction.place == place and claim.own == compaction.transaction_id is not None:
+        if compaction.place == place and removal.own == compaction.transaction_id is not None:
             return compaction
     return None
 
 
-def _proves(claim: Claim, said: Answers, row: QueueEntry | None) -> bool:
+def _proves(removal: Removal, said: Answers, row: QueueEntry | None) -> bool:
     """Whether committed compactions made the products, or overwrites that it found committed.
 
     A rebalance's row does not have the last transaction that may read what it replaced.
@@ -207,40 +209,40 @@ def _proves(claim: Claim, said: Answers, row: QueueEntry | None) -> bool:
     has_last = row is not None and row.next_transaction_id is not None
     return has_last and all(
         product.is_overwrite or product.acid.visibility_txn in made - {None}
-        for product in claim.products
+        for product in removal.products
     )
 
 
-def _open_readers(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[int]:
+def _open_readers(removal: Removal, said: Answers, row: QueueEntry | None) -> Iterator[int]:
     """Transactions that are open and began before the compaction committed.
 
     Without its row the event says which: more than those of the event only wait in vain.
     """
     if row is not None and row.next_transaction_id is not None:
         last = row.next_transaction_id
-    elif claim.last_transaction is not None:
-        last = max((claim.last_transaction, *claim.transactions))
+    elif removal.last_transaction is not None:
+        last = max((removal.last_transaction, *removal.transactions))
     else:
         last = said.transactions.high_water_mark
     for txn in sorted(said.transactions.open):
-        elsewhere = said.held.is_elsewhere(txn, claim.database, claim.table)
+        elsewhere = said.held.is_elsewhere(txn, removal.database, removal.table)
         if txn <= last and not (said.readers_lock_at_once and elsewhere):
             yield txn
 
 
-def _held_locks(claim: Claim, said: Answers, row: QueueEntry | None) -> Iterator[int]:
+def _held_locks(removal: Removal, said: Answers, row: QueueEntry | None) -> Iterator[int]:
     """Locks without a transaction on the place that were there when the compaction committed.
 
     Both times are by the clock of the Metastore's database.
     """
     committed = 0 if row is None else row.committed_ms
-    for lock in said.held.on(claim.database, claim.table, claim.partition):
+    for lock in said.held.on(removal.database, removal.table, removal.partition):
         if lock.transaction_id is not None:
             continue
         if committed:
             is_later = lock.acquired_ms > committed
         else:
-            is_later = claim.last_lock is not None and lock.lock_id > claim.last_lock
+            is_later = removal.last_lock is not None and lock.lock_id > removal.last_lock
         if not is_later:
             yield lock.lock_id
 

@@ -1,15 +1,32 @@
-"""List the ACID directories of a table or partition, with their files."""
+"""Find the directory of a table or partition, and list its ACID directories with their files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from tidegate.cleaning.listing import ListedDirectory
-from tidegate.errors import FormatError
+from tidegate.cleaning.plan import partition_path
+from tidegate.errors import ConfinementError, FormatError
 from tidegate.hive.names import is_acid_name
 from tidegate.hive.obsolete import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT
 from tidegate.storage import ListedFile, NotFound, ParallelMap, Storage, join, normalise
 from tidegate.storage.file_info import MARKER_SUFFIX
+from tidegate.tables.refusal import refusal_of
+from tidegate.tables.warehouse import Warehouse
+
+
+def location_of(warehouse: Warehouse, location: str, partition: str | None) -> str:
+    """The directory of a table or partition, checked.
+
+    Raises:
+        Refused: it is not below the warehouse roots.
+    """
+    path = partition_path(partition)
+    try:
+        table = warehouse.roots.check(location)
+        return warehouse.roots.check(join(table, path))
+    except ConfinementError as error:
+        raise refusal_of(error) from error
 
 
 def read_acid_directories(

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.confirmation import NOT_NOW, Proof
-from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.directory_reader import location_of, read_acid_directories
 from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.outcomes import event_fields, parts
 from tidegate.cleaning.plan import (
     Cleaning,
     CleaningPlan,
@@ -20,13 +21,7 @@ from tidegate.cleaning.plan import (
     plan_cleaning,
 )
 from tidegate.cleaning.quarantine import MoveAside, QuarantineRecord
-from tidegate.cleaning.quarantine_commands import (
-    event_fields,
-    location_of,
-    parts,
-    remove_quarantine,
-    undo,
-)
+from tidegate.cleaning.quarantine_commands import remove_quarantine, undo
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.second_source import SecondSource, check_files
 from tidegate.cleaning.settings import CleaningSettings, Handling
@@ -44,6 +39,7 @@ from tidegate.events import (
     Outcome,
     QuarantineRemovalRequested,
 )
+from tidegate.events.fields import elapsed_ms
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import not_confirmed
 from tidegate.runtime.gc_pause import gc_paused
@@ -159,8 +155,8 @@ class Cleaner:
         except Refused as refused:  # the second source may contradict later, too
             yield self._refused(command, refused)
             return
-        took = (self.clock() - started_at) // timedelta(milliseconds=1)
-        done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
+        took_ms = elapsed_ms(started_at, self.clock())
+        done = {"superseded_by": plan.superseded_by, "duration_ms": took_ms}
         for fields in parts(plan.sizes):
             common = self._event_fields(command) | done | how
             yield DirectoriesCleaned.about(command, **common, **fields)

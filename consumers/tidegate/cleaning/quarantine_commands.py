@@ -13,14 +13,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.directory_reader import location_of, read_acid_directories
 from tidegate.cleaning.listing import ListedDirectory
-from tidegate.cleaning.plan import partition_path
+from tidegate.cleaning.outcomes import event_fields, parts
 from tidegate.cleaning.products import AcidEntry
 from tidegate.cleaning.quarantine import UNDONE, Entry, read_entries, remove_for_good
 from tidegate.errors import ConfinementError, FormatError, TransientError
@@ -30,12 +30,11 @@ from tidegate.events import (
     CleaningUndoPlanned,
     CleaningUndoRefused,
     CleaningUndoRequested,
-    Command,
     Outcome,
     QuarantineRemovalRequested,
     QuarantineRemoved,
 )
-from tidegate.events.cleanings import split_by_names
+from tidegate.events.fields import elapsed_ms
 from tidegate.events.reasons import Reason
 from tidegate.hive.obsolete import FoundDirectory, hides
 from tidegate.storage import NotFound, ParallelMap, join
@@ -324,39 +323,6 @@ def _outcomes(
     """The outcomes about these directories; with their duration, if something was done."""
     more: dict[str, Any] = event_fields(command, now) | {"cleaning": command.cleaning}
     if began is not None:
-        more["duration_ms"] = max(0, (now - began) // timedelta(milliseconds=1))
+        more["duration_ms"] = elapsed_ms(began, now)
     for fields in parts(sizes):
         yield kind.about(command, **more, **fields)
-
-
-def event_fields(command: Command, at: datetime) -> dict[str, Any]:
-    """The fields of every outcome of the cleaner."""
-    partition: str | None = getattr(command, "partition", None)
-    return {"occurred_at": at, "source": "cleaner", "partition": partition}
-
-
-def parts(sizes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    """The fields about directories, split into parts if the names are too many for one message.
-
-    Args:
-        sizes: By name, the number and the bytes of the files.
-    """
-    groups = split_by_names((name, name) for name in sorted(sizes))
-    for number, group in enumerate(groups, 1):
-        place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
-        files, size = (sum(sizes[name][n] for name in group) for n in (0, 1))
-        yield {"directories": group, "files": files, "bytes": size} | place
-
-
-def location_of(warehouse: Warehouse, location: str, partition: str | None) -> str:
-    """The directory of a table or partition, checked.
-
-    Raises:
-        Refused: it is not below the warehouse roots.
-    """
-    path = partition_path(partition)
-    try:
-        table = warehouse.roots.check(location)
-        return warehouse.roots.check(join(table, path))
-    except ConfinementError as error:
-        raise refusal_of(error) from error

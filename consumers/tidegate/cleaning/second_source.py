@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
+from tidegate.cleaning.confirmation import Answers, Proof, Removal, judge
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, snapshot_of
 from tidegate.cleaning.products import AcidEntry, rows_needed
 from tidegate.errors import (
@@ -63,9 +63,9 @@ class SecondSource:
             TransientError: the source did not answer.
         """
         if (metastore := self._metastore_of(command)) is not None:
-            claim = Claim.of(command, plan)
+            removal = Removal.of(command, plan)
             with MetastoreClient(metastore) as client:
-                return judge(claim, self._answers(claim, client))
+                return judge(removal, self._answers(removal, client))
         if self._believed:
             return Proof.BELIEVED
         if isinstance(command, AbortedCleaningReleased):
@@ -94,13 +94,13 @@ class SecondSource:
         is_known = self._metastore and catalog == self._metastore.catalog.lower()
         return self._metastore if is_known else None
 
-    def _answers(self, claim: Claim, client: MetastoreClient) -> Answers:
+    def _answers(self, removal: Removal, client: MetastoreClient) -> Answers:
         """Ask for the locks, then the transactions (see `Answers`), then the table.
 
         A rename moves the locks of a table's readers with it. It shows here, because the table is
         asked for after them.
         """
-        database, table, partition = claim.database, claim.table, claim.partition
+        database, table, partition = removal.database, removal.table, removal.partition
         if not self._is_checked:  # once: they change with a restart of the Metastore only
             self._at_once, self._is_checked = not client.reads_without_locks(), True
         compactions = client.compactions(database, table)

@@ -24,6 +24,7 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
+from tidegate.events.fields import elapsed_ms
 from tidegate.events.reasons import Reason
 from tidegate.events.restores import OfApproval
 from tidegate.hudi.instant import Instant
@@ -275,8 +276,8 @@ class Restorer:
                     files_total=sum(len(step.files) for step in run.plan.steps),
                 )
         run.check_end()
-        took_ms = int((self.context.clock() - began).total_seconds() * 1000)
-        return RestoreMetadata(run.instant.timestamp, max(0, took_ms), tuple(rollbacks))
+        took_ms = elapsed_ms(began, self.context.clock())
+        return RestoreMetadata(run.instant.timestamp, took_ms, tuple(rollbacks))
 
     def _fields(self, command: RestoreRequested, at: datetime | None = None) -> dict[str, Any]:
         """The fields of every outcome."""

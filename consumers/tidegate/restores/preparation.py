@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.errors import ConfinementError, FormatError, TransientError
+from tidegate.errors import ConfinementError, FormatError
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Action, Instant, InstantState, Layout
 from tidegate.hudi.rollback import RestorePlanFile
@@ -45,7 +45,7 @@ from tidegate.restores.settings import RestoreSettings
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.storage.parallel import batches_of
-from tidegate.tables.hudi import open_table
+from tidegate.tables.hudi import open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 
@@ -77,15 +77,11 @@ def plan_restore(
         Refused: a restore would now be refused for this reason.
         TransientError: a file was removed while it was being read; try again.
     """
-    try:
+    clock = partial(datetime.now, UTC)
+    context = RestoreContext(warehouse, ThreadMap(), clock, settings or RestoreSettings())
+    with refusing_unreadable():
         table = open_table(warehouse, location, any_kind=by_hudi)
-        clock = partial(datetime.now, UTC)
-        context = RestoreContext(warehouse, ThreadMap(), clock, settings or RestoreSettings())
         return prepare(table, savepoint, context, by_hudi=by_hudi)
-    except FormatError as error:
-        raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error
-    except NotFound as error:
-        raise TransientError(f"{error} was removed while the restore was being planned") from error
 
 
 def prepare(

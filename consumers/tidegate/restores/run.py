@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final, Self
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
+from tidegate.events.fields import elapsed_ms
 from tidegate.hudi.instant import WRITES, Action, Instant, InstantState, instant_of
 from tidegate.hudi.rollback import RestoreMetadata, RestorePlanFile, RollbackMetadata
 from tidegate.hudi.rollback_block import MAX_SIZE, RollbackBlock
@@ -150,7 +151,7 @@ class RestoreRun:
             claim.check_if_old()
             markers = join(self.table.location, MARKERS, step.target.timestamp)
             self.context.warehouse.remove_tree(markers)
-        took_ms = max(0, int((self.context.clock() - began).total_seconds() * 1000))
+        took_ms = elapsed_ms(began, self.context.clock())
         started = instant_of(began, self.table.properties.zone)
         return [
             RollbackMetadata(

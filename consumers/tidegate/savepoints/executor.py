@@ -24,6 +24,7 @@ from tidegate.events import (
     SavepointsChecked,
     SavepointsCheckRequested,
 )
+from tidegate.events.fields import elapsed_ms
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
@@ -245,7 +246,7 @@ class SavepointWriter:
             commits=command.commits,
             newest_before=max((at for at in there if bad and at < bad), default=None),
             later=[at for at in there if bad and at >= bad][:_SHOWN],
-            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            duration_ms=elapsed_ms(began, ended),
             **measured,
         )
 
@@ -288,7 +289,7 @@ class SavepointWriter:
             partitions=len(metadata.files),
             files=count,
             already_there=existing is not None and not _is_made_by(command, existing),
-            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            duration_ms=elapsed_ms(began, ended),
             bytes=plan.bytes if plan else None,
             derived_from=plan.derived_from if plan else None,
             listed_because=plan.listed_because if plan else None,

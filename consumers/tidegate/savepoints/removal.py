@@ -24,6 +24,7 @@ from tidegate.events import (
     SavepointRemoved,
     derived_id,
 )
+from tidegate.events.fields import elapsed_ms
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Action, Instant, InstantState
 from tidegate.hudi.savepoint import SavepointMetadata
@@ -98,7 +99,7 @@ class _Remover:
             occurred_at=ended,
             instant=command.instant,
             savepoints_left=len(table.reloaded().timeline.savepoints),
-            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            duration_ms=elapsed_ms(began, ended),
             already_gone=not was_there,
             **({} if content is None else _described(content[1])),
         )

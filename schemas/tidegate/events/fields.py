@@ -221,6 +221,11 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError("longer than a duration can be") from error
 
 
+def elapsed_ms(began: datetime, ended: datetime) -> int:
+    """Whole milliseconds between two times; 0 if the clock was set back."""
+    return max(0, (ended - began) // timedelta(milliseconds=1))
+
+
 def span(of: timedelta) -> str:
     """A duration in one unit, as `parse_duration` reads it: 1d, 36h, 90s."""
     seconds = of // timedelta(seconds=1)
