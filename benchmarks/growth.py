@@ -214,8 +214,9 @@ def main() -> None:
     with ExitStack() as stack:
         if any(row.on_broker for row in chosen) and not os.environ.get(SERVERS_VARIABLE):
             folder = stack.enter_context(tempfile.TemporaryDirectory(dir=args.folder))
-            broker = stack.enter_context(EmbeddedBroker(Path(folder) / "kafka", heap_mb=1024))
-            os.environ[SERVERS_VARIABLE] = broker.bootstrap_servers
+            broker = EmbeddedBroker(Path(folder) / "kafka")
+            broker.heap_mb = 1024
+            os.environ[SERVERS_VARIABLE] = stack.enter_context(broker).bootstrap_servers
         for row in chosen:
             sizes = [measured(row, n, args.folder) for n in row.sizes if n <= args.largest]
             found: dict[str, Any] = {

@@ -317,10 +317,9 @@ def _next(consumer: Consumer, seen: set[str]) -> TaskIssued:
 def many_partitions(folder: Path, partitions: int) -> Iterator[Line]:
     """4. In this process, whose limit of descriptors is lowered for it; the broker has its own."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with (
-        EmbeddedBroker(folder, heap_mb=1024) as broker,
-        deployment(broker.bootstrap_servers, partitions) as (prefix, publisher),
-    ):
+    broker = EmbeddedBroker(folder)
+    broker.heap_mb = 1024
+    with broker, deployment(broker.bootstrap_servers, partitions) as (prefix, publisher):
         servers = broker.bootstrap_servers
         _publish_patiently(publisher, [vacuum(number) for number in range(1000)])
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, limits[1]))

@@ -10,7 +10,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tidegate.embedded.broker import KAFKA, broker_settings
+from tidegate.embedded import EmbeddedBroker
+from tidegate.embedded.broker import KAFKA
 from tidegate.service.catalogue import COORDINATOR, EXECUTORS
 from tidegate.service.settings import Settings
 
@@ -91,7 +92,7 @@ def test_settings_that_both_brokers_have_are_the_same(kafka: dict[str, Any]) -> 
         name.removeprefix("KAFKA_").replace("_", ".").lower(): value
         for name, value in kafka["environment"].items()
     }
-    ours = broker_settings(Path("/data"), 9092, 9093, {})
+    ours = EmbeddedBroker(Path("/data"))._settings((9092, 9093))
     own = {name for name in theirs if re.search(r"listener|voters|log\.dirs", name)}
 
     assert {name: ours.get(name) for name in theirs if name not in own} == {
@@ -100,7 +101,11 @@ def test_settings_that_both_brokers_have_are_the_same(kafka: dict[str, Any]) -> 
 
 
 def test_what_members_of_a_group_may_ask_for_is_the_same(kafka: dict[str, Any]) -> None:
-    ours = {name for name in broker_settings(Path("/data"), 1, 2, {}) if name.startswith("group.")}
+    ours = {
+        name
+        for name in EmbeddedBroker(Path("/data"))._settings((1, 2))
+        if name.startswith("group.")
+    }
     theirs = {
         name.removeprefix("KAFKA_").replace("_", ".").lower() for name in kafka["environment"]
     }

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from support.kafka import create_topic
+from support.kafka_node import KafkaNode
 from tidegate.embedded import EmbeddedBroker
 from tidegate.embedded.broker import new_cluster_id
 from tidegate.embedded.process import free_ports
@@ -125,9 +126,7 @@ def test_a_stop_ends_the_process_and_may_be_repeated(broker: EmbeddedBroker) -> 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
     port, controller = free_ports()
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
-    broker = EmbeddedBroker(
-        tmp_path, properties={"listeners": listeners, "num.network.threads": "none"}
-    )
+    broker = KafkaNode(tmp_path, {"listeners": listeners, "num.network.threads": "none"})
 
     with pytest.raises(ConfigError, match=r"num\.network\.threads"):
         broker.start()
@@ -139,7 +138,7 @@ def test_a_broker_whose_port_is_taken_says_so_with_its_log(broker: EmbeddedBroke
     taken = broker.bootstrap_servers
     controller, _ = free_ports()
     listeners = f"PLAINTEXT://{taken},CONTROLLER://127.0.0.1:{controller}"
-    second = EmbeddedBroker(broker.folder / "second", properties={"listeners": listeners})
+    second = KafkaNode(broker.folder / "second", {"listeners": listeners})
 
     with pytest.raises(ConfigError, match="Address already in use"):
         second.start()

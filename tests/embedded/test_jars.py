@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.jar_locks import make_lock
+from support import jar_locks
+from support.jar_locks import dumps, make_lock
 from tidegate.embedded.jars import _JarLock, _LockedJar, cache_dir, resolve
 from tidegate.errors import ConfigError, TransientError
 from tidegate.runtime.retry import RetryPolicy
@@ -47,7 +48,7 @@ def lock(tmp_path: Path) -> Path:
     made = make_lock(("org.example:one:1.0", "org.example:two:1.0"))
     turned = made.model_copy(update={"jars": tuple(reversed(made.jars))})
     path = tmp_path / "example.json"
-    path.write_text(turned.dumps())
+    path.write_text(dumps(turned))
     return path
 
 
@@ -66,10 +67,12 @@ def test_another_file_of_an_artifact_is_named_by_its_classifier(tmp_path: Path) 
     file.write_bytes(b"the bytes of an archive")
 
     made = make_lock(("org.example:two:1.0:all@tar.gz",), transitive=False)
-    (tmp_path / "archive.json").write_text(made.dumps())
+    (tmp_path / "archive.json").write_text(dumps(made))
 
     assert [jar.name for jar in made.jars] == ["two-1.0-all.tar.gz"]
-    assert resolve(tmp_path / "archive.json")[0].read_bytes() == b"the bytes of an archive"
+    assert (
+        jar_locks.resolve(tmp_path / "archive.json")[0].read_bytes() == b"the bytes of an archive"
+    )
 
 
 def test_a_whole_cache_is_used_without_the_repository(
@@ -113,7 +116,7 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_and_never_reaches_the_cache
 def test_a_jar_that_the_repository_no_longer_gives_is_refused(lock: Path) -> None:
     content = _JarLock.model_validate_json(lock.read_text())
     third = _LockedJar(name="three-1.0.jar", sha256="0" * 64, size=1)
-    lock.write_text(content.model_copy(update={"jars": (*content.jars, third)}).dumps())
+    lock.write_text(dumps(content.model_copy(update={"jars": (*content.jars, third)})))
 
     with pytest.raises(ConfigError, match=r"three-1\.0\.jar"):
         resolve(lock)

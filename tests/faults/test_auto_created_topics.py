@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from support.kafka_node import KafkaNode
 from support.samples import commit
 from support.waiting import wait_for
-from tidegate.embedded import EmbeddedBroker
 from tidegate.errors import ConfigError, DeliveryError
 from tidegate.events.topics import ALL_TOPICS
 from tidegate.publisher import Publisher
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("auto")
-    with EmbeddedBroker(folder, properties={"auto.create.topics.enable": "true"}) as broker:
+    with KafkaNode(folder, {"auto.create.topics.enable": "true"}) as broker:
         yield broker.bootstrap_servers
 
 

@@ -13,11 +13,11 @@ from support.changelogs import OpenPartition
 from support.deployment import Deployment
 from support.deployment_events import vacuum
 from support.kafka import create_topic, delete_first_records
+from support.kafka_node import KafkaNode
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
-from tidegate.embedded import EmbeddedBroker
 from tidegate.errors import OffsetGapError, StopService
 from tidegate.events.topics import CHANGELOG
 from tidegate.ops.topics import create_topics
@@ -98,7 +98,7 @@ def test_compaction_alone_never_moves_the_first_offset(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("compacted")
-    with EmbeddedBroker(folder, properties=COMPACTS_AT_ONCE) as broker:
+    with KafkaNode(folder, COMPACTS_AT_ONCE) as broker:
         create_topic(broker.bootstrap_servers, "rows", 1, **SMALL_SEGMENTS)
         bus = KafkaBus({"bootstrap.servers": broker.bootstrap_servers})
         OpenPartition(bus, "rows")  # the first record: its signature, which the next owner erases

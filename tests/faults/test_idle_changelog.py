@@ -9,7 +9,7 @@ import pytest
 
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
-from tidegate.embedded import EmbeddedBroker
+from support.kafka_node import KafkaNode
 from tidegate.errors import StopService
 from tidegate.runtime.kafka.bus import KafkaBus
 
@@ -23,7 +23,7 @@ FORGETFUL = {
 
 @pytest.fixture
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBus]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("idle"), properties=FORGETFUL) as broker:
+    with KafkaNode(tmp_path_factory.mktemp("idle"), FORGETFUL) as broker:
         create_topic(broker.bootstrap_servers, "memory")
         bus = KafkaBus({"bootstrap.servers": broker.bootstrap_servers})
         yield bus

@@ -11,7 +11,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
-from tidegate.embedded import EmbeddedBroker
+from support.kafka_node import KafkaNode
 from tidegate.embedded.broker import new_cluster_id
 from tidegate.embedded.process import free_ports
 
@@ -33,16 +33,15 @@ class Cluster:
         voters = ",".join(f"{node}@127.0.0.1:{ports[node][1]}" for node in NODES)
         cluster_id = new_cluster_id()
         self.brokers = {
-            node: EmbeddedBroker(
+            node: KafkaNode(
                 folder / str(node),
-                properties={
+                {
                     **_REPLICATED,
                     "node.id": str(node),
                     "controller.quorum.voters": voters,
                     "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{other}",
                 },
                 cluster_id=cluster_id,
-                heap_mb=192,
             )
             for node, (port, other) in ports.items()
         }
@@ -50,7 +49,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with ThreadPoolExecutor(len(NODES)) as pool:  # none is up before two of them are
-            list(pool.map(EmbeddedBroker.start, self.brokers.values()))
+            list(pool.map(KafkaNode.start, self.brokers.values()))
         self.wait_for_all()
         return self
 
@@ -58,11 +57,11 @@ class Cluster:
         for broker in self.brokers.values():
             broker.kill()
 
-    def leader(self, topic: str, partition: int = 0) -> EmbeddedBroker:
+    def leader(self, topic: str, partition: int = 0) -> KafkaNode:
         shown = self._admin().list_topics(topic, timeout=60)
         return self.brokers[shown.topics[topic].partitions[partition].leader]
 
-    def stall(self, broker: EmbeddedBroker, seconds: float) -> None:
+    def stall(self, broker: KafkaNode, seconds: float) -> None:
         """Nothing comes from this node, and nothing is refused: as if its network hung."""
         assert broker.pid is not None
         os.kill(broker.pid, signal.SIGSTOP)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from support.jar_locks import resolve
 from tidegate.compute.java import find_java
-from tidegate.embedded.jars import cache_dir, one_at_a_time, resolve, spark_jars
+from tidegate.embedded.jars import cache_dir, one_at_a_time, spark_jars
 from tidegate.embedded.process import HOST, LOGGING, Child, EmbeddedServer, is_open, java_command
 from tidegate.errors import ConfigError
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from support.jar_locks import resolve
 from tidegate.compute.java import find_java
-from tidegate.embedded.jars import resolve
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 _LOCK: Final = Path(__file__).with_name("hdfs.json")

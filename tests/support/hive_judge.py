@@ -11,8 +11,8 @@ from typing import IO
 
 import pyspark
 
+from support.jar_locks import resolve
 from tidegate.compute.java import find_java
-from tidegate.embedded.jars import resolve
 from tidegate.hive.obsolete import _AcidState
 from tidegate.hive.write_ids import ValidTxns, ValidWriteIds
 

@@ -12,8 +12,8 @@ from typing import IO
 import pyspark
 
 from support.embedded_metastore import OPENED, metastore_home
+from support.jar_locks import resolve
 from tidegate.compute.java import find_java
-from tidegate.embedded.jars import resolve
 
 HERE = Path(__file__).parents[1] / "reference/hive"
 # what Hive wants beside the Metastore's class path, which has all of Hive; the rest is in the lock

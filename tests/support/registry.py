@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from support.jar_locks import resolve
 from tidegate.compute.java import find_java
-from tidegate.embedded.jars import resolve
 from tidegate.embedded.process import Child, free_ports
 
 _LOCK = Path(__file__).with_name("apicurio.json")

@@ -27,8 +27,8 @@ from moto.s3.models import s3_backends
 from platformdirs import user_cache_path
 from werkzeug.serving import make_server
 
+from support.jar_locks import resolve
 from support.waiting import wait_for
-from tidegate.embedded.jars import resolve
 from tidegate.embedded.process import free_ports
 from tidegate.storage.parallel import batches_of
 from tidegate.storage.s3 import S3Store

@@ -18,8 +18,8 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
+from support.kafka_node import KafkaNode
 from tidegate.compute.java import find_java
-from tidegate.embedded import EmbeddedBroker
 from tidegate.embedded.process import free_ports
 from tidegate.ops.acls import Acl
 
@@ -134,7 +134,7 @@ def secure_kafka(folder: Path) -> Generator[SecureKafka]:
     }
     client = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificate), **ADMIN}
     servers = [f"127.0.0.1:{number}" for number in (port, mutual)]
-    with EmbeddedBroker(folder / "kafka", properties=properties, client=client):
+    with KafkaNode(folder / "kafka", properties, client=client):
         yield SecureKafka(servers[0], certificate, servers[1], client_store)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from support.jar_locks import resolve
 from tidegate.compute.spark import use_compatible_java
-from tidegate.embedded.jars import resolve
 
 HUDI = Path(__file__).with_name("hudi.json")
 """The lock of Hudi's jar."""

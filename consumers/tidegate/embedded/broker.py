@@ -15,15 +15,22 @@ from confluent_kafka.admin import AdminClient
 
 from tidegate.compute.java import find_java
 from tidegate.embedded.jars import resolve
-from tidegate.embedded.process import HOST, LOGGING, Child, EmbeddedServer, is_open, java_command
+from tidegate.embedded.process import (
+    HOST,
+    LOGGING,
+    Child,
+    EmbeddedServer,
+    free_ports,
+    is_open,
+    java_command,
+)
 from tidegate.errors import ConfigError
 
 _QUICK: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
-    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "auto.create.topics.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -59,43 +66,10 @@ _ANSWER_SECONDS: Final = 2.0
 _KAFKA_NEEDS_JAVA: Final = 17
 
 
-def broker_settings(
-    data: Path, port: int, controller_port: int, properties: Mapping[str, str]
-) -> dict[str, str]:
-    """Compose a node's settings; `properties` win over all of them.
-
-    Args:
-        data: The directory for its logs.
-        port: Where clients connect, on the loopback interface.
-        controller_port: Where its controller listens, there too.
-        properties: Kafka's own names and values: node ids and voters of a cluster, TLS, SASL.
-    """
-    settings = {
-        **_QUICK,
-        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "log.dirs": str(data),
-        **properties,
-    }
-    [controller, *_] = _addresses(settings, of_controllers=True) or [f"{HOST}:{controller_port}"]
-    alone = {"controller.quorum.voters": f"{settings['node.id']}@{controller}"}
-    return alone | settings
-
-
 def to_properties(settings: Mapping[str, str]) -> str:
     r"""Write settings as a Java properties file, a backslash as `\\`."""
     lines = (f"{key}={value}".replace("\\", "\\\\") for key, value in settings.items())
     return "\n".join(lines) + "\n"
-
-
-def client_addresses(settings: Mapping[str, str]) -> str:
-    """Read `host:port` of every listener that is not a controller's, separated by commas."""
-    return ",".join(_addresses(settings, of_controllers=False))
-
-
-def _addresses(settings: Mapping[str, str], *, of_controllers: bool) -> list[str]:
-    controllers = settings["controller.listener.names"].split(",")
-    listeners = (part.strip().split("://", 1) for part in settings["listeners"].split(","))
-    return [address for name, address in listeners if (name in controllers) == of_controllers]
 
 
 def new_cluster_id() -> str:
@@ -108,52 +82,41 @@ def new_cluster_id() -> str:
 class EmbeddedBroker(EmbeddedServer):
     """One Kafka node; another object may use its data, but only one at a time."""
 
-    def __init__(  # noqa: PLR0913 - all but the folder are options by name
-        self,
-        folder: Path,
-        *,
-        properties: Mapping[str, str] | None = None,
-        client: Mapping[str, str] | None = None,
-        cluster_id: str | None = None,
-        port: int | None = None,
-        heap_mb: int = 256,
-    ) -> None:
+    def __init__(self, folder: Path, *, port: int | None = None) -> None:
         """Describe the node; nothing is touched yet.
 
         Args:
             folder: Its directory: settings, data, `kafka.log`. Made if it is not there.
-            properties: Kafka settings that win over ours: node ids, voters, TLS, SASL.
-            client: librdkafka settings for asking whether it is up (TLS, SASL).
-            cluster_id: The cluster that a new node belongs to; a new one of its own if None.
             port: Where clients connect; one that is free at the first start if None.
-            heap_mb: The JVM's heap in MiB.
         """
         super().__init__("Kafka", folder, startup_seconds=60)
-        self._properties = dict(properties or {})
-        self._client = dict(client or {})
-        self._cluster_id = cluster_id or new_cluster_id()
-        self._heap_mb = heap_mb
-        self._port = port
+        self.heap_mb = 256
+        """The JVM's heap in MiB."""
+        if port is not None:
+            self._ports = port, free_ports()[0]
+        self._cluster_id = new_cluster_id()
+        self._client: Mapping[str, str] = {}
+        """librdkafka's settings for asking whether it is up."""
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for clients. Raises as `ports`."""
-        return client_addresses(self._settings(self.ports))
-
-    @property
-    def _has_fixed_port(self) -> bool:
-        return self._port is not None or "listeners" in self._properties
+        return f"{HOST}:{self.ports[0]}"
 
     def _settings(self, ports: tuple[int, int]) -> dict[str, str]:
         clients, controllers = ports
-        data = self.folder / "data"
-        return broker_settings(data, self._port or clients, controllers, self._properties)
+        return {
+            **_QUICK,
+            "listeners": f"PLAINTEXT://{HOST}:{clients},CONTROLLER://{HOST}:{controllers}",
+            "controller.quorum.voters": f"{_QUICK['node.id']}@{HOST}:{controllers}",
+            "log.dirs": str(self.folder / "data"),
+        }
 
     def _launch(self, ports: tuple[int, int]) -> Child:
         java, jars = find_java(_KAFKA_NEEDS_JAVA), resolve(KAFKA)
         settings = self._settings(ports)
         self.folder.mkdir(parents=True, exist_ok=True)
-        # records and the passwords in its settings are for this user only
+        # records, and passwords in its settings, are for this user only
         self.folder.chmod(0o700)
         file, logging = self.folder / "server.properties", self.folder / "log4j2.properties"
         for path, content in {file: to_properties(settings), logging: LOGGING}.items():
@@ -163,7 +126,7 @@ class EmbeddedBroker(EmbeddedServer):
         options = [f"-Dlog4j2.configurationFile={logging}"]
         self._format(java, jars, Path(settings["log.dirs"]), file, options)
         command = java_command(
-            java, jars, "kafka.Kafka", [str(file)], heap_mb=self._heap_mb, options=options
+            java, jars, "kafka.Kafka", [str(file)], heap_mb=self.heap_mb, options=options
         )
         return Child(command, self.log)
 
@@ -200,8 +163,7 @@ class EmbeddedBroker(EmbeddedServer):
         The port is tried first: a client would wait much longer for a port that is not open yet.
         """
         address = self.bootstrap_servers
-        host, port = address.split(",", 1)[0].rsplit(":", 1)
-        if not is_open(host, int(port)):
+        if not is_open(HOST, self.ports[0]):
             return False
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **self._client})
         try:

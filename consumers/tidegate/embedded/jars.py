@@ -17,7 +17,6 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
-from xml.etree.ElementTree import Element, SubElement, tostring
 
 from pydantic import BaseModel, Field, StringConstraints
 
@@ -25,28 +24,19 @@ from tidegate.compute.java import find_java
 from tidegate.errors import ConfigError, TransientError
 from tidegate.runtime.retry import RetryPolicy
 
-Coordinate = Annotated[
-    str, StringConstraints(pattern=r"^[^:@\s]+:[^:@\s]+:[^:@\s]+(:[^:@\s]+@[a-z.]+)?$")
-]
-"""`group:artifact:version`, or `group:artifact:version:classifier@ext` for another of its files."""
-
-Exclusion = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
-"""`group:artifact`; `*` stands for any."""
-
 log = logging.getLogger(__name__)
 _RETRIES: Final = RetryPolicy(attempts=3, first=1.0, longest=10.0)
 _JAVA_FOR_IVY: Final = 8
 _SECONDS: Final = 1200
 _TRUST_STORES: Final = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
-_MAVEN: Final = "http://ant.apache.org/ivy/maven"
-_WITHOUT_POMS: Final = """\
-<ivysettings>
-  <settings defaultResolver="public"/>
-  <resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>
-</ivysettings>
+_MODULE: Final = """\
+<ivy-module version="2.0">
+  <info organisation="tidegate" module="locked"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{dependencies}</dependencies>
+</ivy-module>
 """
-"""Ivy's own public repository. A pom whose parent is missing would stop Ivy, and jars without
-dependencies need none."""
+_DEPENDENCY: Final = '<dependency org="{}" name="{}" rev="{}" conf="default"/>'
 _TROUBLE: Final = ("server access error", "download failed", "not found", "exception", "error")
 """The most specific first: a module is also "not found" when its server is unreachable."""
 
@@ -72,36 +62,34 @@ class _LockedJar(BaseModel, frozen=True):
 class _JarLock(BaseModel, frozen=True):
     """What to fetch, and the expected jars, in the order of the class path."""
 
-    coordinates: Annotated[tuple[Coordinate, ...], Field(min_length=1)]
-    transitive: bool
-    exclusions: tuple[Exclusion, ...] = ()
+    coordinates: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Each as `group:artifact:version`; what they depend on is fetched, too."""
     jars: tuple[_LockedJar, ...]
 
-    def dumps(self) -> str:
-        """Write the lock as it stands in its file."""
-        return self.model_dump_json(indent=2) + "\n"
+    def fetch(self, folder: Path) -> Path:
+        """Fetch what the coordinates stand for today, below `folder`. Nothing is verified.
 
+        Returns:
+            The directory with the jars in it.
 
-def fetch(lock: _JarLock, folder: Path) -> Path:
-    """Fetch what the lock's coordinates stand for today, below `folder`. Nothing is verified.
+        Raises:
+            ConfigError: there is no Ivy or no Java here.
+            TransientError: the repository is unreachable, or does not have it.
+        """
+        wanted = (_DEPENDENCY.format(*it.split(":")) for it in self.coordinates)
+        return self.run_ivy(folder, _MODULE.format(dependencies="".join(wanted)))
 
-    A transient failure is tried again: what an attempt has fetched, the next one finds.
+    def run_ivy(self, folder: Path, module: str, settings: str | None = None) -> Path:
+        """Run Ivy on the text of an `ivy.xml`; `settings` is the path of its `ivysettings.xml`.
 
-    Returns:
-        The directory with the jars in it.
-
-    Raises:
-        ConfigError: there is no Ivy or no Java here.
-        TransientError: the repository is unreachable, or does not have it.
-    """
-    (folder / "ivy.xml").write_bytes(_module(lock))
-    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
-    if settings is None and not lock.transitive:
-        settings = str(folder / "ivysettings.xml")
-        Path(settings).write_text(_WITHOUT_POMS, encoding="utf-8")
-    command = _command(folder, find_java(_JAVA_FOR_IVY), settings)
-    _RETRIES.call(lambda: _run(command, lock))
-    return folder / "jars"
+        A transient failure is tried again: what an attempt has fetched, the next one finds.
+        Returns and raises as `fetch`.
+        """
+        (folder / "ivy.xml").write_text(module, encoding="utf-8")
+        settings = os.environ.get("TIDEGATE_IVY_SETTINGS", settings)
+        command = _command(folder, find_java(_JAVA_FOR_IVY), settings)
+        _RETRIES.call(lambda: _run(command, self.coordinates))
+        return folder / "jars"
 
 
 def _command(folder: Path, java: Path, settings: str | None) -> list[str]:
@@ -122,21 +110,21 @@ def _trust(java: Path) -> list[str]:
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
-def _run(command: list[str], lock: _JarLock) -> None:
+def _run(command: list[str], coordinates: Iterable[str]) -> None:
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise TransientError(_sentence(lock, f"timed out after {_SECONDS} s")) from error
+        raise TransientError(_sentence(coordinates, f"timed out after {_SECONDS} s")) from error
     if answer.returncode != 0:
         reason = _reason((answer.stdout + answer.stderr).splitlines())
-        raise TransientError(_sentence(lock, reason))
+        raise TransientError(_sentence(coordinates, reason))
 
 
-def _sentence(lock: _JarLock, reason: str) -> str:
+def _sentence(coordinates: Iterable[str], reason: str) -> str:
     return (
-        f"could not fetch {', '.join(lock.coordinates)} ({reason}); check the network, or set"
+        f"could not fetch {', '.join(coordinates)} ({reason}); check the network, or set"
         " TIDEGATE_IVY_SETTINGS to the ivysettings of a repository that can be reached"
     )
 
@@ -167,27 +155,6 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
-def _module(lock: _JarLock) -> bytes:
-    module = Element("ivy-module", {"version": "2.0", "xmlns:m": _MAVEN})
-    SubElement(module, "info", organisation="tidegate", module="locked")
-    SubElement(SubElement(module, "configurations"), "conf", name="default")
-    dependencies = SubElement(module, "dependencies")
-    for coordinate in lock.coordinates:
-        group, artifact, version, *file = coordinate.split(":")
-        wanted = {"org": group, "name": artifact, "rev": version, "conf": "default"}
-        wanted |= {"transitive": str(lock.transitive).lower()}
-        dependency = SubElement(dependencies, "dependency", wanted)
-        for part in file:
-            classifier, ext = part.split("@")
-            named = {"name": artifact, "type": ext, "ext": ext, "m:classifier": classifier}
-            SubElement(dependency, "artifact", named)
-    for exclusion in lock.exclusions:
-        group, artifact = exclusion.split(":")
-        SubElement(dependencies, "exclude", {"org": group, "module": artifact})
-    document: bytes = tostring(module, encoding="utf-8", xml_declaration=True)
-    return document
-
-
 def cache_dir() -> Path:
     """The directory of downloads: TIDEGATE_CACHE_DIR, or the user's cache directory."""
     chosen = os.environ.get("TIDEGATE_CACHE_DIR")
@@ -199,7 +166,7 @@ def cache_dir() -> Path:
     return user_cache_path("tidegate")
 
 
-def resolve(lock: Path) -> tuple[Path, ...]:
+def resolve(lock: Path, kind: type[_JarLock] = _JarLock) -> tuple[Path, ...]:
     """The jars of a lock, in its order; fetches those that are not in the cache.
 
     A jar in the cache that is not the locked one is replaced. Any number of processes may call at
@@ -210,7 +177,7 @@ def resolve(lock: Path) -> tuple[Path, ...]:
             and then none of it was put in place.
         TransientError: the repository could not be reached.
     """
-    content = _JarLock.model_validate_json(lock.read_bytes())
+    content = kind.model_validate_json(lock.read_bytes())
     folder = cache_dir() / "jars" / lock.stem
     jars = tuple(folder / jar.name for jar in content.jars)
     if _is_complete(content, folder):
@@ -230,7 +197,7 @@ def _fill(name: str, content: _JarLock, folder: Path) -> None:
     # beside its target, so that the renames stay within one file system
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as draft:
         log.info("fetching %d jars for %s", len(content.jars), name)
-        fetched = fetch(content, Path(draft))
+        fetched = content.fetch(Path(draft))
         for jar in content.jars:
             if not jar.is_at(fetched / jar.name):
                 raise ConfigError(

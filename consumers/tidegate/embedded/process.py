@@ -224,7 +224,7 @@ class EmbeddedServer(ABC):
         """
         if self._child is not None and self._child.exit_code is None:
             return self
-        was_started = self._ports is not None
+        is_fixed = self._ports is not None
         for _ in range(_ATTEMPTS):
             self._ports = self._ports or free_ports()
             child = self._child = self._launch(self._ports)
@@ -232,16 +232,12 @@ class EmbeddedServer(ABC):
                 return self
             tail = child.tail()
             self.kill()
-            if was_started or self._has_fixed_port or _PORT_TAKEN not in tail:
+            if is_fixed or _PORT_TAKEN not in tail:
                 raise ConfigError(
                     f"the embedded {self._name} {reason}; the end of {self.log}:\n{tail}"
                 )
             self._ports = None
         raise ConfigError(f"the embedded {self._name} found no free port {_ATTEMPTS} times")
-
-    @property
-    def _has_fixed_port(self) -> bool:
-        return False
 
     def _why_not_up(self, child: Child) -> str | None:
         """Wait until it answers; None then, else what is wrong."""
