@@ -16,7 +16,7 @@ from tidegate.coordinator.partitions import BrokerTime
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import TransientError
 from tidegate.events import Event, LockHold, VacuumFinished, VacuumKind, VacuumOverdue
-from tidegate.monitoring.observed import ProcessMonitoring, measured_subject, observed_bus
+from tidegate.monitoring.observed import ProcessMonitoring
 from tidegate.runtime.bus import ChangelogRecord, Partition, Watermarks
 
 TABLE = "lake.sales.orders"
@@ -203,12 +203,9 @@ def test_more_than_are_decided_at_once_are_decided_at_the_next_steps() -> None:
 
 def test_a_measured_subject_is_a_timed_one_too() -> None:
     broker = Broker()
-    service = ProcessMonitoring(["coordinator"]).service("coordinator")
+    service = ProcessMonitoring().service("coordinator")
     gate = CoordinatorLoop(
-        measured_subject(GATE, service),
-        observed_bus(broker.bus, service),
-        clock=broker.clock,
-        tick_seconds=0,
+        service.subject(GATE), service.bus(broker.bus), clock=broker.clock, tick_seconds=0
     )
     broker.send(vacuum(7))
     gate.step(0)

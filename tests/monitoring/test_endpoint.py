@@ -19,7 +19,7 @@ from tidegate.monitoring.observed import POLL_LIMIT_SECONDS, ObservedService, he
 
 @pytest.fixture
 def gate() -> ObservedService:
-    return ObservedService("gate", Metrics(), executes=False)
+    return ObservedService("gate", Metrics())
 
 
 @pytest.fixture

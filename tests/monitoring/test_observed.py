@@ -33,13 +33,7 @@ from tidegate.events import (
 )
 from tidegate.monitoring.catalog import PROCESS_METRICS
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import (
-    ObservedService,
-    ProcessMonitoring,
-    measured_executor,
-    measured_subject,
-    observed_bus,
-)
+from tidegate.monitoring.observed import ObservedService, ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
@@ -51,7 +45,7 @@ COMMITS, OUTCOMES = "tidegate.commits", "tidegate.outcomes"
 
 @pytest.fixture
 def monitoring() -> ProcessMonitoring:
-    return ProcessMonitoring(["recorder"])
+    return ProcessMonitoring()
 
 
 def value(monitoring: ProcessMonitoring, name: str, **labels: str) -> float | None:
@@ -61,8 +55,8 @@ def value(monitoring: ProcessMonitoring, name: str, **labels: str) -> float | No
 
 def run_executor(bus: MemoryBus, observed: ObservedService, executor: Executor) -> None:
     quick = RetryPolicy(first=0.001, longest=0.001)
-    measured = measured_executor(executor, observed)
-    loop = ExecutorLoop(measured, observed_bus(bus, observed), retries=quick)
+    measured = observed.executor(executor)
+    loop = ExecutorLoop(measured, observed.bus(bus), retries=quick)
     work_off(loop)
     loop.close()
 
@@ -72,9 +66,9 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
     for bus in (measured, plain):
         bus.send([message(commit(number)) for number in range(7)])
     observed = monitoring.service("coordinator")
-    decider = measured_subject(EveryThird(), observed)
+    decider = observed.subject(EveryThird())
     for loop in (
-        CoordinatorLoop(decider, observed_bus(measured, observed)),
+        CoordinatorLoop(decider, observed.bus(measured)),
         CoordinatorLoop(EveryThird(), plain),
     ):
         while loop.step(0.001):
@@ -164,7 +158,7 @@ class Cleaning(Tableless):
 
 
 def test_what_was_removed_is_counted_once_it_is_published(monitoring: ProcessMonitoring) -> None:
-    executor = measured_executor(Cleaning(), monitoring.service("recorder"))
+    executor = monitoring.service("recorder").executor(Cleaning())
     outcomes = executor.execute(savepoint_request(1))
     next(outcomes)
     removed = "tidegate_removed_bytes_total"
@@ -197,7 +191,7 @@ class Quarantine(Cleaning):
 def test_what_is_quarantined_counts_as_removed_only_once_it_is(
     monitoring: ProcessMonitoring,
 ) -> None:
-    executor = measured_executor(Quarantine(), monitoring.service("recorder"))
+    executor = monitoring.service("recorder").executor(Quarantine())
     list(executor.execute(savepoint_request(1)))
 
     def counted(name: str) -> float | None:

@@ -28,12 +28,7 @@ from tidegate.coordinator.subject import Effects
 from tidegate.errors import PermanentError
 from tidegate.events import Event
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import (
-    ObservedService,
-    measured_executor,
-    measured_subject,
-    observed_bus,
-)
+from tidegate.monitoring.observed import ObservedService
 from tidegate.monitoring.tracing import Traces
 from tidegate.publisher.tracing import trace_injector
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -67,14 +62,12 @@ def bus() -> MemoryBus:
 
 
 def observed(name: str, tracer: Tracer) -> ObservedService:
-    traces = Traces(tracer, name)
-    executes = name == "recorder"
-    return ObservedService(name, Metrics(), executes=executes, traces=traces)
+    return ObservedService(name, Metrics(), Traces(tracer, name))
 
 
 def decide(bus: MemoryBus, tracer: Tracer) -> None:
     service = observed("coordinator", tracer)
-    loop = CoordinatorLoop(measured_subject(SavesEveryThird(), service), observed_bus(bus, service))
+    loop = CoordinatorLoop(service.subject(SavesEveryThird()), service.bus(bus))
     while loop.step(0.001):
         pass
     loop.close()
@@ -82,7 +75,7 @@ def decide(bus: MemoryBus, tracer: Tracer) -> None:
 
 def execute(bus: MemoryBus, tracer: Tracer, executor: Recorder) -> None:
     service = observed("recorder", tracer)
-    loop = ExecutorLoop(measured_executor(executor, service), observed_bus(bus, service))
+    loop = ExecutorLoop(service.executor(executor), service.bus(bus))
     work_off(loop)
     loop.close()
 

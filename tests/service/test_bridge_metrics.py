@@ -9,7 +9,7 @@ from tidegate.service.bridge_assembly import _BridgeMetrics
 
 
 def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
-    monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
+    monitoring = ProcessMonitoring(more=BRIDGE_METRICS)
     observer: Observer = _BridgeMetrics(monitoring.metrics)
     service = {"service": "metastore-bridge"}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import TypeVar
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,8 +20,6 @@ from prometheus_client import (
 from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import Metric
 
-F = TypeVar("F", Counter, Gauge, Histogram)
-
 
 class Metrics:
     """The metrics of a process, on a registry of their own; safe to use from any thread."""
@@ -32,46 +30,37 @@ class Metrics:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self._counters: dict[Metric, Counter] = {}
-        self._gauges: dict[Metric, Gauge] = {}
-        self._histograms: dict[Metric, Histogram] = {}
-        for metric in metrics:
-            self._register(metric)
-        if catalog.BUILD_INFO in self._gauges:
+        self._families = {metric: _family(metric, self.registry) for metric in metrics}
+        if catalog.BUILD_INFO in metrics:
             self.set(catalog.BUILD_INFO, 1, version("tidegate"))
-
-    def _register(self, metric: Metric) -> None:
-        name, text, labels = metric.name, metric.help, metric.labels
-        if metric.kind == "counter":
-            self._counters[metric] = Counter(name, text, labels, registry=self.registry)
-        elif metric.kind == "gauge":
-            self._gauges[metric] = Gauge(name, text, labels, registry=self.registry)
-        else:
-            buckets = metric.buckets
-            made = Histogram(name, text, labels, buckets=buckets, registry=self.registry)
-            self._histograms[metric] = made
 
     def add(self, metric: Metric, amount: float, *labels: str) -> None:
         """Add to a counter."""
-        self._of(self._counters, metric, labels).inc(amount)
+        self._of(metric, labels).inc(amount)
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge."""
-        self._of(self._gauges, metric, labels).set(value)
+        self._of(metric, labels).set(value)
 
     def compute(self, metric: Metric, value: Callable[[], float], *labels: str) -> None:
         """Compute a gauge at each scrape."""
-        self._of(self._gauges, metric, labels).set_function(value)
+        self._of(metric, labels).set_function(value)
 
     def observe(self, metric: Metric, seconds: float, *labels: str) -> None:
         """Add a duration to a histogram; a negative one, of two clocks that differ, as zero."""
-        self._of(self._histograms, metric, labels).observe(max(0.0, seconds))
-
-    @staticmethod
-    def _of(families: Mapping[Metric, F], metric: Metric, labels: Sequence[str]) -> F:
-        family = families[metric]
-        return family.labels(*labels) if metric.labels else family
+        self._of(metric, labels).observe(max(0.0, seconds))
 
     def forget(self, metric: Metric) -> None:
         """Remove all time series of a gauge, before those that are still there are set."""
-        self._gauges[metric].clear()
+        self._families[metric].clear()
+
+    def _of(self, metric: Metric, labels: Sequence[str]) -> Any:  # noqa: ANN401 - of its kind
+        family = self._families[metric]
+        return family.labels(*labels) if metric.labels else family
+
+
+def _family(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+    fields = metric.name, metric.help, metric.labels
+    if metric.kind == "histogram":
+        return Histogram(*fields, buckets=metric.buckets, registry=registry)
+    return (Counter if metric.kind == "counter" else Gauge)(*fields, registry=registry)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import Effects, Subject
@@ -24,7 +24,7 @@ from tidegate.events import (
     QuarantineRemoved,
     RestoreCompleted,
 )
-from tidegate.events.topics import DEAD_LETTERS
+from tidegate.events.topics import DEAD_LETTERS, TASK_TOPIC
 from tidegate.events.wire import TYPE_PREFIX, answered_id
 from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
@@ -59,30 +59,11 @@ _REMEMBERED: Final = 10_000
 """Messages of which something is remembered until they are published."""
 
 
-class Remembered(Generic[T]):
-    """Facts about messages by their ids; bounded, the oldest go first. Safe to share."""
-
-    def __init__(self) -> None:
-        """Remember nothing yet."""
-        self._found: OrderedDict[str, T] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def put(self, event_id: str, value: T) -> None:
-        """Remember it."""
-        with self._lock:
-            self._found[event_id] = value
-            if len(self._found) > _REMEMBERED:
-                self._found.popitem(last=False)
-
-    def get(self, event_id: str) -> T | None:
-        """Look it up."""
-        with self._lock:
-            return self._found.get(event_id)
-
-    def pop(self, event_id: str) -> T | None:
-        """Look it up, once."""
-        with self._lock:
-            return self._found.pop(event_id, None)
+def remember(found: OrderedDict[str, T], event_id: str, value: T) -> None:
+    """Store a fact about a message by its id; the oldest go first. Safe from any thread."""
+    found[event_id] = value
+    if len(found) > _REMEMBERED:
+        found.popitem(last=False)
 
 
 class ObservedService:
@@ -91,14 +72,12 @@ class ObservedService:
     is_ready = False
     """Whether it is a member of its group, with its state restored."""
 
-    def __init__(
-        self, name: str, metrics: Metrics, *, executes: bool, traces: Traces | None = None
-    ) -> None:
-        """Take the service's name, where to count, whether it executes commands, and its spans."""
-        self.name, self.metrics, self.executes, self.traces = name, metrics, executes, traces
+    def __init__(self, name: str, metrics: Metrics, traces: Traces | None = None) -> None:
+        """Take the service's name, where to count, and its spans."""
+        self.name, self.metrics, self.traces = name, metrics, traces
         self.last_poll = time.monotonic()
         """When its loop last asked for records, in monotonic seconds; at first, now."""
-        self.causes = Remembered[tuple[float, str]]()
+        self.causes = OrderedDict[str, tuple[float, str]]()
         """When the broker appended what a message follows from, in seconds; the message's kind."""
         self.owned: set[Partition] = set()
         self.running: dict[int, float] = {}
@@ -107,12 +86,25 @@ class ObservedService:
         metrics.compute(catalog.RUNNING, lambda: len(self.running), name)
         metrics.compute(catalog.OLDEST_RUNNING, self.oldest_running, name)
 
-    def remember_commands(self, records: Sequence[Record]) -> None:
+    def bus(self, bus: Bus) -> Bus:
+        """The bus, measured while this service uses it; several may share the bus."""
+        return cast("Bus", _Bus(bus, self))
+
+    def subject(self, subject: Subject) -> Subject:
+        """The subject; measured how long after its event each of its messages is published."""
+        return cast("Subject", _Subject(subject, self))
+
+    def executor(self, executor: Executor) -> Executor:
+        """The executor, with its attempts measured and its outcomes counted."""
+        return cast("Executor", _Executor(executor, self))
+
+    def remember_tasks(self, records: Sequence[Record]) -> None:
         """Remember when the broker appended commands."""
         for record in records:
-            if command_id := answered_id(dict(record.headers)):
+            is_task = record.partition.topic.endswith(f".{TASK_TOPIC.suffix}")
+            if is_task and (command_id := answered_id(dict(record.headers))):
                 cause = record.timestamp_ms / 1000, ""
-                self.causes.put(command_id.decode(errors="replace"), cause)
+                remember(self.causes, command_id.decode(errors="replace"), cause)
 
     def oldest_running(self) -> float:
         """How long the oldest running command has been running, in seconds."""
@@ -130,7 +122,7 @@ class ObservedService:
             headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
             self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
-            cause = self.causes.pop(answered_id(headers).decode())
+            cause = self.causes.pop(answered_id(headers).decode(), None)
             if cause is not None:
                 appended, kind = cause
                 self.metrics.observe(catalog.LATENCY, now - appended, self.name, kind)
@@ -208,8 +200,7 @@ class _Subscription(_Delegate):
         service.metrics.set(catalog.LAST_POLL, time.time(), service.name)
         for topic, count in Counter(record.partition.topic for record in records).items():
             service.metrics.add(catalog.RECORDS, count, service.name, topic)
-        if service.executes:
-            service.remember_commands(records)
+        service.remember_tasks(records)
         if service.traces:
             service.traces.received(records)
         return records
@@ -265,25 +256,10 @@ class _Bus(_Delegate):
         return cast("Changelog", _Changelog(self._wrapped.changelog(topic), self._service))
 
 
-def observed_bus(bus: Bus, service: ObservedService) -> Bus:
-    """A bus that is measured while one service uses it; several may share the bus."""
-    return cast("Bus", _Bus(bus, service))
-
-
 _DONE: Final = "succeeded"
 _FAILED: Final = "failed"
 _RESULTS: Final = (Overtaken, AlreadyDone, NumberTaken, Refused, Unauthorized)
 """What an attempt raises that did not fail."""
-
-
-def measured_subject(subject: Subject, service: ObservedService) -> Subject:
-    """Measure how long after its event each command and outcome of a subject is published."""
-    return cast("Subject", _Subject(subject, service))
-
-
-def measured_executor(executor: Executor, service: ObservedService) -> Executor:
-    """Measure the attempts of an executor and count its outcomes."""
-    return cast("Executor", _Executor(executor, service))
 
 
 class _Subject(_Delegate):
@@ -294,7 +270,8 @@ class _Subject(_Delegate):
         with traces.processing("decides", event) if traces else nullcontext() as span:
             effects = self._wrapped.handle(event, rows, at)
             for message in (*effects.commands, *effects.outcomes):
-                self._service.causes.put(message.event_id, (at.timestamp(), type(message).__name__))
+                cause = at.timestamp(), type(message).__name__
+                remember(self._service.causes, message.event_id, cause)
                 if traces and span:
                     traces.follows(message.event_id, span)
         return effects
@@ -344,7 +321,7 @@ class _Executor(_Delegate):
             for outcome in outcomes:
                 kind = type(outcome).__name__
                 if cause is not None:
-                    service.causes.put(outcome.event_id, (cause[0], kind))
+                    remember(service.causes, outcome.event_id, (cause[0], kind))
                 if traces and span:
                     traces.follows(outcome.event_id, span)
                 yield outcome  # counted once it is published
@@ -385,24 +362,20 @@ def _exporting() -> Callable[[str], Traces]:
 class ProcessMonitoring:
     """Measures the services of this process."""
 
-    def __init__(
-        self, executors: Iterable[str], *, traces: bool = False, more: Sequence[Metric] = ()
-    ) -> None:
-        """Take which services execute commands, whether to export spans, and further metrics.
+    def __init__(self, *, traces: bool = False, more: Sequence[Metric] = ()) -> None:
+        """Take whether to export spans, and further metrics.
 
         Raises:
             ConfigError: OpenTelemetry is not installed.
         """
         self.metrics = Metrics((*PROCESS_METRICS, *more))
         self._traces_of = _exporting() if traces else None
-        self._executors = frozenset(executors)
         self._services: list[ObservedService] = []
 
     def service(self, name: str) -> ObservedService:
         """Begin to measure a service of this process."""
         traces = self._traces_of(name) if self._traces_of else None
-        executes = name in self._executors
-        observed = ObservedService(name, self.metrics, executes=executes, traces=traces)
+        observed = ObservedService(name, self.metrics, traces)
         self._services.append(observed)
         return observed
 

@@ -6,6 +6,7 @@ OpenTelemetry's own instrumentations of Kafka clients write and look for it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 from tidegate.errors import FormatError
 from tidegate.events import Event
 from tidegate.events.wire import answered_id
-from tidegate.monitoring.observed import Remembered
+from tidegate.monitoring.observed import remember
 from tidegate.publisher import Message
 from tidegate.publisher.tracing import with_context
 from tidegate.runtime.bus import Record
@@ -34,7 +35,7 @@ class Traces:
     def __init__(self, tracer: Tracer, service: str) -> None:
         """Take where spans go, and the name of the service."""
         self._tracer, self._service = tracer, service
-        self._contexts: Remembered[Context] = Remembered()
+        self._contexts = OrderedDict[str, "Context"]()
         """The contexts of messages, until they are processed or published."""
 
     def received(self, records: Sequence[Record]) -> None:
@@ -47,7 +48,7 @@ class Traces:
             if "traceparent" in headers and "ce_id" in headers:
                 carrier = {n: headers[n].decode("latin-1") for n in _HEADERS if n in headers}
                 event_id = answered_id(headers).decode("latin-1")
-                self._contexts.put(event_id, propagate.extract(carrier))
+                remember(self._contexts, event_id, propagate.extract(carrier))
 
     @contextmanager
     def processing(self, doing: str, event: Event) -> Generator[Span]:
@@ -75,7 +76,7 @@ class Traces:
 
     def follows(self, event_id: str, span: Span) -> None:
         """A message that will be published follows from a span."""
-        self._contexts.put(event_id, set_span_in_context(span))
+        remember(self._contexts, event_id, set_span_in_context(span))
 
     def injected(self, messages: Sequence[Message]) -> list[Message]:
         """The messages, with the contexts that they follow from."""

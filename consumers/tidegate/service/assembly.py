@@ -194,9 +194,7 @@ def _executor(
     warehouse, parallel_map = table_work(settings)
     executor = make(settings, warehouse, parallel_map)
     if observed:
-        from tidegate.monitoring.observed import measured_executor, observed_bus  # noqa: PLC0415 - an extra
-
-        executor, bus = measured_executor(executor, observed), observed_bus(bus, observed)
+        executor, bus = observed.executor(executor), observed.bus(bus)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
     return ExecutorLoop(
         executor,
@@ -270,10 +268,8 @@ def subjects(settings: Settings) -> Subjects:
 def _coordinator(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     decides = subjects(settings)
     if observed:
-        from tidegate.monitoring.observed import measured_subject, observed_bus  # noqa: PLC0415 - an extra
-
-        decides = Subjects(*(measured_subject(subject, observed) for subject in decides.parts))
-        bus = observed_bus(bus, observed)
+        decides = Subjects(*map(observed.subject, decides.parts))
+        bus = observed.bus(bus)
     retries, limit = limits(COORDINATOR, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     return CoordinatorLoop(

@@ -22,7 +22,7 @@ from tidegate.hive_metastore.connection import interface
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_SOURCE
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
-from tidegate.monitoring.observed import ProcessMonitoring, observed_bus
+from tidegate.monitoring.observed import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Bus
@@ -89,7 +89,7 @@ def metastore_bridge(
     observer: Observer = UNOBSERVED
     if monitoring is not None:
         observer = _BridgeMetrics(monitoring.metrics)
-        bus = observed_bus(bus, monitoring.service(METASTORE_BRIDGE))
+        bus = monitoring.service(METASTORE_BRIDGE).bus(bus)
 
     def make_bridge(known: Baseline) -> MetastoreBridge:
         return MetastoreBridge(
@@ -118,7 +118,7 @@ def hudi_bridge(
         raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
     prefix, connection = settings.topics.prefix, settings.connection()
     if monitoring is not None:
-        bus = observed_bus(bus, monitoring.service(HUDI_BRIDGE))
+        bus = monitoring.service(HUDI_BRIDGE).bus(bus)
     publisher = Publisher(
         source=HUDI_SOURCE, prefix=prefix, config=connection, registry=settings.registry
     )

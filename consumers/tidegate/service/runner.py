@@ -31,7 +31,6 @@ from tidegate.runtime.bus import Bus
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import SERVICES, Loop, assemble, instance_ids
 from tidegate.service.bridge_assembly import BRIDGES
-from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
 from tidegate.service.topics import require_declared_topics
 
@@ -249,7 +248,7 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None or wanted.traces:
             more = BRIDGE_METRICS if METASTORE_BRIDGE in names else ()
-            monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces, more=more)
+            monitoring = ProcessMonitoring(traces=wanted.traces, more=more)
         if monitoring and wanted.port is not None:
             stack.enter_context(monitoring.serve(wanted.host, wanted.port, settings.shown()))
         _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop, settings)
