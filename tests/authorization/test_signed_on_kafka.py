@@ -18,7 +18,7 @@ from support.quarantined import visible
 from support.samples import work_off
 from support.signing import Obeying, entry, key_file, new_key, restore, services, settings, signed
 from support.waiting import wait_for
-from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.event_reader import EventReader
 from tidegate.cli import app
 from tidegate.events import (
     Answer,
@@ -180,5 +180,5 @@ def test_an_unsigned_or_wrongly_signed_vacuum_or_release_is_refused_and_nothing_
         assert owner == {"deployment": f"{cluster}/{topic_prefix}", "table": TABLE}
         trusting = authorization(Settings.load(place.settings_file("bridge", {})), cluster)
         topics = {f"{topic_prefix}.locks": None}
-        read = FactsReader(place.connection, topics, "bridge", authorization=trusting).read()
+        read = EventReader(place.connection, topics, "bridge", authorization=trusting).read()
         assert [event for batch in read for event in batch] == [end]  # a bridge believes no other

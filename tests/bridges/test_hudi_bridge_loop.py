@@ -16,6 +16,7 @@ from support.waiting import wait_for
 from tidegate.bridges import hudi
 from tidegate.bridges.hudi import HudiBridgeLoop
 from tidegate.bridges.position import HUDI_BRIDGE, last_poll
+from tidegate.errors import TransientError
 from tidegate.events import CommitCompleted, Event
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.runtime.bus import Partition
@@ -89,6 +90,18 @@ def bridged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bridge]
     made = Bridge(tmp_path, _Faulty())
     yield made
     made.loop.close()
+
+
+def test_nothing_is_published_before_the_published_commits_were_read_to_the_end(
+    bridged: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: object) -> Iterator[list[Event]]:
+        raise TransientError("the broker is away")
+
+    monkeypatch.setattr(_Silent, "read", away)
+    for _ in range(3):
+        with pytest.raises(TransientError):
+            bridged.loop._step()
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("of a library"), ValueError("not a time")])

@@ -11,7 +11,7 @@ from typing import cast
 from confluent_kafka import TopicPartition
 
 from support.samples import memory_bus
-from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.event_reader import EventReader
 from tidegate.bridges.metastore import MetastoreBridgeLoop
 from tidegate.bridges.position import (
     METASTORE_BRIDGE,
@@ -69,7 +69,7 @@ def test_no_garbage_collection_falls_into_a_look() -> None:
         memory_bus(),
         "tidegate",
         lambda _: cast("MetastoreBridge", bridge),
-        lambda *_: cast("FactsReader", NothingThere()),
+        lambda *_: cast("EventReader", NothingThere()),
         interval_ms=1,
     )
     loop.run(stop)
@@ -90,7 +90,7 @@ def test_the_successor_knows_the_baseline_and_people_the_time_of_the_last_poll()
             return cast("MetastoreBridge", bridge)
 
         loop = MetastoreBridgeLoop(
-            bus, "tidegate", made, lambda *_: cast("FactsReader", NothingThere()), interval_ms=1
+            bus, "tidegate", made, lambda *_: cast("EventReader", NothingThere()), interval_ms=1
         )
         loop.run(stop)
         text = loop._metadata()[leading_partition("tidegate")]
@@ -113,7 +113,7 @@ def test_a_successor_that_cannot_poll_keeps_the_time_of_the_last_poll() -> None:
             bus,
             "tidegate",
             lambda _: cast("MetastoreBridge", bridge),
-            lambda *_: cast("FactsReader", NothingThere()),
+            lambda *_: cast("EventReader", NothingThere()),
             interval_ms=1,
         )
         loop.run(stop)

@@ -14,10 +14,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from tidegate.bridges.callbacks import http_callbacks
-from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.event_reader import EventReader
 from tidegate.bridges.member import RECORDS, BridgeMember
 from tidegate.bridges.position import HUDI_BRIDGE, group_of
 from tidegate.errors import TidegateError
@@ -62,7 +63,7 @@ class HudiBridgeLoop(BridgeMember):
         settings: HudiBridgeSettings,
         storage: Storage,
         publish: Callable[[Sequence[Event]], object],
-        make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
+        make_reader: Callable[[Mapping[str, timedelta | None], str], EventReader],
     ) -> None:
         """Join the group, and listen to callbacks if the settings enable them.
 
@@ -77,11 +78,9 @@ class HudiBridgeLoop(BridgeMember):
         Raises:
             OSError: the port of the HTTP callback is not available.
         """
-        super().__init__()
         self._settings, self._storage, self._publish = settings, storage, publish
         self._topic, self._group = COMMITS.name(prefix), group_of(prefix, HUDI_BRIDGE)
-        self._make_reader = make_reader
-        self._reader: FactsReader | None = None
+        super().__init__(partial(make_reader, {self._topic: None}, self._group))
         self._count = bus.partitions(self._topic)
         self._watches: dict[str, _Watch] = {}
         self._published: dict[str, PublishedCommits] = {}
@@ -147,7 +146,7 @@ class HudiBridgeLoop(BridgeMember):
 
     def _step(self) -> None:
         self._find()
-        if self._read():
+        if self._has_read():
             self._look()
 
     def _find(self) -> None:
@@ -171,23 +170,19 @@ class HudiBridgeLoop(BridgeMember):
             if location not in self._watches:
                 self._watches[location] = _Watch(WatchedTable(location, self._settings))
 
-    def _read(self) -> bool:
-        """Read the new commits of the topic; False if the partitions changed meanwhile."""
+    def _has_read(self) -> bool:
+        """Read the new commits of the topic periodically; False if the partitions changed."""
         now = time.monotonic()
-        if self._reader is None:
-            self._reader = self._make_reader({self._topic: None}, self._group)
-        elif now < self._next_read and not self._hints:
+        if now < self._next_read and not self._hints:
             return True
-        reader = self._reader
-        self._next_read = now + self._settings.interval_ms / 1000
-        for batch in reader.read():
-            for event in batch:
-                if isinstance(event, CommitCompleted) and self._is_ours(event.table):
-                    self._of(event.table).take(event)
-            self._poll(0)  # a long read must not cost the membership
-            if self._reader is not reader:
-                return False
-        return True
+        if has_read := self._read(self._take_published):
+            self._next_read = now + self._settings.interval_ms / 1000
+        return has_read
+
+    def _take_published(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, CommitCompleted) and self._is_ours(event.table):
+                self._of(event.table).take(event)
 
     def _of(self, table: str) -> PublishedCommits:
         return self._published.setdefault(table, PublishedCommits())

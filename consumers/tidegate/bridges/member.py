@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tidegate.bridges.event_reader import EventReader
 from tidegate.bridges.position import split_time, with_time
 from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
+from tidegate.events import Event
 from tidegate.runtime.bus import NO_METADATA, CommitMetadata, Offsets, Partition, Subscription
 
 log = logging.getLogger(__name__)
@@ -22,8 +24,11 @@ class BridgeMember:
 
     _subscription: Subscription
 
-    def __init__(self) -> None:
-        """Own no partition yet."""
+    def __init__(self, make_reader: Callable[[], EventReader]) -> None:
+        """Own no partition yet; `make_reader` makes the reader of the published events."""
+        self._make_reader = make_reader
+        self._reader: EventReader | None = None
+        """Set to None to read all of them again."""
         self._offsets: dict[Partition, int] = {}
         self._committed: tuple[Offsets, CommitMetadata] = ({}, NO_METADATA)
         self._commit_at = 0.0
@@ -54,6 +59,16 @@ class BridgeMember:
         for partition, end in self._subscription.ends().items():
             if partition in self._offsets:
                 self._offsets[partition] = max(self._offsets[partition], end)
+
+    def _read(self, take: Callable[[list[Event]], object]) -> bool:
+        """Take the events that are new on the topics; False if the partitions changed meanwhile."""
+        reader = self._reader = self._reader or self._make_reader()
+        for batch in reader.read():
+            take(batch)
+            self._poll(0)  # a long read must not cost the membership
+            if self._reader is not reader:
+                return False
+        return True
 
     def _attempt(self, step: Callable[[], object]) -> None:
         """Make a step. A fault of the broker or the Metastore is logged once while it lasts."""

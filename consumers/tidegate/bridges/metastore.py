@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
-from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.event_reader import EventReader
 from tidegate.bridges.member import BridgeMember
 from tidegate.bridges.position import group_of, split_time
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
@@ -36,7 +37,7 @@ class MetastoreBridgeLoop(BridgeMember):
         bus: Bus,
         prefix: str,
         make_bridge: Callable[[Baseline], MetastoreBridge],
-        make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
+        make_reader: Callable[[Mapping[str, timedelta | None], str], EventReader],
         interval_ms: int,
         *,
         observer: Observer = UNOBSERVED,
@@ -51,17 +52,16 @@ class MetastoreBridgeLoop(BridgeMember):
             interval_ms: Interval between polls of the Metastore, in milliseconds.
             observer: Receives whether this process is active.
         """
-        super().__init__()
         vacuums, locks, outcomes = (topic.name(prefix) for topic in (VACUUMS, LOCKS, OUTCOME_TOPIC))
         self._group = group_of(prefix)
         # an outcome older than every vacuum on the topic belongs to a vacuum that is gone
-        self._topics = {vacuums: None, locks: None, outcomes: VACUUMS.retention}
+        topics = {vacuums: None, locks: None, outcomes: VACUUMS.retention}
+        super().__init__(partial(make_reader, topics, self._group))
         self._leading = Partition(vacuums, 0)
-        self._make_bridge, self._make_reader = make_bridge, make_reader
+        self._make_bridge = make_bridge
         self._interval, self._observer = interval_ms / 1000, observer
         self._next_poll = 0.0
         self._bridge: MetastoreBridge | None = None
-        self._facts: FactsReader | None = None
         self._subscription = bus.subscribe(self._group, [vacuums], self, watched=[locks, outcomes])
 
     def run(self, stop: threading.Event) -> None:
@@ -107,33 +107,24 @@ class MetastoreBridgeLoop(BridgeMember):
         return self._leading in self._offsets
 
     def _look(self) -> None:
-        if (bridge := self._caught_up()) is not None:
+        bridge = self._bridge = self._bridge or self._new_bridge()
+        if self._read(bridge.take):
             # with many locks the garbage collector visits the complete state at every fourth poll,
             # which took longer than the poll itself without the Metastore's answer
             with gc_paused():
                 bridge.look()
             self._has_polled()
 
-    def _caught_up(self) -> MetastoreBridge | None:
-        """The bridge, once it has read the topics; None if the partitions were lost meanwhile."""
-        if self._bridge is None or self._facts is None:
-            known = Baseline.parse(self._stored())
-            if known.accepted_by:
-                log.info("this Metastore was accepted by %s", known.accepted_by)
-            self._bridge = self._make_bridge(known)
-            self._facts = self._make_reader(self._topics, self._group)
-        bridge = self._bridge
-        for batch in self._facts.read():
-            bridge.take(batch)
-            self._poll(0)  # a long read must not cost the membership
-            if self._bridge is not bridge:
-                return None
-        return bridge
+    def _new_bridge(self) -> MetastoreBridge:
+        known = Baseline.parse(self._stored())
+        if known.accepted_by:
+            log.info("this Metastore was accepted by %s", known.accepted_by)
+        return self._make_bridge(known)
 
     def _resign(self) -> None:
         if self._bridge is not None:
             self._bridge.close()
-        self._bridge = self._facts = None
+        self._bridge = self._reader = None
 
     def _stored(self) -> str:
         return split_time(self._subscription.committed_metadata(self._leading))[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.event_reader import EventReader
 from tidegate.bridges.hudi import HudiBridgeLoop
 from tidegate.bridges.metastore import MetastoreBridgeLoop
 from tidegate.bridges.position import HUDI_BRIDGE, METASTORE_BRIDGE
@@ -96,11 +96,9 @@ def metastore_bridge(
             watched, lambda events: publisher.publish(*events), storage, known, observer=observer
         )
 
-    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
-        wire, trusted = wire_for(settings.registry), authorization(settings, bus.cluster_id())
-        return FactsReader(connection, topics, group, wire, trusted)
-
-    interval = watched.interval_ms
+    trusted = authorization(settings, bus.cluster_id())
+    wire, interval = wire_for(settings.registry), watched.interval_ms
+    make_reader = partial(EventReader, connection, wire=wire, authorization=trusted)
     return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)
 
 
@@ -123,9 +121,6 @@ def hudi_bridge(
         source=HUDI_SOURCE, prefix=prefix, config=connection, registry=settings.registry
     )
 
-    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
-        return FactsReader(connection, topics, group, wire_for(settings.registry))
-
     try:
         return HudiBridgeLoop(
             bus,
@@ -133,7 +128,7 @@ def hudi_bridge(
             settings=watched,
             storage=Storage(settings.warehouse.options),
             publish=lambda events: publisher.publish(*events),
-            make_reader=make_reader,
+            make_reader=partial(EventReader, connection, wire=wire_for(settings.registry)),
         )
     except OSError as error:
         where = f"{watched.callback_host}:{watched.callback_port}"

@@ -1,4 +1,4 @@
-"""Read facts back from their topics: all of them once, then what is new."""
+"""Reads published events back from their topics: all of them once, then what is new."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _BATCH: Final = 10_000
 
 
-class FactsReader:
+class EventReader:
     """Reads every partition of some topics, outside of any group, from their beginning on."""
 
     def __init__(
@@ -40,7 +40,7 @@ class FactsReader:
                 at first; None: from its beginning.
             group: The group whose access rights allow to read; nothing is committed in its name.
             wire: How the values are encoded.
-            authorization: Whose facts count; by default those of every publisher.
+            authorization: Whose events count; by default those of every publisher.
         """
         self._config, self._topics, self._group = config, dict(topics), group
         self._wire, self._authorization = wire or Wire(), authorization or Authorization()
