@@ -14,48 +14,57 @@ from hypothesis import strategies as st
 from support.deployment_events import vacuum
 from support.rows import Rows, restored
 from support.samples import NOON, release
-from tidegate.coordinator import readers, requests
-from tidegate.coordinator.alarms.unknown_tables import SEEN, UnknownTables
+from tidegate.coordinator import readers
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.requests import Requests
 from tidegate.coordinator.rows.position import POSITION_KEY
 from tidegate.coordinator.rows.records import dumps, loads, row_key
 from tidegate.coordinator.rows.store import OUTBOX, RowType, Store
-from tidegate.coordinator.savepoints import POLICY
-from tidegate.coordinator.subject import Subjects
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import Event
 from tidegate.publisher import Message
+from tidegate.service.assembly import subjects
+from tidegate.service.settings import Settings
 
-PACKAGE = Path(readers.__file__).parent
+TREES = [ast.parse(path.read_text()) for path in Path(readers.__file__).parent.rglob("*.py")]
 SCANNED = {
     "select tbl, number, body from task order by tbl, number": "all running tasks: after a restart",
     "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
-    "select tbl, since from seen where since is not null and reported is null": "after a restart",
-    "select tbl, body from policy": "all tables: after a restart",
     "select tbl, id, due, requested, undone, body from quarantine": "all quarantines: for people",
     "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl) from"
     " hold": "all holds: for people",
     "select sequence from outbox": "all of it was published",
     "select body from outbox order by sequence": "all of it is published",
 }
-"""Statements that read a table to its end, and why they may."""
-KINDS = (*readers.ROW_TYPES, SEEN, *requests.Requests.row_types)
+"""Statements that read a table to its end, and why they may. So may those in `restored`."""
+SUBJECTS = subjects(Settings())
+KINDS = (*SUBJECTS.row_types, *Requests.row_types)
 
 
 def statements() -> list[str]:
     """Every SQL text of the package; a name in it stands for a part that is chosen by a kind."""
     found = set[str]()
-    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
-    shared = {"SELECT_VACUUMS": constants_of(trees)["SELECT_VACUUMS"]}
-    for tree in trees:
-        constants = shared | constants_of([tree])
-        for node in ast.walk(tree):
-            text = (
-                rendered(node, constants) if isinstance(node, ast.Constant | ast.JoinedStr) else ""
-            )
-            if re.match(r"(select|update|delete) .*[^ ]$", text):
-                found.add(text)
+    for tree in TREES:
+        found |= statements_in(tree, constants_of([tree]))
     return sorted(found)
+
+
+def statements_after_a_restart() -> set[str]:
+    """Those in the subjects' `restored`, which runs once after each restart."""
+    return {
+        statement
+        for tree in TREES
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "restored"
+        for statement in statements_in(node, constants_of([tree]))
+    }
+
+
+def statements_in(tree: ast.AST, constants: dict[str, ast.expr | None]) -> set[str]:
+    known = {"SELECT_VACUUMS": constants_of(TREES)["SELECT_VACUUMS"]} | constants
+    nodes = (it for it in ast.walk(tree) if isinstance(it, ast.Constant | ast.JoinedStr))
+    texts = (rendered(node, known) for node in nodes)
+    return {text for text in texts if re.match(r"(select|update|delete) .*[^ ]$", text)}
 
 
 def constants_of(trees: list[ast.Module]) -> dict[str, ast.expr | None]:
@@ -98,16 +107,17 @@ def test_the_package_s_statements_are_found() -> None:
 
 def test_every_statement_that_may_scan_exists() -> None:
     assert set(explained()) >= SCANNED.keys()
+    assert "select tbl, body from policy" in statements_after_a_restart()
 
 
 @pytest.mark.parametrize("statement", explained())
 def test_no_statement_scans_a_hot_table(statement: str) -> None:
     """With a primary key and another index on the same table, SQLite may take the wrong one."""
-    store = Store((*KINDS, POLICY))
+    store = Store(KINDS)
     count = statement.count("?")
     plan = [row[3] for row in store.execute(f"explain query plan {statement}", (0,) * count)]
     scans = [step for step in plan if step.startswith("SCAN") and "CONSTANT" not in step]
-    if statement not in SCANNED:
+    if statement not in SCANNED and statement not in statements_after_a_restart():
         assert [step for step in scans if "SUBQUERY" not in step and not is_end_of(step)] == []
     for step in plan:
         if "watch_" in statement.partition(" where ")[2] and "vacuum" in step:
@@ -133,18 +143,17 @@ def all_rows(store: Store) -> dict[str, list[str]]:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(EVENTS), max_size=25), st.integers(1, 9))
 def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) -> None:
-    subjects = Subjects(UnknownTables(), ReaderGate())
-    rows = Rows(subjects, restarts=False)
+    rows = Rows(SUBJECTS, restarts=False)
     for start in range(0, len(events), size):
         rows.handle(*events[start : start + size], at=NOON)
         rows.store.add_to_outbox([Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),))])
         rows.write()
     before = all_rows(rows.store)
 
-    assert all_rows(restored(subjects, rows.log)) == before
+    assert all_rows(restored(SUBJECTS, rows.log)) == before
     compacted = {key: value for key, value in rows.log if key != POSITION_KEY}
     live = [(key, value) for key, value in compacted.items() if value is not None]
-    assert all_rows(restored(subjects, [*live, rows.log[-1]] if rows.log else [])) == before
+    assert all_rows(restored(SUBJECTS, [*live, rows.log[-1]] if rows.log else [])) == before
 
 
 def test_the_gate_needs_no_rows_but_its_own() -> None:

@@ -52,8 +52,9 @@ def write_event_files(folder: Path = FOLDER) -> None:
             fields = {field["name"]: _sample(field, samples) for field in [*old["fields"], *new]}
             event = kind.model_validate(fields | {"event_id": ""})
             _write(example, event.model_dump(mode="json"))
-        encoded = encode(kind.model_validate_json(example.read_text("utf-8")))
-        example.with_suffix(".bin").write_bytes(encoded)
+        event = kind.model_validate_json(example.read_text("utf-8"))
+        _write(example, event.model_dump(mode="json"))  # with its id, if that was removed
+        example.with_suffix(".bin").write_bytes(encode(event))
 
 
 def exported() -> dict[str, type[Event]]:

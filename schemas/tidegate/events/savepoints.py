@@ -151,6 +151,9 @@ class SavepointsCheckRequested(Caused, Command, frozen=True):
 class SavepointCreated(Answer, frozen=True):
     """The savepoint is on the timeline; `already_there` if it was before this command.
 
+    An earlier attempt of the command is recognised by the savepoint's mark, which a person's
+    savepoint without a lifetime does not have: its repeat says `already_there`.
+
     `policy`, `tiers`, `decided_at` and `lifetime_seconds` are what its mark on the timeline says;
     the tiers with those of the request, if that is the same policy's, and a policy's savepoint with
     the lifetime that a person requests. None of them: it stays until a person removes it. `bytes`
