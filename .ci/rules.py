@@ -685,14 +685,14 @@ RULES: Final = (
     ),
     Rule(
         "a heartbeat came after the poll before it was seen",
-        "producers/tidegate/hive_bridge/waiting.py",
+        "producers/tidegate/hive_bridge/endings.py",
         "after, self._last_began = self._last_began, began",
         "after = self._last_began = began",
         "tests/hive_bridge/test_endings.py::test_a_bridge_without_processor_time_takes_no_old_heartbeat_for_a_new_one",
     ),
     Rule(
         "what ended before the bridge watched may have expired",
-        "producers/tidegate/hive_bridge/waiting.py",
+        "producers/tidegate/hive_bridge/endings.py",
         " or transaction <= self._watching_from",
         "",
         "tests/hive_bridge/test_endings.py::test_what_a_vacuum_of_before_the_bridge_names_may_have_expired_before_it_came",

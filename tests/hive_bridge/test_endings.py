@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.metastore_model import lock, snapshot
 from tidegate.events import ReleaseReason
-from tidegate.hive_bridge.waiting import Endings, Expired
+from tidegate.hive_bridge.endings import Endings, Expired
 from tidegate.hive_metastore.values import Snapshot, Transactions
 
 TIMEOUT = 100.0

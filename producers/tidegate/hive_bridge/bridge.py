@@ -27,11 +27,12 @@ from tidegate.hive_bridge.aborted_sweep import AbortedSweep
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.compactions import Cleanings, Compactions
 from tidegate.hive_bridge.describing import describe
+from tidegate.hive_bridge.endings import Endings
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import VacuumFields
 from tidegate.hive_bridge.settings import SOURCE, BridgeSettings, milliseconds
-from tidegate.hive_bridge.waiting import Ended, Endings, WaitingHolds
+from tidegate.hive_bridge.waiting import Ended, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import (
     HeldTables,
