@@ -14,7 +14,7 @@ from tidegate.events.cleanings import HoldRequest
 from tidegate.events.reasons import Reason
 from tidegate.events.signature import MAY_SIGN, KeyRole, Proof
 from tidegate.runtime.bus import Record
-from tidegate.signatures import BadSignatureError, PublicKey, Signature, verified
+from tidegate.signatures import PublicKey, verified
 from tidegate.signatures.tokens import signature_header
 from tidegate.storage import is_below, normalise
 
@@ -170,12 +170,12 @@ class Authorization:
                         "security.require_signatures is set, and this event is not signed",
                     )
                 return None
-            signature = verified(token, event, topic, self._cluster, self._public)
-        except BadSignatureError as bad:
+            key_id, signed_at, expires = verified(token, event, topic, self._cluster, self._public)
+        except FormatError as bad:
             raise Unauthorized(Reason.BAD_SIGNATURE, f"the signature is refused: {bad}") from bad
         at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-        key = self._keys[signature.key_id]
-        if (why := _untimely(signature, record, at)) is not None:
+        key = self._keys[key_id]
+        if (why := _untimely(signed_at, expires, record, at)) is not None:
             raise Unauthorized(Reason.SIGNATURE_EXPIRED, why, key.name)
         if (why := key.refuses(event, at)) is not None:
             raise Unauthorized(Reason.KEY_NOT_ALLOWED, why, key.name)
@@ -188,21 +188,21 @@ class Authorization:
             raise Unauthorized(Reason.NOT_ALLOWED, why, signed_by)
 
 
-def _untimely(signature: Signature, record: Record, at: datetime) -> str | None:
+def _untimely(signed_at: datetime, expires: datetime, record: Record, at: datetime) -> str | None:
     """Why the broker did not get a message while its signature was valid; None: it did."""
     if not record.is_brokers_time:
         return (
             "the message has its publisher's time, which can't tell whether the signature has"
             f" expired: set message.timestamp.type=LogAppendTime on {record.partition.topic}"
         )
-    if at > signature.expires:
+    if at > expires:
         return (
-            f"the signature expired at {signature.expires:%Y-%m-%dT%H:%M:%SZ}, and the broker got"
-            f" the event at {at:%Y-%m-%dT%H:%M:%SZ}"
+            f"the signature expired at {expires:%Y-%m-%dT%H:%M:%SZ}, and the broker got the event"
+            f" at {at:%Y-%m-%dT%H:%M:%SZ}"
         )
-    if at < signature.signed_at - _AHEAD:
+    if at < signed_at - _AHEAD:
         return (
-            f"the signature is of {signature.signed_at:%Y-%m-%dT%H:%M:%SZ}, and the broker got the"
-            f" event before, at {at:%Y-%m-%dT%H:%M:%SZ}: correct the signer's clock"
+            f"the signature is of {signed_at:%Y-%m-%dT%H:%M:%SZ}, and the broker got the event"
+            f" before, at {at:%Y-%m-%dT%H:%M:%SZ}: correct the signer's clock"
         )
     return None

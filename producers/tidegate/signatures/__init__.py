@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tidegate.signatures.keys import PublicKey, SigningKey
-from tidegate.signatures.tokens import BadSignatureError, Signature, signer, verified
+from tidegate.signatures.tokens import signer, verified
 
-__all__ = ["BadSignatureError", "PublicKey", "Signature", "SigningKey", "signer", "verified"]
+__all__ = ["PublicKey", "SigningKey", "signer", "verified"]

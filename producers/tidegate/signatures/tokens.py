@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.codec import Headers
 from tidegate.events.signature import (
@@ -24,19 +24,6 @@ _ALGORITHM: Final = "Ed25519"
 _LATEST: Final = 253_402_300_799  # the year 9999: a datetime cannot be later
 
 
-class BadSignatureError(Exception):
-    """A signature that proves nothing, and why. The catcher refuses the event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A verified signature: by which key, when, and until when the broker may take the message."""
-
-    key_id: str
-    signed_at: datetime
-    expires: datetime
-
-
 def token(event: Event, topic: str, cluster: str, key: SigningKey, now: datetime) -> bytes:
     """Sign an event for a topic of a cluster, for a day from now on."""
     from joserfc import jwt  # noqa: PLC0415 - only signing needs it
@@ -51,21 +38,21 @@ def signature_header(headers: Headers) -> bytes | None:
     """The signature that a message carries, unverified; None: it is not signed.
 
     Raises:
-        BadSignatureError: it carries two, or one of a size that no signature has.
+        FormatError: it carries two, or one of a size that no signature has.
     """
     found = [value or b"" for name, value in headers if name == SIGNATURE_HEADER]
     if not found:
         return None
     if len(found) > 1:
-        raise BadSignatureError(f"{len(found)} signatures")
+        raise FormatError(f"{len(found)} signatures")
     if len(found[0]) > MAX_TOKEN_BYTES:
-        raise BadSignatureError(f"a signature of {len(found[0])} bytes")
+        raise FormatError(f"a signature of {len(found[0])} bytes")
     return found[0]
 
 
 def verified(
     signature: bytes, event: Event, topic: str, cluster: str, keys: Mapping[str, PublicKey]
-) -> Signature:
+) -> tuple[str, datetime, datetime]:
     """Verify that one of these keys signed this event for this topic. Compares it with no clock.
 
     Args:
@@ -75,8 +62,11 @@ def verified(
         cluster: The id of the cluster where it was read.
         keys: The trusted keys by their ids.
 
+    Returns:
+        The id of the key, when it signed, and until when the broker may take the message.
+
     Raises:
-        BadSignatureError: it is not a signature, its key is not trusted, it is of something else,
+        FormatError: it is not a signature, its key is not trusted, it is of something else,
             or it is valid for longer than a day.
     """
     from joserfc import jws, jwt  # noqa: PLC0415 - only signing needs it
@@ -85,25 +75,25 @@ def verified(
     try:
         key_id = jws.extract_compact(signature).headers().get("kid")
         key = keys.get(key_id) if isinstance(key_id, str) else None
-        if key is None:
-            raise BadSignatureError(f"the key {str(key_id)[:60]!r} is not in [[security.keys]]")
-        found = jwt.decode(signature.decode(), key.jwk, algorithms=[_ALGORITHM])
+        found = jwt.decode(signature.decode(), key.jwk, algorithms=[_ALGORITHM]) if key else None
     except (JoseError, ValueError, TypeError, RecursionError) as error:
-        raise BadSignatureError("it does not verify, or is not a signature at all") from error
+        raise FormatError("it does not verify, or is not a signature at all") from error
+    if key is None or found is None:
+        raise FormatError(f"the key {str(key_id)[:60]!r} is not in [[security.keys]]")
     if found.header.get("typ") != TOKEN_TYPE:
-        raise BadSignatureError("it is a token made for something else")
+        raise FormatError("it is a token made for something else")
     for name, value in signed_claims(event, topic, cluster).items():
         if found.claims.get(name) != value:
-            raise BadSignatureError(f"it is of another event: its {name} differs")
+            raise FormatError(f"it is of another event: its {name} differs")
     signed_at, expires = (_time(found.claims.get(name)) for name in ("iat", "exp"))
     if expires - signed_at > MAX_VALIDITY:
-        raise BadSignatureError("it is valid for longer than a day")
-    return Signature(key.key_id, signed_at, expires)
+        raise FormatError("it is valid for longer than a day")
+    return key.key_id, signed_at, expires
 
 
 def _time(claim: object) -> datetime:
     if type(claim) is not int or not 0 <= claim <= _LATEST:
-        raise BadSignatureError("it has no time of its making, or no expiry")
+        raise FormatError("it has no time of its making, or no expiry")
     return datetime.fromtimestamp(claim, UTC)
 
 
