@@ -59,28 +59,16 @@ def completed_commit(table: str, location: str, instant: str, source: str) -> Co
             does not fit an event.
     """
     found = load_table(Storage(), location)
-    write = _write(found, instant)
-    if isinstance(write, str):
-        return write
-    event = commit_of(found, write, name=table, source=source)
-    return event or f"{write.timestamp} was archived or rolled back meanwhile"
-
-
-def _write(table: HudiTable, instant: str) -> Instant | str:
-    """The completed write of an instant; or that the instant is older than the timeline.
-
-    Raises:
-        InvalidEventError: no write of this instant has completed.
-    """
-    timeline = table.timeline
+    timeline = found.timeline
     if (write := timeline.completed_write(instant)) is not None:
-        return write
+        event = commit_of(found, write, name=table, source=source)
+        return event or f"{write.timestamp} was archived or rolled back meanwhile"
     if timeline.start is not None and instant < timeline.start:
         return f"the timeline begins later, with {timeline.start}: it is archived, or wrong"
-    newest = max(timeline.completed_writes, key=completion_of, default=None)
+    newest = _newest(found)
     known = f"; the newest is {newest.timestamp}" if newest else ""
     raise InvalidEventError(
-        f"no write {instant} has completed on the timeline of {table.location}{known}"
+        f"no write {instant} has completed on the timeline of {found.location}{known}"
     )
 
 
@@ -93,8 +81,13 @@ def latest_commit(table: str, location: str, source: str) -> CommitCompleted:
             event.
     """
     found = load_table(Storage(), location)
-    newest = max(found.timeline.completed_writes, key=completion_of, default=None)
+    newest = _newest(found)
     event = None if newest is None else commit_of(found, newest, name=table, source=source)
     if event is None:
         raise InvalidEventError(f"no write has completed on the timeline of {location}")
     return event
+
+
+def _newest(table: HudiTable) -> Instant | None:
+    """The write that completed last."""
+    return max(table.timeline.completed_writes, key=completion_of, default=None)

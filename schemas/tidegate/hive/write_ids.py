@@ -108,7 +108,7 @@ NO_IDS: Final = IdRanges()
 """The empty set."""
 
 
-def parse_lists(text: str, parts: list[str], expected: int) -> tuple[int, int, IdRanges, IdRanges]:
+def _parse_lists(text: str, parts: list[str], expected: int) -> tuple[int, int, IdRanges, IdRanges]:
     """Parse the high-water mark, the least open id, the open ids and the aborted ids.
 
     Args:
@@ -176,7 +176,7 @@ class ValidTxns:
         Raises:
             FormatError: `text` is not a ValidTxnList.
         """
-        return cls(*parse_lists(text, text.split(":"), _TXN_PARTS))
+        return cls(*_parse_lists(text, text.split(":"), _TXN_PARTS))
 
     def is_valid(self, txn: int) -> bool:
         """Whether the transaction had committed."""
@@ -213,7 +213,7 @@ class ValidWriteIds:
             raise FormatError(
                 f"a ValidWriteIdList starts with the name of its table: {shortened(text)}"
             )
-        return cls(table, *parse_lists(text, rest, _WRITE_ID_PARTS - 1))
+        return cls(table, *_parse_lists(text, rest, _WRITE_ID_PARTS - 1))
 
     @classmethod
     def of_table(cls, text: str, table: str) -> Self:

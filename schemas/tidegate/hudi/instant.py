@@ -97,7 +97,7 @@ class Instant:
         timestamp, completion, word, pending = match.groups()
         if word is None and pending != "inflight":
             return None
-        action = _action(word) if word else Action.COMMIT
+        action = _ACTIONS.get(word) if word else Action.COMMIT
         if action is None or (word == Action.COMMIT and pending == "inflight"):
             return None
         state = InstantState[pending.upper()] if pending else InstantState.COMPLETED
@@ -123,10 +123,6 @@ class Instant:
         if self.completion is None:
             raise FormatError(f"{self} has no completion time, which layout 2 needs in the name")
         return f"{self.timestamp}_{self.completion}.{self.action}"
-
-
-def _action(word: str) -> Action | None:
-    return _ACTIONS.get(word)
 
 
 def _exists(action: Action, state: InstantState, layout: Layout) -> bool:
