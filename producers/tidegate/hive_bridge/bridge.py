@@ -336,9 +336,8 @@ class MetastoreBridge:
         Those are the compaction's own lock, and the holds that expired since the compaction began.
         The vacuum lists expired holds, because their readers may still be reading.
         """
-        place = (compaction.database, compaction.table, compaction.partition)
         last = compaction.next_transaction_id
-        holding, opened = holds_of(held, snapshot.transactions, place, last)
+        holding, opened = holds_of(held, snapshot.transactions, compaction.place, last)
         common = {
             "table": f"{self._settings.catalog}.{compaction.database}.{compaction.table}",
             "location": description.location,
@@ -384,14 +383,14 @@ class MetastoreBridge:
         Transactions that opened after the compaction committed read its result, and don't count.
         """
         found = list(self._endings.expired_since(compaction.compaction_id))
-        place = (compaction.database, compaction.table, compaction.partition)
         last = compaction.next_transaction_id
         transactions = {
             hold for hold in found if isinstance(hold, int) and (last is None or hold <= last)
         }
+        expired = HeldTables(hold for hold in found if isinstance(hold, Lock))
         locks = {
             lock.lock_id: lock_hold(lock)
-            for lock in HeldTables(hold for hold in found if isinstance(hold, Lock)).on(*place)
+            for lock in expired.on(*compaction.place)
             if lock.lock_id not in held.ids
         }
         transactions.discard(compaction.transaction_id or 0)

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 Key = tuple[str, str | None, str]
 """Table, partition, and a text that is unique among the table's compactions."""
 _MAX_PUBLISHED: Final = 1_000_000
-
-
 _IN_THE_QUEUE: Final = frozenset({"initiated", "working", READY_FOR_CLEANING})
 """Every other state belongs to the queue's history."""
 

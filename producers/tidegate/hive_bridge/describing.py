@@ -31,8 +31,6 @@ from tidegate.hive_metastore.values import WORKING, QueueEntry, Table, write_ids
 from tidegate.storage import FileInfo, NotFound, Storage, join, normalise
 
 _PLAIN_BASE: Final = re.compile("base_[0-9]+")
-
-
 _NO_CLEANUP: Final = "no_cleanup"
 _DELAYED: Final = "hive.compactor.delayed.cleanup.enabled"
 _RETENTION: Final = "hive.compactor.cleaner.retention.time.seconds"

@@ -24,8 +24,6 @@ WORKING = "working"
 """The Metastore's name for the state of a compaction that a Worker has taken."""
 READY_FOR_CLEANING = "ready for cleaning"
 """The Metastore's name for the state of a compaction whose result is complete."""
-
-
 MANY_LOCKS: Final = 10_000
 """From this number on, a vacuum leaves out the locks of transactions that it lists. The limit of an
 event is ten times as high, but every lock costs time at every consumer."""

@@ -17,6 +17,11 @@ from tidegate.hudi_reader.commits import commit_of, completion_of
 from tidegate.hudi_reader.table import HudiTable, load_table
 from tidegate.storage import NotFound, Storage, join, normalise
 
+log = logging.getLogger(__name__)
+SOURCE: Final = "hudi-bridge"
+_REMEMBERED: Final = 20_000
+"""The latest instants of a table to remember; at times up to twice as many."""
+
 
 def find_tables(storage: Storage, patterns: Iterable[str]) -> list[str]:
     """The directories that match a pattern, sorted. They may or may not contain a table.
@@ -45,12 +50,6 @@ def _matching(storage: Storage, pattern: str) -> Iterator[str]:
         if entry.is_dir and not hidden and fnmatchcase(entry.name, name):
             child = join(parent, entry.name)
             yield from _matching(storage, join(child, below) if below else child)
-
-
-log = logging.getLogger(__name__)
-SOURCE: Final = "hudi-bridge"
-_REMEMBERED: Final = 20_000
-"""The latest instants of a table to remember; at times up to twice as many."""
 
 
 @dataclass

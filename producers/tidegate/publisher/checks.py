@@ -27,6 +27,11 @@ from tidegate.hudi.instant import WRITES
 
 _STRAY: Final = frozenset({"", ".", ".."})
 _SIGNS: Final = re.compile(r"[\\\x00-\x1f]")
+_SHOWN: Final = 3
+_TOO_LARGE: Final = "; raise max.message.bytes of the topic"
+_TOO_MANY_HOLDS: Final = (
+    ", or leave out the locks whose transaction_id is among open_transactions: they end with it"
+)
 
 
 def check_publishable(event: Event) -> None:
@@ -84,13 +89,6 @@ def _check_vacuum(event: VacuumFinished, snapshot: ValidWriteIds) -> None:
     partition = event.partition
     if partition is not None and (_STRAY & set(partition.split("/")) or _SIGNS.search(partition)):
         raise InconsistentCompaction(f"the partition {partition!r} is not a path below the table")
-
-
-_SHOWN: Final = 3
-_TOO_LARGE: Final = "; raise max.message.bytes of the topic"
-_TOO_MANY_HOLDS: Final = (
-    ", or leave out the locks whose transaction_id is among open_transactions: they end with it"
-)
 
 
 def error_of_batch(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:

@@ -16,8 +16,6 @@ ClientConfig = Mapping[str, str | int | bool]
 """librdkafka's settings by name."""
 _TRUE: Final = ("true", "t", "1")
 _FALSE: Final = ("false", "f", "0")
-
-
 _COMMITS: Final = "offsets are committed only when the work is done; a crash would lose events"
 _ASSIGNMENT: Final = "partition n of all input topics must go to the same member"
 

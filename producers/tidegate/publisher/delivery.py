@@ -40,6 +40,43 @@ from tidegate.publisher.connection import (
     login_refused,
 )
 
+log = logging.getLogger(__name__)
+DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": PARTITIONER,
+    "allow.auto.create.topics": False,
+    "linger.ms": 0,
+    # before compression; the topics' own limits, of 1 MiB as a rule, count what is compressed
+    "message.max.bytes": MAX_WIDE_BYTES + 2**20,
+    "compression.type": "zstd",
+    "delivery.timeout.ms": 30_000,
+    "log_level": 0,
+}
+_ANY_PARTITION: Final = -1
+_CLOSE_SECONDS: Final = 5.0
+_EXIT_SECONDS: Final = 0.2
+_REPORT_SECONDS: Final = 10.0
+"""How long after its time-out the client may take to report a message."""
+_CHECKS_BEFORE_WARNING: Final = 2
+_TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
+_REFUSALS: Final = codes(
+    """
+    _AUTHENTICATION CLUSTER_AUTHORIZATION_FAILED SASL_AUTHENTICATION_FAILED
+    TOPIC_AUTHORIZATION_FAILED
+    """
+)
+_NOT_STORED: Final = codes(
+    """
+    CLUSTER_AUTHORIZATION_FAILED INVALID_MSG INVALID_RECORD MSG_SIZE_TOO_LARGE POLICY_VIOLATION
+    RECORD_LIST_TOO_LARGE TOPIC_AUTHORIZATION_FAILED TOPIC_EXCEPTION _UNKNOWN_PARTITION
+    _UNKNOWN_TOPIC
+    """
+)
+"""After these answers the broker does not have the message; after others it may have it."""
+_NO_TOPIC: Final = {KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}  # noqa: SLF001
+_PURGED: Final = {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}  # noqa: SLF001
+
 
 class _Reports:
     """The delivery reports of one call, by the index of the message.
@@ -132,44 +169,6 @@ class _Reports:
     def failed(self) -> list[KafkaError]:
         """The errors of the messages that were not confirmed."""
         return [found for found in self._by_index.values() if isinstance(found, KafkaError)]
-
-
-log = logging.getLogger(__name__)
-DEFAULTS: Final[Mapping[str, str | int | bool]] = {
-    "enable.idempotence": True,
-    "acks": "all",
-    "partitioner": PARTITIONER,
-    "allow.auto.create.topics": False,
-    "linger.ms": 0,
-    # before compression; the topics' own limits, of 1 MiB as a rule, count what is compressed
-    "message.max.bytes": MAX_WIDE_BYTES + 2**20,
-    "compression.type": "zstd",
-    "delivery.timeout.ms": 30_000,
-    "log_level": 0,
-}
-_ANY_PARTITION: Final = -1
-_CLOSE_SECONDS: Final = 5.0
-_EXIT_SECONDS: Final = 0.2
-_REPORT_SECONDS: Final = 10.0
-"""How long after its time-out the client may take to report a message."""
-_CHECKS_BEFORE_WARNING: Final = 2
-_TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
-_REFUSALS: Final = codes(
-    """
-    _AUTHENTICATION CLUSTER_AUTHORIZATION_FAILED SASL_AUTHENTICATION_FAILED
-    TOPIC_AUTHORIZATION_FAILED
-    """
-)
-_NOT_STORED: Final = codes(
-    """
-    CLUSTER_AUTHORIZATION_FAILED INVALID_MSG INVALID_RECORD MSG_SIZE_TOO_LARGE POLICY_VIOLATION
-    RECORD_LIST_TOO_LARGE TOPIC_AUTHORIZATION_FAILED TOPIC_EXCEPTION _UNKNOWN_PARTITION
-    _UNKNOWN_TOPIC
-    """
-)
-"""After these answers the broker does not have the message; after others it may have it."""
-_NO_TOPIC: Final = {KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}  # noqa: SLF001
-_PURGED: Final = {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}  # noqa: SLF001
 
 
 class ConfirmedProducer:

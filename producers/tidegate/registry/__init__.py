@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 
 _TIMEOUT_SECONDS: Final = 10
+R = TypeVar("R")
+_NOT_FOUND: Final = 404
+_CLIENT_ERRORS: Final = range(400, 500)
+_RETRIABLE: Final = (408, 425, 429)
 
 
 class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
@@ -76,12 +80,6 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_err
             {"basic.auth.user.info": self.basic_auth.get_secret_value()} if self.basic_auth else {}
         )
         return {"max.retries": 0, "timeout": _TIMEOUT_SECONDS, **options, **auth, "url": self.url}
-
-
-R = TypeVar("R")
-_NOT_FOUND: Final = 404
-_CLIENT_ERRORS: Final = range(400, 500)
-_RETRIABLE: Final = (408, 425, 429)
 
 
 def _avro(text: str) -> AvroSchema:

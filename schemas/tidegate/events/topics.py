@@ -58,8 +58,6 @@ OUTSIDERS: Final = (
 )
 """The roles outside of the services; their consumer groups are their own."""
 SERVICES: Final = tuple(role for role in Role if role not in OUTSIDERS)
-
-
 _schemas = sorted(file.name.partition(".")[0] for file in files(events).joinpath("avro").iterdir())
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {name: getattr(events, name) for name in _schemas}

@@ -24,8 +24,6 @@ NOTHING_OPEN: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _MOST_SINGLE: Final = 1000
 _LEAST_FIELDS: Final = 2
-
-
 _WRITE_ID_PARTS: Final = 5
 _TXN_PARTS: Final = 4
 
