@@ -479,7 +479,7 @@ RULES: Final = (
     ),
     Rule(
         "a savepoint is completed only if its commit is still there",
-        "consumers/tidegate/savepoints/executor.py",
+        "consumers/tidegate/savepoints/writing.py",
         "if is_there and is_kept and _removals(now) == _removals(table.timeline):",
         "if not is_there or now or is_kept:",
         "tests/savepoints/test_savepoint_races.py::test_a_restore_while_a_savepoint_is_planned_leaves_no_savepoint_of_a_commit_that_is_gone",
