@@ -27,7 +27,14 @@ from support.samples import NOON, ended, message, savepoint_request, task_of
 from support.waiting import wait_for
 from support.watching import webhook
 from tidegate.errors import PermanentError
-from tidegate.events import Outcome, RestoreFailed, RestoreRequested, SavepointRejected, TaskEnd
+from tidegate.events import (
+    Outcome,
+    RestoreFailed,
+    RestoreRequested,
+    SavepointRejected,
+    SavepointsChecked,
+    TaskEnd,
+)
 from tidegate.events.reasons import Reason
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
@@ -208,6 +215,20 @@ def test_what_needs_a_person_is_counted_also_from_before_the_start(
     ends = [completed(running), rejected(waits), rejected(again), completed(fails)]
     publish(deployment.servers, deployment.prefix, *ends)
     assert counts() == [0, 0, 0]
+
+
+def test_what_savepoints_pin_is_known_by_a_check_from_before_the_start(
+    deployment: Deployment, monitor: DeploymentMonitor, metrics: Metrics
+) -> None:
+    fields = {"savepoints": 1, "duration_ms": 1, "pinned_files": 1, "pinned_bytes": 70}
+    checked = SavepointsChecked.about(
+        savepoint_request(1), source="savepoint-writer", occurred_at=NOON, oldest_at=NOON, **fields
+    )
+    publish(deployment.servers, deployment.prefix, checked)
+    monitor.poll()
+
+    pinned = metrics.registry.get_sample_value("tidegate_savepoint_pinned_bytes", {"tables": "*"})
+    assert pinned == 70
 
 
 def test_dead_letters_are_counted_until_they_are_resolved(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from tidegate.cli.output import write_error
 from tidegate.cli.tree import app
 
 
@@ -20,7 +21,10 @@ def main() -> None:
 
         if (failure := explained(error)) is None:
             raise
-        sys.exit(failure.print())
+        code, lines = failure
+        for line in lines:
+            write_error(line)
+        sys.exit(code)
 
 
 __all__ = ["app", "main"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.output import write_error
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.errors.validation import validation_message
 
@@ -30,34 +30,20 @@ _EXTRAS: Final = {
 """By extra the modules that it installs; a test compares them with the package's own list."""
 
 
-class _Failure(NamedTuple):
-    """The exit code of an expected error, and its lines."""
-
-    code: ExitCode
-    lines: tuple[str, ...]
-
-    def print(self) -> int:
-        """Print the lines on standard error; return the code."""
-        for line in self.lines:
-            write_error(line)
-        return self.code
-
-
-def explained(error: Exception) -> _Failure | None:
-    """An expected error in lines; None for a defect."""
+def explained(error: Exception) -> tuple[ExitCode, Sequence[str]] | None:
+    """The exit code of an expected error, and its lines; None for a defect."""
     match error:
         case ConfigError() | InvalidEventError():
-            return _Failure(ExitCode.WRONG, tuple(getattr(error, "lines", (str(error),))))
+            return ExitCode.WRONG, getattr(error, "lines", (str(error),))
         case ValidationError():
-            line = f"invalid {error.title}: {validation_message(error)}"
-            return _Failure(ExitCode.WRONG, (line,))
+            return ExitCode.WRONG, (f"invalid {error.title}: {validation_message(error)}",)
         case TidegateError() | PermissionError():
-            return _Failure(ExitCode.FAILED, (str(error),))
+            return ExitCode.FAILED, (str(error),)
         case KafkaException():
-            return _Failure(ExitCode.FAILED, (f"Kafka: {error.args[0].str()}",))
+            return ExitCode.FAILED, (f"Kafka: {error.args[0].str()}",)
         case ModuleNotFoundError():
             missing = missing_extra(error)
-            return None if missing is None else _Failure(ExitCode.WRONG, (missing,))
+            return None if missing is None else (ExitCode.WRONG, (missing,))
         case _:
             return None
 

@@ -172,27 +172,24 @@ def started_ids(ids: Iterable[str] | None) -> tuple[str, ...]:
     return given
 
 
-def since_of(text: str | None) -> datetime | None:
-    """A moment, from a duration before now or from a time.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if text is None:
-        return None
-    return moment_or_ago(text, datetime.now(UTC))
-
-
-def moment_or_ago(text: str, now: datetime) -> datetime:
+def since_of(text: str | None, now: datetime | None = None) -> datetime | None:
     """A time, or a duration before now; one before 1970 becomes the beginning of 1970.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or a time without its zone, which is ambiguous.
     """
-    if _YEAR.match(text.strip()):
-        return moment(text)
-    span = duration(text)
-    return _BEGINNING if span > now - _BEGINNING else now - span
+    if text is None:
+        return None
+    if not _YEAR.match(text.strip()):
+        span, now = duration(text), now or datetime.now(UTC)
+        return _BEGINNING if span > now - _BEGINNING else now - span
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is not a time: write 2026-11-21T07:00:00Z") from error
+    if read.tzinfo is None:
+        raise ConfigError(f"{text} has no time zone: write 2026-11-21T07:00:00Z or +01:00")
+    return max(read, _BEGINNING)
 
 
 def duration(text: str) -> timedelta:
@@ -208,21 +205,6 @@ def duration(text: str) -> timedelta:
     if read <= timedelta():
         raise ConfigError(f"the duration {text} is not positive")
     return read
-
-
-def moment(text: str) -> datetime:
-    """Read an ISO 8601 time; one before 1970 becomes the beginning of 1970.
-
-    Raises:
-        ConfigError: it is not a time, or has no time zone and is ambiguous.
-    """
-    try:
-        read = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise ConfigError(f"{text!r} is not a time: write 2026-11-21T07:00:00Z") from error
-    if read.tzinfo is None:
-        raise ConfigError(f"{text} has no time zone: write 2026-11-21T07:00:00Z or +01:00")
-    return max(read, _BEGINNING)
 
 
 def one_of(names: Collection[str], text: str, what: str = "kind") -> str:

@@ -39,6 +39,17 @@ from tidegate.runtime.retry import ELECTION_RETRIES
 from tidegate.service.settings import Settings
 
 UNVERIFIED: Final = "signature not verified"
+PATTERN: Final = frozenset("*?[")
+_COLUMNS: Final = ("message", "requested_by", "why", "signed_by", "duration_ms")
+_FAILED: Final = {Verdict.FAILED, Verdict.REFUSED}
+_PARTS: Final = 100
+"""The maximum number of parts of an outcome; so many more are read that none is cut off."""
+_LOCATIONS: Final = 5
+"""How many locations an error names."""
+TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
+"""The topics whose events name tables."""
+_CARRIED: Final = {kind.__name__ for kind in CARRIED}
+"""Shown in place of the tasks that carry them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +95,10 @@ class LoggedEvent:
         }
 
 
-_COLUMNS: Final = ("message", "requested_by", "why", "signed_by", "duration_ms")
-
-
 def reason_of(event: Event | None) -> str | None:
     """The code of a refusal or a flag; None for other events."""
     reason = getattr(event, "reason", None) or getattr(event, "flag", None)
     return None if reason is None else str(reason)
-
-
-_FAILED: Final = {Verdict.FAILED, Verdict.REFUSED}
-PATTERN: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,10 @@ class EventFilter:
         if exact is not None:
             return table in exact
         return any(fnmatchcase(table, pattern) for pattern in self.tables)
+
+
+ALL: Final = EventFilter()
+_BRIEF: Final = EventFilter(is_brief=True)
 
 
 def _text(key: bytes | None) -> str:
@@ -229,18 +237,6 @@ class _JoinedLog:
         for parts in self._waiting.values():
             yield from parts
         self._waiting.clear()
-
-
-_PARTS: Final = 100
-"""The maximum number of parts of an outcome; so many more are read that none is cut off."""
-_LOCATIONS: Final = 5
-"""How many locations an error names."""
-ALL: Final = EventFilter()
-_BRIEF: Final = EventFilter(is_brief=True)
-TOPICS: Final = (COMMITS, VACUUMS, LOCKS, REQUEST_TOPIC, TASK_TOPIC, OUTCOME_TOPIC)
-"""The topics whose events name tables."""
-_CARRIED: Final = {kind.__name__ for kind in CARRIED}
-"""Shown in place of the tasks that carry them."""
 
 
 def without_bytes(logged: LoggedEvent) -> LoggedEvent:

@@ -24,7 +24,6 @@ from tidegate.events import (
     RestoreProgressed,
     RestoreRejected,
     RestoreStarted,
-    SavepointCreated,
     SavepointRemoved,
     SavepointsChecked,
     TaskEnded,
@@ -50,6 +49,30 @@ from tidegate.runtime.retry import ELECTION_RETRIES, RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 from tidegate.service.settings import Settings
 from tidegate.tables.settings import covers_name
+
+log = logging.getLogger(__name__)
+_MISSED_POLLS: Final = 4
+_BROKER_SECONDS: Final = 3.0
+_MEMBER_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0).quiet()
+"""Quiet, because `run` logs an outage once."""
+_RETRIES: Final = ELECTION_RETRIES.quiet()
+"""For new topics, whose leaders are not known yet."""
+_FAULTS: Final = (*Fault, "unknown")
+_HISTORY: Final = timedelta(days=30)
+"""How far back restores and checks of savepoints are read at the start."""
+_RESTORES: Final = (
+    *(RestoreAwaitingApproval, RestoreStarted, RestoreProgressed),
+    *(RestoreCompleted, RestoreFailed, RestoreRejected, TaskEnded),
+)
+_HISTORY_KINDS: Final = frozenset(
+    kind.__name__ for kind in (*_RESTORES, SavepointsChecked, SavepointRemoved)
+)
+_COUNTS: Final[Sequence[tuple[Metric, tuple[str, ...]]]] = (
+    *((catalog.WAITING, ()), (catalog.OVERDUE, ()), (catalog.HELD, ())),
+    *((catalog.IN_QUARANTINE, ()), (catalog.IN_QUARANTINE_BYTES, ())),
+    *((catalog.WAITING_HOLDS, ("lock",)), (catalog.WAITING_HOLDS, ("transaction",))),
+)
+"""Gauges of waiting vacuums, holds and quarantines by pattern, and their further labels."""
 
 
 def pattern_of(table: str, patterns: Sequence[str]) -> str | None:
@@ -85,35 +108,6 @@ class _PinnedFiles:
             metrics.set(catalog.PINNED, sum(size for size, _ in own), pattern)
             if since := [oldest.timestamp() for _, oldest in own if oldest is not None]:
                 metrics.set(catalog.PINNED_SINCE, min(since), pattern)
-
-
-log = logging.getLogger(__name__)
-_MISSED_POLLS: Final = 4
-_BROKER_SECONDS: Final = 3.0
-_MEMBER_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0).quiet()
-"""Quiet, because `run` logs an outage once."""
-_RETRIES: Final = ELECTION_RETRIES.quiet()
-"""For new topics, whose leaders are not known yet."""
-
-
-_FAULTS: Final = (*Fault, "unknown")
-_HISTORY: Final = timedelta(days=30)
-"""How far back restores and reviews of savepoints are read at the start."""
-_RESTORES: Final = (
-    *(RestoreAwaitingApproval, RestoreStarted, RestoreProgressed),
-    *(RestoreCompleted, RestoreFailed, RestoreRejected, TaskEnded),
-)
-_HISTORY_KINDS: Final = frozenset(
-    kind.__name__ for kind in (*_RESTORES, SavepointCreated, SavepointRemoved)
-)
-
-
-_COUNTS: Final[Sequence[tuple[Metric, tuple[str, ...]]]] = (
-    *((catalog.WAITING, ()), (catalog.OVERDUE, ()), (catalog.HELD, ())),
-    *((catalog.IN_QUARANTINE, ()), (catalog.IN_QUARANTINE_BYTES, ())),
-    *((catalog.WAITING_HOLDS, ("lock",)), (catalog.WAITING_HOLDS, ("transaction",))),
-)
-"""Gauges of waiting vacuums, holds and quarantines by pattern, and their further labels."""
 
 
 def _counts(store: Store) -> Iterator[tuple[str, Metric, float, tuple[str, ...]]]:
@@ -283,23 +277,21 @@ class DeploymentMonitor:
 
     def _count_appended(self, ends: Mapping[Partition, int]) -> None:
         outcomes, dead_letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
-        counted = {
-            part: end for part, end in ends.items() if part.topic in {outcomes, dead_letters}
-        }
+        ends = {part: end for part, end in ends.items() if part.topic in {outcomes, dead_letters}}
         if not self._read:  # only records after the start are counted
             for fault in _FAULTS:
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, 0, fault)
             self._read_history()
-        spans = {part: range(self._read.get(part, end), end) for part, end in counted.items()}
+        spans = {part: range(self._read.get(part, end), end) for part, end in ends.items()}
         for record in read_spans(self._config, spans):
             if record.partition.topic == dead_letters:
-                fault, count = _fault_and_count(record)
+                fault, count = counted(record.headers)
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, count, fault)
                 self._notifications.take_dead_letters(fault, count)
             else:
                 self._metrics.add(catalog.SEEN, 1, *self._kind_and_reason(record))
             self._read[record.partition] = record.offset + 1
-        self._read |= counted
+        self._read |= ends
         self._pinned.export(self._metrics)
 
     def _kind_and_reason(self, record: Record) -> tuple[str, str]:
@@ -325,10 +317,3 @@ class DeploymentMonitor:
         self._pinned.take(event)
         if isinstance(event, _RESTORES):
             self._restores.take(logged)
-
-
-def _fault_and_count(record: Record) -> tuple[str, int]:
-    try:
-        return counted(record.headers)
-    except FormatError:  # another tool's header name is not text
-        return counted(())

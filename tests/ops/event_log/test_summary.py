@@ -20,7 +20,7 @@ from support.deployment_events import (
     vacuum,
 )
 from support.samples import commit, release
-from tidegate.cli.options import moment_or_ago
+from tidegate.cli.options import since_of
 from tidegate.cli.output import plain
 from tidegate.errors import ConfigError
 from tidegate.events import Event
@@ -103,13 +103,13 @@ def test_a_filter_passes_what_meets_every_condition() -> None:
 
 
 def test_since_is_a_time_or_a_duration() -> None:
-    assert moment_or_ago("2d", NOW) == NOW - timedelta(days=2)
-    assert moment_or_ago("2026-11-20T12:00:00Z", NOW) == NOW - timedelta(days=2)
-    assert moment_or_ago("1h", NOW) == NOW - timedelta(hours=1)
-    assert moment_or_ago("99999d", NOW) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert since_of("2d", NOW) == NOW - timedelta(days=2)
+    assert since_of("2026-11-20T12:00:00Z", NOW) == NOW - timedelta(days=2)
+    assert since_of("1h", NOW) == NOW - timedelta(hours=1)
+    assert since_of("99999d", NOW) == datetime(1970, 1, 1, tzinfo=UTC)
     for wrong in ("yesterday", "2026-13-01T00:00:00Z", "0s"):
         with pytest.raises(ConfigError):
-            moment_or_ago(wrong, NOW)
+            since_of(wrong, NOW)
 
 
 @pytest.mark.parametrize(

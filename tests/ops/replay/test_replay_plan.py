@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import NOON, commit, message
-from tidegate.cli.options import duration, moment, moment_or_ago
+from tidegate.cli.options import duration, since_of
 from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.codec import Headers
@@ -170,17 +170,17 @@ def test_what_is_not_a_duration_is_refused(text: str) -> None:
 def test_a_time_before_kafka_s_first_is_the_first() -> None:
     first = datetime(1970, 1, 1, tzinfo=UTC)
 
-    assert moment_or_ago("900000d", NOON) == first
-    assert moment_or_ago("999999d", NOON) == first
-    assert moment_or_ago("1h", NOON) == NOON - timedelta(hours=1)
-    assert moment("1969-12-31T23:59:59.999Z") == first
-    assert moment("0001-01-01T00:00:00+05:00") == first
+    assert since_of("900000d", NOON) == first
+    assert since_of("999999d", NOON) == first
+    assert since_of("1h", NOON) == NOON - timedelta(hours=1)
+    assert since_of("1969-12-31T23:59:59.999Z") == first
+    assert since_of("0001-01-01T00:00:00+05:00") == first
 
 
 def test_a_time_has_a_zone() -> None:
-    assert moment("2026-11-21T13:00:00+01:00") == NOON
+    assert since_of("2026-11-21T13:00:00+01:00") == NOON
     with pytest.raises(ConfigError, match="no time zone"):
-        moment("2026-11-21T13:00:00")
+        since_of("2026-11-21T13:00:00")
 
 
 def record(sent: Message, offset: int, seconds: int = 0) -> Record:

@@ -222,17 +222,11 @@ def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
         return "its origin is no longer in the topic"
     if origin.unreadable:
         return f"its origin can't be read: {origin.unreadable}"
-    try:
-        same_headers = tuple(dead_letter.headers) == tuple(origin.headers)
-    except FormatError as error:
-        return f"its origin can't be read: {error}"
-    same_value = dead_letter.record.value == origin.value
-    same_time = dead_letter.origin_timestamp_ms in (None, origin.timestamp_ms)
     compared = {
         "key": dead_letter.record.key == origin.key,
-        "value": same_value or not dead_letter.has_value,
-        "headers": same_headers,
-        "timestamp": same_time,
+        "value": dead_letter.record.value == origin.value or not dead_letter.has_value,
+        "headers": tuple(dead_letter.headers) == tuple(origin.headers),
+        "timestamp": dead_letter.origin_timestamp_ms in (None, origin.timestamp_ms),
     }
     different = (part for part, same in compared.items() if not same)
     return next((f"{part} and record at its origin differ" for part in different), "")
@@ -240,11 +234,8 @@ def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
 
 def _uncopied(dead_letter: DeadLetter) -> str:
     """How to republish the messages that a dead letter stands for; empty if it has one message."""
-    try:
-        found = dict(dead_letter.record.headers)
-    except FormatError:
-        return ""
-    offsets = _OFFSETS.fullmatch((found.get(OFFSETS_HEADER) or b"").decode(errors="replace"))
+    header = dict(dead_letter.record.headers).get(OFFSETS_HEADER) or b""
+    offsets = _OFFSETS.fullmatch(header.decode(errors="replace"))
     if offsets is None:
         return ""
     again = command_line(
