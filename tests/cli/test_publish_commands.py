@@ -173,6 +173,26 @@ def test_a_wrong_value_is_answered_in_our_words(
     assert err.splitlines()[-1] == f"Error: Invalid value for '{option}': {problem}"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", ""),
+        ("undo", "", "--reason", "x", "--execute"),
+        ("publish", "withdraw", "-t", "a.b.c", "-l", "/c", "--reason", "x", "--request", ""),
+        ("replay", "events", "--topic", "requests", "--event-id", "", "--execute"),
+        ("dead-letters", "redrive", "", "--execute"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_id_is_not_the_beginning_of_every_id(
+    tidegate: Tidegate, command: tuple[str, ...]
+) -> None:
+    """As from a variable of a script that is not set."""
+    code, out, err = tidegate(*command)
+
+    assert (code, out, err) == (2, "", "tidegate: an id is empty: every id begins so\n")
+
+
 def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "approval", "--request", "r-1", "--reason", "checked")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.options import option_group, person, table_of, table_pattern
+from tidegate.cli.options import abbreviated_ids, option_group, person, table_of, table_pattern
 from tidegate.cli.output import write, write_error, write_json
 from tidegate.cli.sending import Requesting, Sending, request
 from tidegate.errors import TidegateError
@@ -117,7 +117,8 @@ def undo(
         tidegate undo lake.sales.orders --reason 'the report had stalled' --wait
         tidegate undo 95c3731d --reason 'the report had stalled' --execute --wait
     """
-    found = find_cleaning(Settings.load(sending.config), subject)
+    [named] = abbreviated_ids((subject,))
+    found = find_cleaning(Settings.load(sending.config), named)
     if not execute:
         write_error("a plan only; --execute puts it back")
     request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tidegate.cli.options import table_of
+from tidegate.cli.options import abbreviated_ids, table_of
 from tidegate.cli.output import write_error
 from tidegate.errors import ConfigError, StopService
 from tidegate.events.fields import absolute
@@ -71,15 +71,16 @@ def whole_request_id(settings: Settings, table: str, given: str, *, new: bool) -
     """The id of a table's request, from its first characters; `new`: take it as it is.
 
     Raises:
-        ConfigError: no request begins so, or several do.
+        ConfigError: it is empty, no request begins so, or several do.
         StopService: the right to read the requests is missing.
         TransientError: no broker answers.
     """
+    [start] = abbreviated_ids((given,))
     if new:
-        return given
+        return start
     from tidegate.ops.event_log import EventLog  # noqa: PLC0415 - heavy
 
     try:
-        return EventLog.of(settings).request_id(table_of(table) or table, given)
+        return EventLog.of(settings).request_id(table_of(table) or table, start)
     except StopService as denied:
         raise StopService(f"{denied}; --new sends the request's id unchecked") from denied

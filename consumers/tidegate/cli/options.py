@@ -160,7 +160,7 @@ def table_pattern(name: str) -> str:
     return table_of(name) or ""
 
 
-def started_ids(ids: Iterable[str] | None) -> tuple[str, ...]:
+def abbreviated_ids(ids: Iterable[str] | None) -> tuple[str, ...]:
     """Ids, or their first characters.
 
     Raises:

@@ -169,38 +169,6 @@ def _text(key: bytes | None) -> str:
     return (key or b"").decode(errors="replace")
 
 
-class _Signers:
-    """Whose keys signed requests, by the keys in the settings."""
-
-    def __init__(self, settings: Settings, metadata: KafkaMetadata) -> None:
-        """Take the settings, and what knows the cluster's id."""
-        self._settings, self._metadata = settings, metadata
-
-    @cached_property
-    def _authorization(self) -> Authorization | None:
-        """None: these settings can't verify signatures."""
-        from tidegate.service.assembly import authorization  # noqa: PLC0415 - heavy
-
-        if not self._settings.security.keys:
-            return None
-        try:
-            return authorization(self._settings, self._metadata.cluster_id())
-        except ConfigError:
-            return None
-
-    def proof(self, event: Request, record: Record) -> Proof:
-        """Whose key signed a request, also if it may not sign this."""
-        if not any(name == SIGNATURE_HEADER for name, _ in record.headers):
-            return Proof()
-        if self._authorization is None:
-            return Proof(otherwise="signature not checked")
-        try:
-            key = self._authorization.check(event, record)
-        except Unauthorized as refused:
-            return Proof(refused.signed_by, UNVERIFIED)
-        return Proof(key.name if key else None)
-
-
 class _JoinedLog:
     """Joins parts of outcomes: takes events oldest first, and yields complete ones.
 
@@ -254,9 +222,8 @@ class EventLog:
 
     def __init__(self, settings: Settings, connection: Config, metadata: KafkaMetadata) -> None:
         """Take the deployment, librdkafka's settings, and what asks its cluster."""
-        self._config, self._prefix = connection, settings.topics.prefix
-        self._wire, self._metadata = wire_for(settings.registry), metadata
-        self._signers = _Signers(settings, metadata)
+        self._settings, self._config, self._metadata = settings, connection, metadata
+        self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -416,7 +383,7 @@ class EventLog:
             return LoggedEvent(record, None, record.unreadable or str(error))
         if not wanted.matches(event):
             return None
-        proof = self._signers.proof(event, record) if isinstance(event, Request) else None
+        proof = self._proof(event, record) if isinstance(event, Request) else None
         return LoggedEvent(record, event, proof=proof)
 
     def _of_task(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
@@ -432,6 +399,30 @@ class EventLog:
             event = restore if restore.source == event.source else event
         is_wanted = wanted.may_match(record.key, type(event)) and wanted.matches(event)
         return LoggedEvent(record, event) if is_wanted else None
+
+    @cached_property
+    def _authorization(self) -> Authorization | None:
+        """None: these settings can't verify signatures."""
+        from tidegate.service.assembly import authorization  # noqa: PLC0415 - heavy
+
+        if not self._settings.security.keys:
+            return None
+        try:
+            return authorization(self._settings, self._metadata.cluster_id())
+        except ConfigError:
+            return None
+
+    def _proof(self, event: Request, record: Record) -> Proof:
+        """Whose key signed a request, also if it may not sign this, by the keys in the settings."""
+        if not any(name == SIGNATURE_HEADER for name, _ in record.headers):
+            return Proof()
+        if self._authorization is None:
+            return Proof(otherwise="signature not checked")
+        try:
+            key = self._authorization.check(event, record)
+        except Unauthorized as refused:
+            return Proof(refused.signed_by, UNVERIFIED)
+        return Proof(key.name if key else None)
 
     def spans(
         self, topic: Topic, wanted: EventFilter = ALL, since: datetime | None = None

@@ -8,14 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from tidegate.errors.commands import command_line
-from tidegate.events import (
-    CommitFlag,
-    CommitFlagged,
-    Event,
-    LockReleased,
-    RestoreAwaitingApproval,
-    VacuumFlagged,
-)
+from tidegate.events import CommitFlag, CommitFlagged, Event, RestoreAwaitingApproval, VacuumFlagged
 from tidegate.events.fields import span
 from tidegate.events.reasons import Reason
 from tidegate.events.signature import Proof
@@ -109,6 +102,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "CommitFlagged": "{instant}: {flag}: {message}",
     "VacuumFinished": "{kind} made {directories:names}; holds: {locks:lock},"
     " {open_transactions:open transaction}; by {source}",
+    "LockReleased": "[?lock_id:lock {lock_id}[ of transaction {transaction_id}]]"
+    "[!lock_id:transaction {transaction_id}] {reason}, by {source}",
     "WritesAborted": "aborted writes of {valid_write_ids:shortened}",
     "SavepointRequested": "on [{instant}][!instant:the newest commit][, for {tiers:list}]",
     "SavepointsCheckRequested": "of the table[, for condemned {condemned}]",
@@ -175,11 +170,7 @@ _FIELD: Final = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 def content_of(event: Event) -> str:
     """The content of an event; by default its reason and message."""
     template = SENTENCES.get(type(event).__name__)
-    if isinstance(event, LockReleased):
-        lock = "" if event.lock_id is None else f"lock {event.lock_id}"
-        txn = "" if event.transaction_id is None else f"transaction {event.transaction_id}"
-        content = f"{' of '.join(filter(None, (lock, txn)))} {event.reason}, by {event.source}"
-    elif template is None:
+    if template is None:
         content = ": ".join(filter(None, (reason_of(event), getattr(event, "message", None))))
     else:
         content = _FIELD.sub(lambda it: _value(event, *it.groups()), _parts(event, template))

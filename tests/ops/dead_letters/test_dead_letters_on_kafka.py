@@ -135,13 +135,6 @@ def test_a_dead_letter_is_shown_whole(place: Place) -> None:
         place.call("show", "nothing")
 
 
-def test_an_empty_id_does_not_stand_for_all(place: Place) -> None:
-    for command in (("redrive",), ("discard", "--reason", "x")):
-        with pytest.raises(ConfigError, match="an id is empty"):
-            place.call(*command, "", "--execute")
-    assert len(place.listed()) == 2
-
-
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
     shown = place.call("redrive", "--service", "coordinator")
     assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)

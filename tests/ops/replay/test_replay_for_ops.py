@@ -248,8 +248,6 @@ def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
         "tidegate: no event in commits matches and can be decoded",
     )
     assert said(*events, "-t", "typo")[0] == said(*events, "-t", "")[0] == 2
-    empty = "tidegate: an id is empty: every id begins so"
-    assert said(*events, "--event-id", "", "--execute") == (2, empty)
     assert said(*events, "--partition", "9") == (2, "tidegate: P.commits has no partition 9")
     assert said(*events, "--since", "2999-01-01T00:00:00Z")[0] == 1
     assert said("events", "--topic", "nowhere", "--from-offset", "0")[0] == 2

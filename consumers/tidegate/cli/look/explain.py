@@ -12,7 +12,7 @@ import typer
 
 from tidegate.cli.deployment import reachable
 from tidegate.cli.look.status import show_vacuums
-from tidegate.cli.options import since_of
+from tidegate.cli.options import abbreviated_ids, since_of
 from tidegate.cli.output import write, write_json
 from tidegate.errors.commands import command_line
 from tidegate.ops.dead_letters.dead_letter import again_command
@@ -43,8 +43,9 @@ def explain(
         tidegate explain lake.sales.orders
         tidegate explain 1b9ce7ae --since 30d
     """
+    [named] = abbreviated_ids((subject,))
     settings = reachable(config)
-    story = gather(settings, subject, since_of(since), limit)
+    story = gather(settings, named, since_of(since), limit)
     table = story.table_of_commits
     policy = described_rule(settings.savepoints, table) if table else None
     steps = [settings.security.suggested(step) for step in story.next_steps()]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import one_of, option_group, person, since_of, started_ids, table_of
+from tidegate.cli.options import abbreviated_ids, one_of, option_group, person, since_of, table_of
 from tidegate.cli.output import write, write_error, write_json, write_rows, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
@@ -60,7 +60,7 @@ class _Filters:
                 service.
         """
         return DeadLetterFilter(
-            ids=started_ids(ids),
+            ids=abbreviated_ids(ids),
             service=self.service and one_of(NAMES, self.service, "service"),
             topic=self.topic,
             table=table_of(self.table),

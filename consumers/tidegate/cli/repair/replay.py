@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.cli.deployment import reachable
-from tidegate.cli.options import since_of, started_ids, table_of
+from tidegate.cli.options import abbreviated_ids, since_of, table_of
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.errors.commands import command_line
@@ -122,7 +122,7 @@ def events(
     if all(option is None for option in given):
         raise ConfigError("no events selected: add a filter, or --from-offset 0 for all of them")
     tables = () if table is None else (table_of(table) or "",)
-    wanted = EventFilter(tables, event_ids=started_ids(event_id))
+    wanted = EventFilter(tables, event_ids=abbreviated_ids(event_id))
     offsets = range(from_offset or 0, LAST_OFFSET if to_offset is None else to_offset)
     settings = reachable(config)
     with closing(KafkaBus(settings.connection())) as bus:

@@ -125,7 +125,8 @@ class _GroupReplay:
     @property
     def row(self) -> dict[str, Any]:
         """The plan for scripts."""
-        changes: list[dict[str, Any]] = [
+        has_faults = any(reset.fault for reset in self.resets)
+        changes = [
             {
                 "group": self.group,
                 "topic": reset.partition.topic,
@@ -133,12 +134,10 @@ class _GroupReplay:
                 "from_offset": reset.from_offset,
                 "to_offset": reset.to_offset,
                 "again": reset.again,
+                **({"repairs": reset.fault} if has_faults else {}),
             }
             for reset in self.resets
         ]
-        if any(reset.fault for reset in self.resets):
-            faults = ({"repairs": reset.fault} for reset in self.resets)
-            changes = [change | fault for change, fault in zip(changes, faults, strict=True)]
         return {"restores": self.restores, "changes": changes}
 
     def sentences(self, *, executed: bool) -> Iterator[str]:
