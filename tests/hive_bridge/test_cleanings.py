@@ -101,12 +101,13 @@ def test_what_the_queue_does_not_have_any_more_is_forgotten_and_nothing_that_it_
     cleanings = Cleanings("hive")
     for txn in (11, 12):
         cleanings.take(of_range(txn, 2, txn))
-    look = cleanings.begin()
+    cleanings.begin()
     cleanings.take(of_range(13, 2, 13))  # after the queue was asked for
-    cleanings.forget([entry(11), entry(12, state="succeeded")], look)
+    cleanings.forget([entry(11), entry(12, state="succeeded")])
     assert len(cleanings) == 2
     for txn in (11, 12, 13):
         cleanings.take(outcome(of_range(txn, 2, txn)))
     assert cleaned(cleanings, entry(11), entry(12), entry(13)) == [11, 13]
-    cleanings.forget([], cleanings.begin())
+    cleanings.begin()
+    cleanings.forget([])
     assert len(cleanings) == 0

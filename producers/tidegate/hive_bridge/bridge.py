@@ -100,7 +100,6 @@ class MetastoreBridge:
         )
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
-        self._queue_look = 0
         self._aborted = AbortedSweep(settings, storage, clock, observer)
         self._waiting = WaitingHolds(settings.catalog)
         self._is_prepared = False
@@ -203,7 +202,7 @@ class MetastoreBridge:
     def _asked_queue(self) -> tuple[QueueEntry, ...]:
         """The queue of compactions. It has a connection of its own, because it may be slow."""
         if self._asked is None:
-            self._queue_look = self._cleanings.begin()
+            self._cleanings.begin()
             self._endings.asked()
             self._asked = self._queue_thread.submit(self._queue_client.compactions)
         try:
@@ -220,7 +219,7 @@ class MetastoreBridge:
         else:
             self._queue_is_away = False
             self._endings.answered({entry.compaction_id for entry in self._queue})
-            self._cleanings.forget(self._compactions.completed(self._queue), self._queue_look)
+            self._cleanings.forget(self._compactions.completed(self._queue))
         self._asked = None
         return self._queue
 

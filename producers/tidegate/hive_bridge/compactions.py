@@ -226,10 +226,9 @@ class Cleanings:
         """The number of vacuums that are not marked yet."""
         return len(self._entries)
 
-    def begin(self) -> int:
-        """Call this before a poll of the queue; returns the number of the poll."""
+    def begin(self) -> None:
+        """Call this before a poll of the queue."""
         self._poll += 1
-        return self._poll
 
     def take(self, event: Event) -> None:
         """Apply a vacuum, or the outcome of a cleaning; other events are ignored.
@@ -257,19 +256,19 @@ class Cleanings:
             if compaction.is_visible and entry is not None and entry.cleaned:
                 yield compaction, entry.vacuum
 
-    def forget(self, queue: Iterable[QueueEntry], poll: int) -> None:
-        """Forget the vacuums that the queue no longer lists, if they were known before the poll.
+    def forget(self, queue: Iterable[QueueEntry]) -> None:
+        """Forget the vacuums that the queue no longer lists, if they were known before `begin`.
 
-        Args:
-            queue: The answer.
-            poll: The number of the poll, from `begin`.
+        `queue` is the answer of the poll that began then.
         """
         listed = {
             key_of(compaction, self._catalog)
             for compaction in queue
             if compaction.state in _IN_THE_QUEUE
         }
-        for key in [k for k, e in self._entries.items() if e.since < poll and k not in listed]:
+        for key in [
+            k for k, e in self._entries.items() if e.since < self._poll and k not in listed
+        ]:
             for command in self._entries.pop(key).commands:
                 del self._by_command[command]
             self._by_place[key[:2]].discard(key)
