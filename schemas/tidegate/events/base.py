@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from functools import cache
-from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
@@ -60,15 +57,6 @@ EventId = Annotated[str, Field(pattern=validation.ID_OR_NONE)]
 TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
 
 
-@cache
-def _identity_of(kind: type[Event]) -> Callable[[object], tuple[object, ...]]:
-    """Reads what identifies an event of a kind. It runs for every fact that is read."""
-    if len(kind.identified_by) == 1:
-        [name] = kind.identified_by
-        return lambda event: (getattr(event, name),)
-    return attrgetter(*kind.identified_by)
-
-
 class Value(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """A part of an event: immutable, and without fields that the schema does not have."""
 
@@ -109,8 +97,8 @@ class Event(Value, frozen=True):
     def content_id(self) -> str:
         """The id derived from what identifies the event; never from a clock."""
         # from validated values: a list and a tuple are equal then
-        kind = type(self)
-        return derived_id(kind.__name__, *_identity_of(kind)(self))
+        identity = (getattr(self, name) for name in self.identified_by)
+        return derived_id(type(self).__name__, *identity)
 
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
