@@ -37,6 +37,7 @@ from tidegate.storage.local import (
     open_below,
     opened_directory,
     refuse_link,
+    walk_below,
     walk_open,
 )
 from tidegate.storage.store import MAX_DEPTH
@@ -284,17 +285,7 @@ class _LocalFolder:
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
         """See `OpenFolder`."""
-        path = self.path.child(name)
-        try:
-            directory = open_below(self.descriptor, name, path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise naming(error, path) from error
-        try:
-            return walk_open(directory, path)
-        finally:
-            os.close(directory)
+        return walk_below(self.descriptor, self.path.child(name))
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
         """See `OpenFolder`. If files appear after the listing, lists and checks again."""
