@@ -31,6 +31,9 @@ from tidegate.events import (
     RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreRequested,
+    SavepointCreated,
+    SavepointRequested,
+    SavepointsCheckRequested,
     TaskEnd,
     TaskEnded,
     VacuumFinished,
@@ -250,6 +253,36 @@ def test_a_restore_that_is_complete_is_neither_repeated_nor_refused(
     assert (place.outcomes(), tasks_on(place.bus)) == before
     place.send(request, late, *([approval] if is_approved else []))  # copies
     assert (place.outcomes(), tasks_on(place.bus)) == before
+
+
+@pytest.mark.parametrize("name", ["ana", "coordinator"])
+def test_a_savepoint_that_was_made_is_not_requested_again_whatever_its_requester_s_name(
+    place: Place, name: str
+) -> None:
+    fields = _request("s-1") | {"requested_by": name, "comment": ""}
+    fields.pop("reason")
+    request = SavepointRequested.model_validate(fields)
+    place.send(request)
+    about = {"occurred_at": NOON, "source": "savepoint-writer", "instant": "20261121120000001"}
+    made = SavepointCreated.about(request, **about, partitions=1, files=1, duration_ms=1)
+    place.send(made.to(request), ended(tasks_on(place.bus)[-1]))
+    place.lose_the_changelog()
+
+    assert [it.caused_by for it in events_on(place.bus, "tidegate.tasks")] == ["s-1"]
+
+
+def test_the_savepoints_of_a_policy_are_not_remembered_as_requests(place: Place) -> None:
+    """There may be as many as commits."""
+    check = SavepointsCheckRequested.model_validate(
+        {"table": ORDERS, "location": "/lake/orders", "occurred_at": NOON, "caused_by": "c-1"}
+        | {"source": "coordinator", "attempt": 1}
+    )
+    about = {"occurred_at": NOON, "source": "savepoint-writer", "instant": "20261121120000001"}
+    made = SavepointCreated.about(check, **about, partitions=1, files=1, duration_ms=1)
+    place.send(made.to(check))
+    place.lose_the_changelog()
+
+    assert place.left("used") == []
 
 
 def test_a_restore_without_an_outcome_is_issued_again(place: Place) -> None:

@@ -43,6 +43,7 @@ from tidegate.events import (
     WithdrawalRequested,
 )
 from tidegate.publisher import Message
+from tidegate.runtime.bus import Record
 from tidegate.savepoints.rules import Tier, TierRule
 
 TABLE = "lake.sales.orders"
@@ -78,6 +79,10 @@ class Place:
     def restart(self) -> None:
         self.loop.close()
         self.loop = self._loop()
+        self.run()
+
+    def decide_due(self) -> None:
+        self.loop._next_tick = 0.0
         self.run()
 
     def end(self, **how: object) -> None:
@@ -224,6 +229,27 @@ def test_a_second_approval_is_refused_until_the_worker_refused_the_first(place: 
     assert ground.value == message(approval(request, "a-3")).value
 
 
+def test_an_approved_restore_that_becomes_a_dead_letter_leaves_no_row_but_its_own(
+    place: Place,
+) -> None:
+    """Its dead letter may be discarded, which the coordinator does not see."""
+    request = awaited(place)
+    place.send(approval(request))
+    approved = tasks_of(place.bus)[-1]
+    place.end(end=TaskEnd.DEAD_LETTERED, message="half way")
+    assert place.loop._owned[0].store.all("select * from awaiting") == []
+
+    place.restart()
+    place.send(ended(approved, end=TaskEnd.REDRIVEN))
+    again = tasks_of(place.bus)[-1]
+    assert (again.number, again.grounds) == (approved.number + 1, approved.grounds)
+    place.send(refused_by_its_worker(approval(request)))
+    place.end()
+    place.decide_due()
+    assert ends(place) == [("RestoreRejected", "r-1", "approval-expired")]
+    assert place.loop._owned[0].store.all("select * from awaiting") == []
+
+
 def test_a_restore_that_is_done_takes_no_further_approval(place: Place) -> None:
     request = awaited(place)
     place.send(approval(request))
@@ -319,6 +345,32 @@ def test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on(plac
     [dead] = place.bus.records("tidegate.dead-letters")
     assert b"Message size too large" in (dict(dead.headers)["x-exception-message"] or b"")
     assert [command.event_id for command in commands_on(place.bus)] == ["r-1"]
+
+
+def test_a_restore_of_a_very_long_location_leaves_room_for_its_approval(place: Place) -> None:
+    """A task has its location several times."""
+    deep = restore(location=f"/{'潮' * 3_999}")
+    plain = message(deep)
+    limit, approved = 200_000, message(approval(deep))
+    room = limit - sum(map(size, (plain, approved)))
+    filled = plain._replace(headers=(*plain.headers, ("note", b"x" * (room // 2 - 3_000))))
+    also = approved._replace(headers=(*approved.headers, ("note", b"x" * (room // 2 - 3_000))))
+    place.bus.max_message_bytes = lambda topic: limit  # type: ignore[method-assign]  # noqa: ARG005
+    place.send(filled, awaiting(deep))
+    if tasks_of(place.bus):
+        place.end()
+    place.send(also)
+
+    assert max(map(size, place.bus.records("tidegate.tasks")), default=0) <= limit
+    assert place.bus.records("tidegate.dead-letters") != []
+
+    place.send(restore("r-2", location=deep.location))
+    assert [command.event_id for command in commands_on(place.bus)] == ["r-2"]
+
+
+def size(sent: Message | Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in sent.headers)
+    return len(sent.key or b"") + len(sent.value or b"") + headers
 
 
 def withdrawal(

@@ -22,7 +22,10 @@ ALWAYS_ACCEPTED_BYTES: Final = 50_000
 _OVERHEAD_BYTES: Final = 200
 """An upper bound of what a message needs in its batch besides key, value and headers."""
 _TASK_BYTES: Final = 4_000
-"""An upper bound of what a task needs besides the message that it carries."""
+_NAME_COPIES: Final = 7
+"""An upper bound of what a task needs besides the messages that it carries: so many bytes, and for
+each byte of its location and table so many more. It has them in its value and headers, and in its
+signature as JSON in base64."""
 
 
 class Outgoing:
@@ -49,15 +52,17 @@ class Outgoing:
     def command(self, command: Command, at: datetime) -> tuple[Message, datetime]:
         """A command of the coordinator, signed, for a task to carry, and its append time."""
         message = self._sign(command, self._serialized(command, self._tasks))
-        self._require_accepted(message, _TASK_BYTES)
+        self._require_accepted(message, _room_for_task(command))
         # not before it was signed, which is by this machine's clock
         return message, max(at, datetime.now(UTC))
 
-    def request(self, record: Record) -> Message:
+    def request(self, request: Command, record: Record) -> Message:
         """A request as it was published, for a task to carry."""
         message = Message(record.partition.topic, record.key, record.value, record.headers)
         # the task of a restore may carry an approval, too
-        self._require_accepted(message._replace(topic=self._tasks), _TASK_BYTES, messages=2)
+        self._require_accepted(
+            message._replace(topic=self._tasks), _room_for_task(request), messages=2
+        )
         return message
 
     def signed(self, message: Message) -> Message:
@@ -85,3 +90,8 @@ class Outgoing:
             raise MessageTooLargeError(
                 f"Message size too large: {size} bytes for {message.topic}, which accepts {limit}"
             )
+
+
+def _room_for_task(command: Command) -> int:
+    """The bytes to leave to the task of a command."""
+    return _TASK_BYTES + _NAME_COPIES * len(f"{command.location}{command.table}".encode())

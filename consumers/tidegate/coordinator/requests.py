@@ -301,9 +301,10 @@ class Requests:
         if _is_queued(table, carried.command, rows):  # a repeat: it was approved meanwhile
             return
         if isinstance(event, RestoreApprovalRejected):
-            if (found := rows.one(_AWAITING, table, number)) is not None:
-                _, expires, body = found
-                rows.put("awaiting", table, number, (expires, expires), body)
+            # after its dead letter was redriven it waits for no other one, and ends
+            ended = to_ms(at), dumps(carried._replace(approval=None, grounds=()))
+            _, expires, body = rows.one(_AWAITING, table, number) or (None, *ended)
+            rows.put("awaiting", table, number, (expires, expires), body)
         elif carried.approval is None:  # else a repeat, of the task before the approval
             until = to_ms(event.expires_at or event.occurred_at)
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
@@ -313,7 +314,8 @@ class Requests:
     @staticmethod
     def _used(event: Answer, rows: Store, at: datetime) -> None:
         """What an outcome answers is used, and a cleaning that was undone is not repeated."""
-        if isinstance(event, _OF_SAVEPOINTS) and event.requested_by == SOURCE:
+        # a person's request gives a reason or a comment, if only an empty one; a check gives none
+        if isinstance(event, _OF_SAVEPOINTS) and event.why is None:
             return  # there are as many as commits, and its repeat does nothing
         ids = set(answered_by(event))
         if isinstance(event, CleaningUndone):
@@ -354,10 +356,11 @@ class Requests:
         found, table = running_tasks.ended(event, rows), event.table
         if found is None:
             return Effects(republish=running_tasks.again(event, rows))
-        carried, is_over, outcomes = found
+        carried, outcomes = found
         number, effects = hashed(carried.command), Effects(outcomes=[*outcomes])
-        # an approved restore that does not wait again has ended, unless it was approved once more
-        if is_over and carried.approval and not _is_queued(table, carried.command, rows):
+        # an approved restore that does not wait again has ended, or is a dead letter with its
+        # approval, unless it was approved once more
+        if carried.approval and not _is_queued(table, carried.command, rows):
             until, *_ = rows.one(_AWAITING, table, number) or (None,)
             if until is None:
                 rows.drop("awaiting", table, number)

@@ -23,12 +23,12 @@ _ROWS: Final = {
 }
 
 
-def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]] | None:
+def ended(event: TaskEnded, rows: Store) -> tuple[Queued, list[TaskEnded]] | None:
     """Apply the end of a running task, or of a stop.
 
     Returns:
-        The command, whether it has ended, and outcomes to publish. None if the task is not running
-        or is issued again, and for a stop that changes nothing.
+        The command, and outcomes to publish. None if the task is not running or is issued again,
+        and for a stop that changes nothing.
     """
     table, number = event.table, event.number
     found = _row_of(event, rows)
@@ -49,11 +49,10 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, bool, list[TaskEnded]]
         queued = queued._replace(has_begun=True)
     if event.end in {TaskEnd.REDRIVEN, TaskEnd.NUMBER_TAKEN}:
         tasks.enqueue_again(table, queued, rows)
-        return queued, False, []
-    if event.end is TaskEnd.DEAD_LETTERED:  # perhaps it has begun
+    elif event.end is TaskEnd.DEAD_LETTERED:  # perhaps it has begun
         failed_task = task._replace(queued=queued._replace(has_begun=True))
         rows.put("failed", table, number, body=dumps(failed_task))
-    return queued, event.end is not TaskEnd.DEAD_LETTERED, []
+    return queued, []
 
 
 def _row_of(event: TaskEnded, rows: Store) -> tuple[str, Task] | None:
@@ -79,9 +78,7 @@ def _is_unknown(event: TaskEnded, rows: Store) -> bool:
     return highest == event.number or (event.number < highest < last + MOST_AHEAD and not is_stop)
 
 
-def _stopped(
-    event: TaskEnded, number: int, rows: Store
-) -> tuple[Queued, bool, list[TaskEnded]] | None:
+def _stopped(event: TaskEnded, number: int, rows: Store) -> tuple[Queued, list[TaskEnded]] | None:
     """Queue the command of the task with this number again, if it was stopped."""
     table = event.table
     if event.stopped not in {Stopped.BEGUN, Stopped.NOT_BEGUN}:
@@ -104,7 +101,7 @@ def _stopped(
         end=TaskEnd.SUPERSEDED,
         message=f"task {event.number} stopped it",
     )
-    return queued, False, [outcome]
+    return queued, [outcome]
 
 
 def again(event: TaskEnded, rows: Store) -> list[TaskIssued]:
