@@ -146,7 +146,9 @@ def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) 
     rows = Rows(SUBJECTS, restarts=False)
     for start in range(0, len(events), size):
         rows.handle(*events[start : start + size], at=NOON)
-        rows.store.add_to_outbox([Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),))])
+        rows.store.begin()
+        rows.store.add_to_outbox(Message("tidegate.tasks", b"k", bytes([start]), (("h", b"1"),)))
+        rows.store.commit()
         rows.write()
     before = all_rows(rows.store)
 
@@ -167,7 +169,7 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
     rows.handle(vacuum(1, 2))
     rows.store.begin()
     rows.subject.handle(release(1), rows.store, NOON)
-    rows.store.add_to_outbox([Message("tidegate.tasks", b"k", b"v")])
+    rows.store.add_to_outbox(Message("tidegate.tasks", b"k", b"v"))
     rows.store.rollback()
 
     assert rows.store.unsent == []
@@ -177,10 +179,14 @@ def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
 def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:
     kind = RowType("counted", ("events",))
     first = Store((kind,))
+    first.begin()
     first.put("counted", "a.b.c", columns=(1,))
+    first.commit()
     log = first.batch()
+    first.begin()
     first.put("counted", "a.b.c", columns=(2,))
     first.put("counted", "a.b.d", columns=(9,))
+    first.commit()
     cut = [*log, *first.batch()[:-1]]
 
     second = Store((kind,))

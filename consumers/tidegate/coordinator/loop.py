@@ -6,7 +6,7 @@ The way of an event, from a record to a task:
       _poll                        up to CHUNK records
       _apply ... _apply_record     skips what was applied; an invalid record becomes a dead letter
         _decide                    as a request, an outcome or a fact:
-          _of_request, _subject_of does it count: signature, first use, running task
+          _of_request, _subject_of does it count: signature, first use; running task
           Subjects.handle          its subject puts and drops rows, and returns `Effects`
           _carry_out               outcomes become rows of the outbox
             Tasks.add              a command becomes a task, or is queued while one is running
@@ -287,22 +287,22 @@ class CoordinatorLoop:
         kind = type(event)
         if kind in self._request_kinds and isinstance(event, Command):
             effects = self._of_request(event, record, store, at)
-        elif (subject := self._subject_of(event, record, store)) is not None:
+        else:
+            is_outcome = kind in self._outcome_kinds
+            subject = self._subject_of(event, record, store) if is_outcome else self._subjects
+            if subject is None:
+                return
             if kind in self._signed_kinds:
                 self._authorization.require(event, record)
             effects = subject.handle(event, store, at)
-        else:
-            return
         self._carry_out(effects, store, at)
         if kind in requests.ISSUE_AFTER:
             self._tasks.issue(event.table, store, at)
 
     def _subject_of(self, event: Event, record: Record, store: Store) -> Subject | None:
-        """What applies a fact or an outcome; None if an outcome does not count."""
+        """What applies an outcome; None if it does not count."""
         kind = type(event)
         subject: Subject = self._subjects
-        if kind not in self._outcome_kinds:
-            return subject
         if is_unproven(event):
             return None
         if kind not in requests.NEED_A_TASK or carried(event, store) is not None:
@@ -414,7 +414,8 @@ class CoordinatorLoop:
         """Publish outcomes, and let tasks carry commands."""
         for task in effects.republish:
             store.publish(self._outgoing.task(task))
-        store.add_to_outbox(map(self._outgoing.outcome, effects.outcomes))
+        for outcome in effects.outcomes:
+            store.add_to_outbox(self._outgoing.outcome(outcome))
         for command in effects.commands:
             if not Requests.is_over(command, store):
                 queued = tasks.Queued.of(command, *self._outgoing.command(command, at))
@@ -448,7 +449,7 @@ class CoordinatorLoop:
         if not messages:
             return
         try:
-            self._retries.call(lambda: self._bus.send([*map(self._outgoing.signed, messages)]))
+            self._retries.call(lambda: self._bus.send(self._outgoing.signed(messages)))
         except MessageTooLargeError as error:
             raise StopService(
                 f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes, or was"

@@ -5,7 +5,9 @@ What a topic would not accept is refused with its event, before anything of that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from tidegate.errors import MessageTooLargeError, TransientError
@@ -65,12 +67,12 @@ class Outgoing:
         )
         return message
 
-    def signed(self, message: Message) -> Message:
+    def signed(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Sign at each publication: a message may have waited for longer than a signature lasts."""
         if self._sign is unsigned:
-            return message
-        event = self._wire.deserialize(message.key, message.value, message.headers)
-        return self._sign(event, message)
+            return messages
+        events = (self._wire.deserialize(it.key, it.value, it.headers) for it in messages)
+        return [*map(self._sign, events, messages)]
 
     def _serialized(self, event: Event, topic: str) -> Message:
         try:
@@ -80,7 +82,7 @@ class Outgoing:
 
     def _require_accepted(self, message: Message, more: int = 0, messages: int = 1) -> None:
         """Refuse a message if so many of its size, and more bytes, exceed its topic's limit."""
-        headers = sum([len(name) + len(value or b"") for name, value in message.headers])
+        headers = sum(map(len, filter(None, chain.from_iterable(message.headers))))
         body = len(message.key or b"") + len(message.value or b"")
         size = messages * (body + headers + _OVERHEAD_BYTES) + more
         if size <= ALWAYS_ACCEPTED_BYTES:  # most are

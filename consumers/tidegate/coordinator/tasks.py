@@ -269,9 +269,9 @@ def last_number(table: str, rows: Store) -> int:
 def _confirm(table: str, rows: Store) -> None:
     """Give people the answers that waited for the end of a cleaning."""
     found = rows.all("select id, body from unconfirmed where tbl = ? order by id", table)
-    for number, _ in found:
+    for number, body in found:
         rows.drop("unconfirmed", table, number)
-    rows.add_to_outbox(of_json(loads(body)) for _, body in found)
+        rows.add_to_outbox(of_json(loads(body)))
 
 
 def running(table: str, rows: Store) -> tuple[int, Task] | None:

@@ -66,6 +66,7 @@ class _Vacuum(NamedTuple):
 
 _vacuum_fields: Final = attrgetter(*_Vacuum._fields)
 _lock_fields: Final = attrgetter(*Lock._fields)
+_lock_id: Final = attrgetter("lock_id")
 
 
 @dataclass(slots=True)
@@ -174,7 +175,7 @@ class WaitingVacuum:
             source=SOURCE,
             caused_by=self.event_id,
             after_expiry=after_expiry,
-            last_lock_id=max((lock.lock_id for lock in self.locks), default=None),
+            last_lock_id=max(map(_lock_id, self.locks), default=None),
             last_transaction_id=max(self.transactions, default=None),
             **self.fields._asdict(),
         )

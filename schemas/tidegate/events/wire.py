@@ -18,10 +18,10 @@ from tidegate.events.codec import (
     Schema,
     current_writers,
     decode_body,
-    encode,
     encode_body,
     frame_of,
     own_writer,
+    single_object_prefix,
 )
 from tidegate.events.fields import MAX_WIDE_BYTES
 from tidegate.events.tasks import OriginalHeader, OriginalMessage, TaskIssued
@@ -140,11 +140,10 @@ class Wire:
         Raises:
             TransientError: a schema registry is needed and can't be reached now.
         """
-        key, headers = event.table.encode(), headers_of(event)
-        if self._source is None:
-            return Message(topic, key, encode(event), headers)
-        prefix, body = self._source.prefix(type(event), topic), encode_body(event)
-        if self._source.in_headers:
+        key, body, headers = event.table.encode(), encode_body(event), headers_of(event)
+        kind, source = type(event), self._source
+        prefix = source.prefix(kind, topic) if source else single_object_prefix(kind)
+        if source and source.in_headers:
             return Message(topic, key, body, (*headers, (VALUE_HEADER, prefix)))
         return Message(topic, key, prefix + body, headers)
 

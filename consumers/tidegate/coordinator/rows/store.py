@@ -147,13 +147,11 @@ class Store:
         """
         self._event_messages.append(message)
 
-    def add_to_outbox(self, messages: Iterable[Message]) -> None:
-        """Publish messages; a row of each lets a successor publish it."""
-        for message in messages:
-            self.put(
-                OUTBOX.name, "", self.next_sequence(), body=records.dumps(records.as_json(message))
-            )
-            self.publish(message)
+    def add_to_outbox(self, message: Message) -> None:
+        """Publish a message; its row lets a successor publish it."""
+        body = records.dumps(records.as_json(message))
+        self.put(OUTBOX.name, "", self.next_sequence(), body=body)
+        self.publish(message)
 
     def next_sequence(self) -> int:
         """A number above those of all rows that are in a sequence."""
@@ -163,9 +161,10 @@ class Store:
     def published(self) -> None:
         """All messages were published: a later batch removes their rows from the changelog."""
         self.unsent.clear()
+        self.begin()
         for (sequence,) in self.all("select sequence from outbox"):
             self.drop(OUTBOX.name, "", sequence)
-        self._keep_event()
+        self.commit()
 
     # Transactions
 
@@ -176,7 +175,10 @@ class Store:
     def commit(self) -> None:
         """Keep what the event has changed."""
         self.execute("release event")
-        self._keep_event()
+        self._batch_changes.update(self._event_changes)
+        self._event_changes.clear()
+        self.unsent += self._event_messages
+        self._event_messages.clear()
 
     def rollback(self) -> None:
         """Undo what the event has changed, and nothing else."""
@@ -185,12 +187,6 @@ class Store:
         self._event_changes.clear()
         self._event_messages.clear()
         self.last_checks.clear()  # the check is undone, too
-
-    def _keep_event(self) -> None:
-        self._batch_changes.update(self._event_changes)
-        self._event_changes.clear()
-        self.unsent += self._event_messages
-        self._event_messages.clear()
 
     # Changelog
 
@@ -209,7 +205,6 @@ class Store:
 
     def batch(self) -> list[ChangelogRecord]:
         """The records to append for all changes since the last call; the position is the last."""
-        self._keep_event()
         self.position.sequence = self._sequence
         batch = [*self._batch_changes.items(), self.position.record()]
         self._batch_changes.clear()

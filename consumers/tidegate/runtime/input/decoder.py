@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
-from tidegate.errors import FormatError, TidegateError
+from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import Event
 from tidegate.events.codec import decode_body
 from tidegate.events.topics import EVENT_TYPES, PARTITIONER, partition_of, topic_of
@@ -40,7 +39,7 @@ class Decoder:
             StopService: the schema registry refuses us.
         """
         try:
-            return self.retries.call(partial(self._decode, record))
+            return self._decode(record)
         except TidegateError:
             raise
         except Exception as error:
@@ -50,7 +49,12 @@ class Decoder:
     def _decode(self, record: Record) -> Event | None:
         if record.unreadable:
             raise FormatError(record.unreadable)
-        schema, body_at = self.wire.schema(record.value, record.headers)
+        try:
+            schema, body_at = self.wire.schema(record.value, record.headers)
+        except TransientError:  # only then are retries prepared: this runs for every record
+            schema, body_at = self.retries.call(
+                lambda: self.wire.schema(record.value, record.headers)
+            )
         kind = schema.model
         expected = self._topics.get(kind)
         if record.partition.topic != expected:
