@@ -220,8 +220,11 @@ def test_an_expiry_is_remembered_as_long_as_a_vacuum_waits_and_leaves_no_mark() 
     assert gate.handle(vacuum(1, 2), released(1, ReleaseReason.EXPIRED)) == []
     for number in range(10, 200):
         gate.handle(released(number), at=NOON + 2 * HOUR)
+    gate.tick(NOON + 2 * HOUR)
     for number in range(200, 400):
         gate.handle(released(number), at=NOON + 9 * HOUR)
+    gate.tick(NOON + 9 * HOUR)
+    assert gate.store.one("select min(token) from ended") == (2,)
     (command,) = gate.handle(released(2), at=NOON + 10 * HOUR)
     assert isinstance(command, CleaningReleased)
     assert command.after_expiry

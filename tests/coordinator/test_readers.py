@@ -293,6 +293,7 @@ def test_a_vacuum_that_may_wait_for_a_forgotten_release_is_flagged_and_can_be_he
     tables = Tables(FORGETFUL)
     tables.decide(released(5), released(txn=70))
     tables.decide(released(100), at=LATER)
+    tables.tick(LATER)
     late = vacuum(5, 200, open_transactions=(70, 300))
     assert tables.decide(late, at=LATER) == []
     [flag] = tables.flags
@@ -325,6 +326,7 @@ def test_the_reader_of_a_restored_metastore_is_not_taken_for_a_forgotten_one() -
     tables = Tables(FORGETFUL)
     tables.decide(released(5000, 600, metastore="ms@1"))
     tables.decide(released(6000, metastore="ms@2"), at=LATER)
+    tables.tick(LATER)
     tables.decide(vacuum(12, open_transactions=(70,), metastore="ms@2"), at=LATER)
     assert tables.flagged() == []
     for older, name in ((13, "ms@1"), (14, None)):
@@ -332,18 +334,20 @@ def test_the_reader_of_a_restored_metastore_is_not_taken_for_a_forgotten_one() -
     assert [flag.locks for flag in tables.flags] == [(13,), (14,)]
 
 
-def test_a_check_that_forgets_nothing_writes_no_mark() -> None:
+def test_where_nothing_is_forgotten_no_mark_is_written() -> None:
     tables = Tables(FORGETFUL, restarts=False)
     tables.decide(vacuum(5, 6), released(5))
     tables.write()
-    tables.decide(released(6000), at=LATER)  # the old release is needed
+    tables.decide(released(6000), at=LATER)
+    tables.tick(LATER)  # the old release is needed
     kinds = [key.split(b"\x00")[1] for key, _ in tables.write()]
-    assert kinds == [b"ended", b"ended", b"position"]
+    assert (kinds.count(b"ended"), kinds.count(b"forgotten")) == (2, 0)
 
 
 def test_a_vacuum_with_younger_holds_than_any_forgotten_one_is_not_flagged() -> None:
     tables = Tables(FORGETFUL)
     tables.decide(released(5))
+    tables.tick(LATER)
     tables.decide(released(100), vacuum(6, 7), at=LATER)
     assert tables.flagged() == []
 
@@ -352,11 +356,11 @@ def test_a_release_that_a_waiting_vacuum_lists_is_never_forgotten() -> None:
     tables = Tables(ReaderGate(remembers=Limits(timedelta(days=1), 10)), restarts=False)
     tables.decide(vacuum(1, 2, 3), released(3), released(1))
     for day in range(1, 9):
-        tables.decide(
-            *(released(day * 1000 + n) for n in range(300)), at=NOON + timedelta(days=day)
-        )
+        at = NOON + timedelta(days=day)
+        tables.decide(*(released(day * 1000 + n) for n in range(300)), at=at)
         tables.restart()
-    assert tables.ended() < 1200
+        tables.tick(at)
+    assert tables.ended() == 10 + 2
     assert len(tables.decide(released(2), at=NOON + timedelta(days=500))) == 1
 
 
@@ -369,24 +373,27 @@ def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_
     before, later = [*tables.log], NOON + timedelta(days=2)
     forgets = released(5000)
     tables.decide(forgets, at=later)
+    tables.tick(later)
     written = tables.write()
     assert any(value is None for _, value in written)
     for count in range(len(written) + 1):
         killed = Tables(gate)
         killed.log = [*before, *written[:count]]
         killed.restart()
-        commands = killed.decide(forgets, released(1), at=later)
+        killed.decide(forgets, at=later)
+        killed.tick(later)
+        commands = killed.decide(released(1), at=later)
         assert causes(commands) == [vacuum(1, 2).event_id]
 
 
-def test_a_check_that_was_rolled_back_is_made_with_the_next_event() -> None:
+def test_forgetting_that_was_rolled_back_stays_due() -> None:
     tables = Tables(FORGETFUL, restarts=False)
     tables.decide(released(5))
     tables.store.begin()
-    tables.subject.handle(released(100), tables.store, LATER)
+    tables.subject.due(tables.store, LATER)
     tables.store.rollback()
     assert tables.ended() == 1
-    tables.decide(released(101), at=LATER)
+    tables.tick(LATER)
     assert tables.decide(vacuum(5), at=LATER) == []
     assert tables.flagged() == [VacuumFlag.RELEASE_MAY_BE_FORGOTTEN]
 
@@ -395,6 +402,8 @@ def test_a_waiting_vacuum_is_never_forgotten() -> None:
     tables = Tables(ReaderGate(remembers=Limits(timedelta(days=1), 2)))
     tables.decide(vacuum(1))
     tables.decide(*(released(n) for n in range(10, 20)), at=NOON + timedelta(days=400))
+    tables.tick(NOON + timedelta(days=450))
+    assert tables.ended() == 0
     assert len(tables.decide(released(1), at=NOON + timedelta(days=500))) == 1
 
 
@@ -410,6 +419,7 @@ def test_a_release_published_again_is_remembered_from_then() -> None:
     tables.decide(*(released(n) for n in range(100)))
     tables.decide(released(1), at=NOON + timedelta(hours=20))
     tables.decide(released(9999), at=LATER)
+    tables.tick(LATER)
     tables.restart()
     assert len(tables.decide(vacuum(1), at=LATER)) == 1
     assert tables.decide(vacuum(2), at=LATER) == []
@@ -417,10 +427,15 @@ def test_a_release_published_again_is_remembered_from_then() -> None:
 
 def test_memory_is_bounded_by_number_and_what_is_forgotten_leaves_a_mark() -> None:
     tables = Tables(ReaderGate(remembers=Limits(number=1000)), restarts=False)
-    tables.decide(*(released(n) for n in range(5000)))
-    assert tables.ended() <= 1000 + 1000 // 64
-    assert len(tables.live()) <= 1000 + 1000 // 64 + 2
+    for start in range(0, 5000, 100):
+        tables.decide(*(released(n) for n in range(start, start + 100)))
+        tables.tick(NOON)
+        assert tables.ended() < 4200
+    assert tables.ended() < 2000
+    assert len(tables.live()) == tables.ended() + 2
     tables.restart()
+    tables.tick(NOON)
+    assert tables.ended() == 1000
     assert tables.decide(vacuum(3)) == []
     assert tables.flagged() == [VacuumFlag.RELEASE_MAY_BE_FORGOTTEN]
 

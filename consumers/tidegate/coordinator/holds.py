@@ -99,7 +99,7 @@ def remove_hold(event: CleaningHoldRemovalRequested, rows: Store, at: datetime) 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
     """Remember a cleaning that the second source did not confirm."""
     due = None if is_held(rows, event.table) else to_ms(at) + event.retry_after_ms
-    body = dumps(event.model_dump(mode="json"))
+    body = dumps(event)
     rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
 
 

@@ -1,15 +1,11 @@
 """The ends of readers, how long they are remembered, and which vacuums were released.
 
-After an event of its table, an end is forgotten if it is older than seven days by the broker's
-time, or has 2**18 newer ones on its table (`Limits`). An end that a waiting vacuum lists is renewed
-instead; waiting vacuums are never forgotten. What is forgotten leaves a mark: a vacuum with a
-reader at or below the mark is flagged by an outcome that people see, and publishing the release
-again sets it free. So forgetting delays a cleaning; it never makes one unsafe, and is never silent.
-
-Not every event is followed by a check: a table's first one after a restart is, and then the first
-one a sixteenth of that time after the last check, or the one that makes a 64th of that number
-since then. A table without events is never checked. Ends are not forgotten while
-they are fewer than the vacuums that wait, because all of these have to be read for it.
+An end is remembered for seven days by the broker's time, unless its table has 2**18 newer ones
+(`Limits`). What is older is forgotten when that is due: every ten hours, and once a table has 4,096
+new ends. An end that a waiting vacuum lists is renewed instead; waiting vacuums are never
+forgotten. What is forgotten leaves a mark: a vacuum with a reader at or below the mark is flagged
+by an outcome that people see, and publishing the release again sets it free. So forgetting delays a
+cleaning; it never makes one unsafe, and is never silent.
 """
 
 from __future__ import annotations
@@ -46,8 +42,18 @@ DONE: Final = RowType(
 """A publication of a vacuum whose cleaning was released; corrected ones have the same id."""
 FORGOTTEN: Final = RowType("forgotten", ("lock_mark", "transaction_mark"), key="epoch")
 """The `Marks` of a table, by the epoch of the Metastore that assigned the ids; 0: any epoch."""
-_CHECKS_BY_TIME: Final = 16
-_CHECKS_BY_COUNT: Final = 64
+REMEMBERED: Final = RowType(
+    "remembered", derived=("new", "due"), indexes=("remembered_due on remembered (due)",)
+)
+"""How many ends a table has had since `forget`, and when that is due. Derived: not in the
+changelog."""
+_DUE_AFTER_MS: Final = 36_000_000
+_DUE_WITH: Final = 4096
+_NEW_END: Final = (
+    "insert into remembered values (?, 1, ?) on conflict (tbl)"
+    " do update set new = new + 1, due = iif(new < ?, due, 0)"
+)
+_TABLES_AT_ONCE: Final = 10
 _DONE_LIMIT: Final = 4096
 """A vacuum that is published again after it was forgotten is released again, with the id that its
 command had; once its ends are forgotten too, it waits, flagged, until they are published again."""
@@ -97,19 +103,15 @@ class End(NamedTuple):
     """The epochs of the Metastore in which its id was assigned (`epoch_of`); None: any."""
 
 
-def ended(rows: Store, table: str, token: Token) -> End | None:
-    """How a lock or transaction ended, in any epoch of the Metastore; None if it has not."""
-    row = rows.one(_END_ROW, table, token)
-    return None if row is None else End._make(row)
-
-
 def end_of(rows: Store, vacuum: WaitingVacuum, reader: Reader) -> End | None:
     """How a vacuum's reader ended, expired if its lock or transaction did; None if it has not."""
     found, epoch = None, epoch_of(vacuum.metastore)
     for token in reader:
-        end = ended(rows, vacuum.table, token)
+        if (row := rows.one(_END_ROW, vacuum.table, token)) is None:
+            continue
+        end = End._make(row)
         # a Metastore that was restored from a backup assigns ids again: earlier ends don't count
-        if end and (epoch is None or end.epochs is None or epoch in end.epochs.split()):
+        if epoch is None or end.epochs is None or epoch in end.epochs.split():
             found = end if found is None or end.expired else found
     return found
 
@@ -122,9 +124,12 @@ def epoch_of(metastore: str | None) -> str | None:
 
 def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
     """Store the end of what a token names; a repeat adds its epoch, and renews the time."""
-    before, epochs = ended(rows, event.table, token), epoch_of(event.metastore)
-    expired = int(event.reason is ReleaseReason.EXPIRED)
-    if before is not None:
+    expired, epochs = int(event.reason is ReleaseReason.EXPIRED), epoch_of(event.metastore)
+    row = rows.one(_END_ROW, event.table, token)
+    if row is None:
+        rows.execute(_NEW_END, (event.table, now + _DUE_AFTER_MS, _DUE_WITH))
+    else:
+        before = End._make(row)
         expired |= before.expired
         if before.epochs is None or epochs is None:
             epochs = None
@@ -162,26 +167,32 @@ def marks_of(rows: Store, vacuum: WaitingVacuum) -> Marks:
     return Marks._make(rows.one(f"{_MARKS}{which}", vacuum.table, *keys))
 
 
+def restored(rows: Store) -> None:
+    """Let every table be due: how many of its ends are new is not known."""
+    rows.execute(
+        "insert or ignore into remembered"
+        " select tbl, 0, 0 from (select tbl from ended union select tbl from done)"
+    )
+
+
 def forget(
-    rows: Store, table: str, now: int, limits: Limits, listed: Callable[[Store, str], set[Token]]
+    rows: Store, now: int, limits: Limits, listed: Callable[[Store, str], set[Token]]
 ) -> None:
-    """Forget what is too old, or too much, if a check of the table is due with this event.
+    """Forget what is too old, or too much, of the tables that are due.
 
     `listed` returns what the waiting vacuums of a table list: those ends are renewed.
     """
-    age_ms = limits.age // timedelta(milliseconds=1)
-    last, events = rows.last_checks.get(table, (0, 0))
-    next_by_time = last + age_ms // _CHECKS_BY_TIME
-    if now < next_by_time and events < limits.number // _CHECKS_BY_COUNT:
-        rows.last_checks[table] = last, events + 1
-        return
-    rows.last_checks[table] = now, 0
-    old = _oldest(rows, "ended", "token", table, now - age_ms, limits.number)
-    [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
-    if old and len(old) >= waiting:
-        _forget_ends(rows, table, now, old, listed(rows, table))
-    for content in _oldest(rows, "done", "content", table, now - age_ms, _DONE_LIMIT):
-        rows.drop("done", table, content)
+    before = now - limits.age // timedelta(milliseconds=1)
+    due = "select tbl from remembered indexed by remembered_due where due <= ? order by due limit ?"
+    for (table,) in rows.all(due, now, _TABLES_AT_ONCE):
+        next_due = now + _DUE_AFTER_MS
+        rows.execute("update remembered set new = 0, due = ? where tbl = ?", (next_due, table))
+        old = _oldest(rows, "ended", "token", table, before, limits.number)
+        [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
+        if len(old) >= waiting:  # all of these have to be read for it
+            _forget_ends(rows, table, now, old, listed(rows, table))
+        for content in _oldest(rows, "done", "content", table, before, _DONE_LIMIT):
+            rows.drop("done", table, content)
 
 
 def _forget_ends(

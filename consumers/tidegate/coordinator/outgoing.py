@@ -54,7 +54,7 @@ class Outgoing:
     def command(self, command: Command, at: datetime) -> tuple[Message, datetime]:
         """A command of the coordinator, signed, for a task to carry, and its append time."""
         message = self._sign(command, self._serialized(command, self._tasks))
-        self._require_accepted(message, _room_for_task(command))
+        self._require_accepted(message, command)
         # not before it was signed, which is by this machine's clock
         return message, max(at, datetime.now(UTC))
 
@@ -62,9 +62,7 @@ class Outgoing:
         """A request as it was published, for a task to carry."""
         message = Message(record.partition.topic, record.key, record.value, record.headers)
         # the task of a restore may carry an approval, too
-        self._require_accepted(
-            message._replace(topic=self._tasks), _room_for_task(request), messages=2
-        )
+        self._require_accepted(message._replace(topic=self._tasks), request, messages=2)
         return message
 
     def signed(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -80,11 +78,16 @@ class Outgoing:
         except TransientError:  # only then are retries prepared: this runs for every message
             return self._retries.call(lambda: self._wire.serialize(event, topic))
 
-    def _require_accepted(self, message: Message, more: int = 0, messages: int = 1) -> None:
-        """Refuse a message if so many of its size, and more bytes, exceed its topic's limit."""
+    def _require_accepted(
+        self, message: Message, carried: Command | None = None, messages: int = 1
+    ) -> None:
+        """Refuse a message, or a command's task with so many of its size, that is too large."""
         headers = sum(map(len, filter(None, chain.from_iterable(message.headers))))
         body = len(message.key or b"") + len(message.value or b"")
-        size = messages * (body + headers + _OVERHEAD_BYTES) + more
+        size = messages * (body + headers + _OVERHEAD_BYTES)
+        if carried is not None:
+            names = f"{carried.location}{carried.table}".encode()
+            size += _TASK_BYTES + _NAME_COPIES * len(names)
         if size <= ALWAYS_ACCEPTED_BYTES:  # most are
             return
         limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
@@ -92,8 +95,3 @@ class Outgoing:
             raise MessageTooLargeError(
                 f"Message size too large: {size} bytes for {message.topic}, which accepts {limit}"
             )
-
-
-def _room_for_task(command: Command) -> int:
-    """The bytes to leave to the task of a command."""
-    return _TASK_BYTES + _NAME_COPIES * len(f"{command.location}{command.table}".encode())

@@ -47,7 +47,8 @@ from tidegate.events.codec import encode
 from tidegate.events.fields import to_ms
 
 ROW_TYPES: Final = (
-    *(vacuums.VACUUM, vacuums.OVERDUE, memory.ENDED, memory.DONE, memory.FORGOTTEN),
+    *(vacuums.VACUUM, vacuums.OVERDUE),
+    *(memory.ENDED, memory.DONE, memory.FORGOTTEN, memory.REMEMBERED),
     *(holds.HOLD, holds.DEFERRED, quarantines.QUARANTINE),
 )
 MAX_COMMAND_BYTES: Final = 900_000
@@ -63,6 +64,7 @@ _RELEASED: Final = "select max(content = ?) from done indexed by done_id where t
 _DUE: Final = (
     "select min(due) from ("
     "select min(due) due from vacuum indexed by vacuum_due where due is not null"
+    " union all select min(due) from remembered indexed by remembered_due"
     " union all select min(due) from deferred indexed by deferred_due where due is not null"
     " union all select min(due) from quarantine indexed by quarantine_due)"
 )
@@ -93,10 +95,11 @@ class ReaderGate:
     row_types: Sequence[RowType] = field(default=ROW_TYPES, init=False)
 
     def restored(self, rows: Store) -> None:
-        """Let each vacuum watch a reader, and derive when it is overdue."""
+        """Let each vacuum watch a reader, and derive when rows are due."""
+        memory.restored(rows)
         for vacuum in vacuums.waiting(rows, SELECT_VACUUMS):
             reader, _ = memory.next_reader(rows, vacuum)
-            due = _overdue_at(rows, vacuum, self.alarms)
+            due = _overdue_at(vacuum, self.alarms)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
@@ -104,16 +107,17 @@ class ReaderGate:
             )
 
     def next_due(self, rows: Store) -> int | None:
-        """When the first alarm, deferred cleaning or removal of a quarantine is due."""
+        """When the first alarm, deferred cleaning, end of a quarantine, or forgetting is due."""
         due: int | None = rows.one(_DUE)[0]
         return due
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """Report what has waited too long, release deferred cleanings, and end quarantines."""
+        """Report what waits too long, release deferred cleanings, end quarantines, and forget."""
         decision = _Decision(rows, at, self.alarms)
         decision.report_overdue()
         decision.effects.commands += holds.release_due(rows, at, _AT_ONCE)
         decision.effects.commands += quarantines.request_removals(rows, at, _AT_ONCE)
+        memory.forget(rows, to_ms(at), self.remembers, vacuums.listed)
         return decision.effects
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
@@ -123,10 +127,8 @@ class ReaderGate:
         match event:
             case LockReleased():
                 decision.reader_ended(event)
-                memory.forget(rows, event.table, to_ms(at), self.remembers, vacuums.listed)
             case VacuumFinished():
                 decision.vacuum_finished(event)
-                memory.forget(rows, event.table, to_ms(at), self.remembers, vacuums.listed)
             case WritesAborted():  # no reader reads aborted rows, so there is nothing to wait for
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
@@ -223,7 +225,7 @@ class _Decision:
         if reader is None and not is_held(rows, table):
             self._release(vacuum, after_expiry=expired)
             return
-        derived = *vacuums.watched(reader), _overdue_at(rows, vacuum, self.alarms)
+        derived = *vacuums.watched(reader), _overdue_at(vacuum, self.alarms)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
 
@@ -282,15 +284,15 @@ class _Decision:
 
     def _end_overdue(self, vacuum: WaitingVacuum, replaced_by: str | None = None) -> None:
         """End the alarm about a vacuum, if there was one."""
-        if (since := vacuums.overdue_since(self.rows, vacuum)) is not None:
+        if (since := vacuum.overdue_since) is not None:
             resolved = alarms.resolved(vacuum.about(self.at), since, replaced_by)
             self.effects.outcomes.append(resolved)
             self.rows.drop("overdue", vacuum.table, vacuum.id)
 
 
-def _overdue_at(rows: Store, vacuum: WaitingVacuum, rules: tuple[AlarmSettings, ...]) -> int | None:
+def _overdue_at(vacuum: WaitingVacuum, rules: tuple[AlarmSettings, ...]) -> int | None:
     """When a vacuum is to be reported as overdue; None if it was, or never."""
-    is_reported = vacuums.overdue_since(rows, vacuum) is not None
+    is_reported = vacuum.overdue_since is not None
     return None if is_reported else alarms_of(rules, vacuum.table).overdue_at(vacuum.since)
 
 

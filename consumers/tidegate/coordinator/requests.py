@@ -239,7 +239,7 @@ class Requests:
         if is_running:
             before = rows.one("select body from stopping where tbl = ? and id = ?", table, number)
             asked = [*(loads(before[0]) if before else ())]
-            asked.append([type(event).__name__, event.model_dump(mode="json"), signed_by])
+            asked.append([type(event).__name__, event, signed_by])
             rows.put("stopping", table, number, body=dumps(asked))
             return Effects()
         for sequence in queued:

@@ -31,7 +31,10 @@ VACUUM: Final = RowType(
 """A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
 OVERDUE: Final = RowType("overdue", ("reported",), key="id")
 """A waiting vacuum that was reported as overdue, and when."""
-SELECT_VACUUMS: Final = "select tbl, id, since, content, body from vacuum"
+SELECT_VACUUMS: Final = (
+    "select tbl, id, since, content, body, (select reported from overdue"
+    " where overdue.tbl = vacuum.tbl and overdue.id = vacuum.id) from vacuum"
+)
 _WATCHING: Final = (
     f"{SELECT_VACUUMS} indexed by vacuum_lock where tbl = ? and watch_lock = ?",
     f"{SELECT_VACUUMS} indexed by vacuum_transaction where tbl = ? and watch_transaction = ?",
@@ -85,6 +88,8 @@ class WaitingVacuum:
     fields: _Vacuum
     metastore: str | None = None
     """The Metastore that assigned the ids of its readers."""
+    overdue_since: int | None = None
+    """When it was reported as overdue, in ms; None if it was not."""
 
     @classmethod
     def of_event(cls, event: VacuumFinished, since: int) -> WaitingVacuum:
@@ -105,13 +110,15 @@ class WaitingVacuum:
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> WaitingVacuum:
-        """The vacuum of a row: table, id, since, content, body."""
-        table, number, since, content, body = row
+        """The vacuum of a row of SELECT_VACUUMS."""
+        table, number, since, content, body, overdue_since = row
         event_id, locks, transactions, fields, metastore = loads(body)
         vacuum = _Vacuum._make(fields)
         vacuum = vacuum._replace(directories=tuple(vacuum.directories))
         readers = tuple(map(Lock._make, locks)), tuple(transactions)
-        return cls(table, number, since, content, event_id, *readers, vacuum, metastore)
+        return cls(
+            table, number, since, content, event_id, *readers, vacuum, metastore, overdue_since
+        )
 
     def merge(self, before: WaitingVacuum) -> None:
         """Let it wait for the readers of an earlier publication, too.
@@ -127,6 +134,7 @@ class WaitingVacuum:
         self.transactions = tuple(dict.fromkeys((*before.transactions, *self.transactions)))
         if self.content == before.content:
             self.event_id, self.fields = before.event_id, before.fields
+            self.overdue_since = before.overdue_since
 
     @property
     def body(self) -> str:
@@ -222,13 +230,6 @@ def listed(rows: Store, table: str) -> set[Token]:
     """What the readers of the table's waiting vacuums end with."""
     found = waiting(rows, f"{SELECT_VACUUMS} where tbl = ?", table)
     return {token for vacuum in found for reader in vacuum.readers for token in reader}
-
-
-def overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
-    """When it was reported as overdue, in ms; None if it was not."""
-    query = "select reported from overdue where tbl = ? and id = ?"
-    found = rows.one(query, vacuum.table, vacuum.id)
-    return None if found is None else found[0]
 
 
 def watched(reader: Reader | None) -> tuple[Token | None, Token | None]:

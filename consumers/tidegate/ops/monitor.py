@@ -13,7 +13,7 @@ from typing import Final
 
 from tidegate.bridges.position import READS, group_of
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.vacuums import overdue_since, waiting_vacuums
+from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import (
     Event,
@@ -115,7 +115,7 @@ def _counts(store: Store) -> Iterator[tuple[str, Metric, float, tuple[str, ...]]
     for vacuum in waiting_vacuums(store):
         locks, transactions = vacuum.outstanding(store)
         yield vacuum.table, catalog.WAITING, 1, ()
-        yield vacuum.table, catalog.OVERDUE, overdue_since(store, vacuum) is not None, ()
+        yield vacuum.table, catalog.OVERDUE, vacuum.overdue_since is not None, ()
         yield vacuum.table, catalog.WAITING_HOLDS, len(locks), ("lock",)
         yield vacuum.table, catalog.WAITING_HOLDS, len(transactions), ("transaction",)
         yield vacuum.table, catalog.OLDEST_WAITING, vacuum.since / 1000, ()

@@ -22,7 +22,7 @@ from tidegate.coordinator.quarantines import Quarantine, quarantines
 from tidegate.coordinator.requests import AWAITING
 from tidegate.coordinator.rows.position import POSITION_KEY, lost_head
 from tidegate.coordinator.rows.store import Store
-from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since
+from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.coordinator.vacuums import waiting_vacuums as waiting_rows
 from tidegate.errors import ConfigError, FormatError, StopService
 from tidegate.errors.commands import command_line
@@ -65,7 +65,7 @@ class PendingVacuum:
     def of(cls, waiting: WaitingVacuum, rows: Store) -> PendingVacuum:
         """A vacuum that waits, with its outstanding readers looked up."""
         made, hold = waiting.fields, hold_on(rows, waiting.table)
-        overdue = overdue_since(rows, waiting)
+        overdue = waiting.overdue_since
         return cls(
             table=waiting.table,
             location=made.location,

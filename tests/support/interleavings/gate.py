@@ -107,7 +107,6 @@ class GateRecords:
     def _decided_on(self, gate: int, number: int) -> _Decided:
         before = self._records[gate]
         store = self._store  # to create its tables again takes ten times as long as a decision
-        store.last_checks.clear()
         for kind in store.row_types:
             store.execute(f"delete from {kind}")  # noqa: S608
         store.restore([*before, Position().record()])

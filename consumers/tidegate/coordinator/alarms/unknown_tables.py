@@ -90,7 +90,7 @@ class UnknownTables:
     def _released(self, event: LockReleased, rows: Store, now: int) -> None:
         if rows.one("select 1 from seen where tbl = ?", event.table) is None:
             due = alarms_of(self.alarms, event.table).unknown_at(now)
-            first = dumps(event.model_dump(mode="json"))
+            first = dumps(event)
             rows.put("seen", event.table, None, (now, None), first, (due,))
 
 

@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from hashlib import sha256
+from operator import methodcaller
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -34,8 +35,11 @@ def row_key(table: str, row_type: str, key: int | None = None) -> bytes:
     return f"{table}{_SEPARATOR}{row_type}{_SEPARATOR}{'' if key is None else key}".encode()
 
 
-dumps: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""JSON for a row's body: ASCII, so halves of surrogate pairs are stored like all other text."""
+_fields: Final = methodcaller("model_dump", mode="json")
+dumps: Final = json.JSONEncoder(separators=(",", ":"), default=_fields).encode
+"""JSON for a row's body, with the fields of the events in it.
+
+ASCII, so halves of surrogate pairs are stored like all other text."""
 
 
 def loads(body: str | bytes) -> Any:  # noqa: ANN401 - JSON

@@ -97,8 +97,6 @@ class Store:
         """The messages to publish, in the order in which they were decided."""
         self._event_messages: list[Message] = []
         self._sequence = 0
-        self.last_checks: dict[str, tuple[int, int]] = {}
-        """By table when `memory.forget` last checked it, and the events since; not restored."""
 
     # Rows
 
@@ -186,7 +184,6 @@ class Store:
         self.execute("release event")
         self._event_changes.clear()
         self._event_messages.clear()
-        self.last_checks.clear()  # the check is undone, too
 
     # Changelog
 
