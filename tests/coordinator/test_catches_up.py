@@ -1,4 +1,4 @@
-"""A gate that was down reads its vacuums before their releases; what is forgotten even so heals."""
+"""A gate that was down reads requests first, and forgets nothing before it has read all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidegate.coordinator.memory import Limits
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     CleaningHeld,
+    CleaningHoldRemovalRequested,
     CleaningHoldRequested,
     Event,
     TaskIssued,
@@ -37,6 +38,9 @@ HOLD = CleaningHoldRequested(
     event_id="hold-1",
     requested_by="ana",
     reason="an audit",
+)
+REMOVAL = CleaningHoldRemovalRequested.model_validate(
+    HOLD.model_dump() | {"event_id": "removal-1", "reason": "it is done"}
 )
 FORGETFUL = ReaderGate(remembers=Limits(number=CHUNK))
 BACKLOG = 10 * CHUNK
@@ -93,7 +97,7 @@ def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases(
 
 def test_the_other_inputs_go_on_once_the_first_has_caught_up() -> None:
     bus = memory_bus(partitions=1)
-    send(bus, vacuum(1), *(release(n, TABLE) for n in range(2 * CHUNK)))
+    send(bus, REMOVAL, vacuum(1), *(release(n, TABLE) for n in range(2 * CHUNK)))
     run_gate(bus)
     send(bus, vacuum(5_001), release(5_001, TABLE))
     run_gate(bus)
@@ -105,8 +109,8 @@ def test_the_other_inputs_go_on_once_the_first_has_caught_up() -> None:
 
 def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
     bus = memory_bus(partitions=1)
-    send(bus, vacuum(2 * CHUNK - 1), *(release(n, TABLE) for n in range(2 * CHUNK)))
-    with marker_behind("tidegate.vacuums"):
+    send(bus, REMOVAL, vacuum(2 * CHUNK - 1), *(release(n, TABLE) for n in range(2 * CHUNK)))
+    with marker_behind("tidegate.requests"):
         loop = CoordinatorLoop(FORGETFUL, bus)
         for _ in range(10):
             loop.step(0)
@@ -114,7 +118,7 @@ def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
     assert len(released(bus)) == 1
     committed = bus.committed["tidegate.coordinator"]
     assert committed[Partition("tidegate.locks", 0)] == 2 * CHUNK
-    assert committed[Partition("tidegate.vacuums", 0)] == 2
+    assert committed[Partition("tidegate.requests", 0)] == 2
 
 
 def test_a_release_that_was_forgotten_all_the_same_heals_when_it_is_published_again() -> None:
@@ -186,7 +190,7 @@ def test_on_a_real_broker_the_other_inputs_go_on_too(
     connection = {"bootstrap.servers": bootstrap_servers}
     create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1))
     bus = KafkaBus(connection)
-    events = [vacuum(2 * CHUNK), *(release(n, TABLE) for n in range(2 * CHUNK + 1))]
+    events = [REMOVAL, vacuum(2 * CHUNK), *(release(n, TABLE) for n in range(2 * CHUNK + 1))]
     bus.send([message(event, topic_prefix) for event in events])
     loop, done = CoordinatorLoop(FORGETFUL, bus, topic_prefix), [0]
 
@@ -198,4 +202,4 @@ def test_on_a_real_broker_the_other_inputs_go_on_too(
     loop.close()
     [task] = map(bus_event, bus.log(Partition(f"{topic_prefix}.tasks", 0)))
     bus.close()
-    assert command_of(task, Wire()).caused_by == events[0].event_id
+    assert command_of(task, Wire()).caused_by == events[1].event_id

@@ -80,11 +80,6 @@ POLL_SECONDS: Final = 0.2
 TICK_SECONDS: Final = 2.0
 """Between two checks of due rows."""
 _PARTITION = attrgetter("partition")
-READ_FIRST: Final = (topics.REQUEST_TOPIC, topics.VACUUMS)
-"""After an assignment, the backlogs of these are read first, while the other inputs of the same
-partition number are paused: so an old hold is applied before a newer release, and a vacuum before
-the release that it waits for can be forgotten. Where lost rows are made again, the outcomes come
-before them: what was done is not done again."""
 
 
 class CoordinatorLoop:
@@ -146,8 +141,8 @@ class CoordinatorLoop:
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
         self._subscription = bus.subscribe(f"{prefix}.{SOURCE}", self._inputs, self, watched=[own])
-        first = [topic.name(prefix) for topic in READ_FIRST]
-        self._catch_up = CatchUp(first, self._subscription, outcomes)
+        first = topics.REQUEST_TOPIC.name(prefix)
+        self._catch_up = CatchUp(first, outcomes, self._subscription)
 
     def run(self, stop: threading.Event) -> None:
         """Process events until `stop` is set.
@@ -417,9 +412,9 @@ class CoordinatorLoop:
         for outcome in effects.outcomes:
             store.add_to_outbox(self._outgoing.outcome(outcome))
         for command in effects.commands:
+            # its cause may be read again, where rows were lost
             if not Requests.is_over(command, store):
-                queued = tasks.Queued.of(command, *self._outgoing.command(command, at))
-                self._tasks.add(command, queued, store, at)
+                self._tasks.add(command, store, at)
 
     def _finish(self, *, wait: bool = False) -> None:
         """Remember, publish, commit: in this order (invariant 2)."""

@@ -184,24 +184,17 @@ class OwnedPartitions(dict[int, OwnedPartition]):
 
 
 class CatchUp:
-    """Which partitions are paused until earlier inputs of the same number have caught up.
+    """Which inputs are paused after an assignment, while others of the same number catch up.
 
-    So rows made by later inputs need not be kept through a backlog, and an event of a later input
-    is decided when all earlier ones were applied.
+    The backlog of requests comes first: so an old hold is applied before a newer release. Where
+    lost rows are made again, the outcomes come before them: what was done is not done again.
 
     Order of calls: `assigned`, then `polled` after every poll.
     """
 
-    def __init__(
-        self, topics: Sequence[str], subscription: Subscription, outcomes: str | None = None
-    ) -> None:
-        """Take the topics whose backlogs come first, in order.
-
-        Where lost rows are made again, the topic with the outcomes comes before all of them: it has
-        what was done already.
-        """
-        self._order = {topic: place for place, topic in enumerate(topics)}
-        self._outcomes = outcomes
+    def __init__(self, requests: str, outcomes: str, subscription: Subscription) -> None:
+        """Take the names of the two topics."""
+        self._requests, self._outcomes = requests, outcomes
         self._subscription = subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
@@ -210,7 +203,7 @@ class CatchUp:
 
     def read_first(self, partitions: Iterable[Partition]) -> list[Partition]:
         """The partitions whose backlog comes first."""
-        return [p for p in partitions if p.topic in self._order or p.topic == self._outcomes]
+        return [p for p in partitions if p.topic in {self._requests, self._outcomes}]
 
     def assigned(
         self, starts: Offsets, marks: Mapping[Partition, Watermarks], rebuilt_to: Offsets
@@ -261,8 +254,8 @@ class CatchUp:
 
     def _place(self, part: Partition) -> int:
         if part.topic == self._outcomes and part in self._ends:
-            return -1
-        return self._order.get(part.topic, len(self._order))
+            return 0
+        return 1 if part.topic == self._requests else 2
 
 
 class BrokerTime:

@@ -178,7 +178,7 @@ class _Decision:
             for vacuum, _ in freed.values():
                 vacuums.watch(rows, vacuum, None)
         else:
-            self._release_all(freed.values())
+            self._release(freed.values())
 
     def vacuum_finished(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
@@ -223,7 +223,7 @@ class _Decision:
         rows, table = self.rows, vacuum.table
         reader, expired = memory.next_reader(rows, vacuum)
         if reader is None and not is_held(rows, table):
-            self._release(vacuum, after_expiry=expired)
+            self._release([(vacuum, expired)])
             return
         derived = *vacuums.watched(reader), _overdue_at(vacuum, self.alarms)
         columns = (vacuum.since, vacuum.content)
@@ -232,19 +232,16 @@ class _Decision:
     def release_ready(self, table: str) -> None:
         """Release the cleanings that waited for nothing but the end of a person's hold."""
         ready = vacuums.waiting(self.rows, _READY, table)
-        self._release_all((vacuum, memory.next_reader(self.rows, vacuum)[1]) for vacuum in ready)
+        self._release((vacuum, memory.next_reader(self.rows, vacuum)[1]) for vacuum in ready)
 
-    def _release_all(self, freed: Iterable[tuple[WaitingVacuum, bool]]) -> None:
-        """Release the cleanings of vacuums, and whether a reader of each expired."""
+    def _release(self, freed: Iterable[tuple[WaitingVacuum, bool]]) -> None:
+        """Release the cleanings of vacuums, each with whether a reader of it expired."""
+        rows, now = self.rows, to_ms(self.at)
         for vacuum, expired in sorted(freed, key=lambda it: (it[0].since, it[0].event_id)):
-            self._release(vacuum, after_expiry=expired)
-
-    def _release(self, vacuum: WaitingVacuum, *, after_expiry: bool) -> None:
-        rows, table = self.rows, vacuum.table
-        self._end_overdue(vacuum)
-        rows.drop("vacuum", table, vacuum.id)
-        rows.put("done", table, vacuum.content, (to_ms(self.at), vacuum.id))
-        self.effects.commands.append(vacuum.command(self.at, after_expiry=after_expiry))
+            self._end_overdue(vacuum)
+            rows.drop("vacuum", vacuum.table, vacuum.id)
+            rows.put("done", vacuum.table, vacuum.content, (now, vacuum.id))
+            self.effects.commands.append(vacuum.command(self.at, after_expiry=expired))
 
     def _flag_forgotten(
         self, event: VacuumFinished, vacuum: WaitingVacuum, readers: Iterable[Reader]

@@ -167,9 +167,9 @@ class Tasks:
         """Take what makes messages."""
         self._outgoing = outgoing
 
-    def add(self, command: Command, queued: Queued, rows: Store, at: datetime) -> None:
+    def add(self, command: Command, rows: Store, at: datetime) -> None:
         """Issue a new command at once if nothing is before it; else queue it."""
-        table = command.table
+        table, queued = command.table, Queued.of(command, *self._outgoing.command(command, at))
         [is_running] = rows.one(_BEFORE_IT, table, table, table) or (None,)
         if is_running is None:
             self._issue(table, queued, rows, at)
