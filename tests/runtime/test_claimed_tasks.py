@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.acid import FIVE_LISTINGS, INSERTS, NOON, build, names_in, release, tree
+from support.acid import FIVE_LISTINGS, IDS_1_TO_3, INSERTS, NOON, build, names_in, release, tree
 from support.hudi_tables import (
     NOW,
     at,
@@ -182,6 +182,26 @@ def test_a_cleaner_that_stalls_removes_nothing_once_a_stop_is_on_the_table(
     stalled = Cleaner(waits, ThreadMap(1), ticking())
     assert kinds(workers.do(1, command, stalled)) == [CleaningStarted]
     assert workers.do(1, command) == []  # and its repeat neither
+
+
+def test_a_table_that_has_a_name_gives_none_of_its_partitions_to_another(
+    workers: Workers, tmp_path: Path
+) -> None:
+    for name in ("p=1", "p=2"):
+        build(tmp_path / "t" / name, AFTER_MINOR)
+    first = release(str(tmp_path / "t"), partition="p=1")
+    assert kinds(workers.do(1, first)) == [CleaningStarted, DirectoriesCleaned]
+    before = tree(tmp_path)
+    ids = IDS_1_TO_3.replace("default.table_txn_001", "sales.other")
+    changes = {"table": "hive.sales.other", "partition": "p=2", "valid_write_ids": ids}
+    other = release(f"file://{tmp_path}/t", **changes)
+    for answers in (workers.do(7, other), workers.do(8, undo_of(other, table=other.table))):
+        assert [getattr(it, "reason", None) for it in answers] == ["location-of-another-table"]
+        assert f"belongs to {first.table}, not to hive.sales.other" in str(answers[0])
+    assert tree(tmp_path) == before
+
+    again = release(str(tmp_path / "t"), partition="p=2")
+    assert kinds(workers.do(2, again)) == [CleaningStarted, DirectoriesCleaned]
 
 
 def stop_of(number: int, command: Command) -> StopRequested:

@@ -113,8 +113,9 @@ class Cleaner:
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the directory of the table or partition."""
         partition = getattr(command, "partition", None)
-        location = location_of(self.warehouse, command.location, partition)
-        return Claim.take(self.warehouse, location, HIVE, task)
+        table = location_of(self.warehouse, command.location, None)
+        location = location_of(self.warehouse, table, partition) if partition else table
+        return Claim.take(self.warehouse, location, HIVE, task, table=table if partition else None)
 
     def execute(
         self,

@@ -6,8 +6,9 @@
     .tidegate/tasks/7.again1 another process began task 7: its first one has perhaps died of it
     .tidegate/tasks/7.done   the last outcomes of task 7: a repeat publishes them again
 
-A Hudi table has the folder in `.hoodie`, a Hive table or partition in its own directory. Hudi, Hive
-and Spark ignore hidden names. Every file is created exclusively, with its content.
+A Hudi table has the folder in `.hoodie`, a Hive table or partition in its own directory; of a
+partitioned table the folder in its directory has just the owner. Hudi, Hive and Spark ignore hidden
+names. Every file is created exclusively, with its content.
 
 The claim makes stalled workers, repeats, copies and replays of tasks harmless. It is the only thing
 that can tell that two names mean one location. It can't prevent a pause between a check and the one
@@ -24,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL, parse_json
@@ -100,8 +101,19 @@ class Claim(TaskNumbers):
         return TaskNumbers(self.warehouse, self.folder, self.number)
 
     @classmethod
-    def take(cls, warehouse: Warehouse, location: str, folder: str, task: Task) -> Claim:
+    def take(
+        cls,
+        warehouse: Warehouse,
+        location: str,
+        folder: str,
+        task: Task,
+        *,
+        table: str | None = None,
+    ) -> Claim:
         """Claim a location below the roots. The folder is made only where a table is.
+
+        `table` is the directory of the table that the location is a partition of: it has one owner
+        too, so no other name can claim a partition that no task has changed yet.
 
         Raises:
             Overtaken, AlreadyDone, NumberTaken: do nothing.
@@ -113,6 +125,8 @@ class Claim(TaskNumbers):
         where = join(location, folder)
         claim, is_repeated = cls(warehouse, where, task.number, task=task), False
         try:
+            if table is not None:
+                replace(claim, folder=join(table, folder))._require_owner()
             claim._require_owner()
             claim.newest()
             try:
