@@ -164,6 +164,13 @@ RULES: Final = (
         "tests/tables/test_claim.py::test_the_first_name_has_the_location_and_another_is_refused_by_name",
     ),
     Rule(
+        "a partition belongs to its table's name",
+        "consumers/tidegate/tables/claim.py",
+        "if table is not None:",
+        "if False:",
+        "tests/runtime/test_claimed_tasks.py::test_a_table_that_has_a_name_gives_none_of_its_partitions_to_another",
+    ),
+    Rule(
         "the last outcome of a task is recorded before it is published",
         "consumers/tidegate/runtime/executor/command_runner.py",
         "claim.finish([*last, self.ended(issued, stopped=stopped)])",

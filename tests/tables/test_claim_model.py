@@ -58,7 +58,7 @@ class WithoutChecks(Claim):
 class WithoutOwner(Claim):
     """Leave out: the first name keeps the location."""
 
-    def _require_owner(self) -> None:
+    def _require_owner(self, folder: str) -> None:
         pass
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL, parse_json
@@ -126,8 +126,8 @@ class Claim(TaskNumbers):
         claim, is_repeated = cls(warehouse, where, task.number, task=task), False
         try:
             if table is not None:
-                replace(claim, folder=join(table, folder))._require_owner()
-            claim._require_owner()
+                claim._require_owner(join(table, folder))
+            claim._require_owner(where)
             claim.newest()
             try:
                 warehouse.create(claim._path(), task.id.encode())
@@ -229,11 +229,11 @@ class Claim(TaskNumbers):
         self.warehouse.remove_files(earlier)
         return outcomes
 
-    def _require_owner(self) -> None:
-        path, location = join(self.folder, "owner"), self.folder.rpartition("/")[0]
+    def _require_owner(self, folder: str) -> None:
+        path, location = join(folder, "owner"), folder.rpartition("/")[0]
         ours = {"deployment": self.task.deployment, "table": self.task.table}
         try:
-            found = owner_of(self.warehouse, self.folder)
+            found = owner_of(self.warehouse, folder)
         except NotFound:
             try:
                 self.warehouse.names(location)
@@ -242,7 +242,7 @@ class Claim(TaskNumbers):
                 raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory {location}") from error
             with suppress(AlreadyExists):
                 self.warehouse.create(path, json.dumps(ours).encode())
-            found = owner_of(self.warehouse, self.folder)
+            found = owner_of(self.warehouse, folder)
         if found != ours:
             theirs, mine = found["table"], self.task.table
             if found["deployment"] != self.task.deployment:
