@@ -22,7 +22,6 @@ from tidegate.errors import ConfigError, TransientError
 from tidegate.service.assembly import assemble, cleaning_settings, second_source, table_work
 from tidegate.service.catalogue import EXECUTORS
 from tidegate.service.settings import Settings
-from tidegate.service.stores import remote
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 HERE = str(Path(__file__).parent)
@@ -244,5 +243,3 @@ def test_a_quarantining_cleaner_starts_on_a_bucket_that_keeps_versions_for_long_
 
 def test_a_local_root_needs_no_setting(tmp_path: Path) -> None:
     table_work(settings(str(tmp_path), f"file://{tmp_path}"))
-
-    assert remote([str(tmp_path), "s3://a/b"]) == ["s3://a/b"]

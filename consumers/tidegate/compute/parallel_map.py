@@ -92,9 +92,9 @@ class SparkMap:
         is_late = threading.Event()
         try:
             session = self.session()
-            if is_connect(session):
-                return _on_connect(session, self.max_tasks, function, items, self._ended(is_late))
-            return _on_classic(session, self.max_tasks, function, items, self._ended(is_late))
+            collect = _on_connect if is_connect(session) else _on_classic
+            limited = partial(_limited, self.deadline, is_late)
+            return collect(session, self.max_tasks, function, items, limited)
         except (Py4JError, PySparkException) as error:
             if is_late.is_set():
                 raise TransientError(
@@ -102,31 +102,31 @@ class SparkMap:
                 ) from error
             raise _spark_error(error) from error
 
-    def _ended(self, is_late: threading.Event) -> _Ended:
-        """A context in which a job is cancelled at the deadline; `is_late` is then set."""
 
-        @contextmanager
-        def ended(cancel: Callable[[], object]) -> Generator[None]:
-            done = threading.Event()
-
-            def watch() -> None:
-                wait = self.deadline
-                # again and again: a cancellation before the job was submitted has no effect
-                while not done.wait(wait):
-                    is_late.set()
-                    cancel()
-                    wait = 1.0
-
-            threading.Thread(target=watch, daemon=True).start()
-            try:
-                yield
-            finally:
-                done.set()
-
-        return ended
+_Limited = Callable[[Callable[[], object]], AbstractContextManager[None]]
+"""A context in which a job is cancelled at the deadline, given what cancels it."""
 
 
-_Ended = Callable[[Callable[[], object]], AbstractContextManager[None]]
+@contextmanager
+def _limited(
+    seconds: float, is_late: threading.Event, cancel: Callable[[], object]
+) -> Generator[None]:
+    """Cancel a job that takes longer; `is_late` is then set."""
+    done = threading.Event()
+
+    def watch() -> None:
+        wait = seconds
+        # again and again: a cancellation before the job was submitted has no effect
+        while not done.wait(wait):
+            is_late.set()
+            cancel()
+            wait = 1.0
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def is_connect(session: object) -> bool:
@@ -139,7 +139,7 @@ def _on_classic(
     max_tasks: int,
     function: Callable[[T], R],
     items: Sequence[T],
-    ended: _Ended,
+    limited: _Limited,
 ) -> list[R]:
     """Collect an RDD."""
     context: Any = session.sparkContext
@@ -154,7 +154,7 @@ def _on_classic(
     context.addJobTag(tag)
     context.setInterruptOnCancel(True)
     try:
-        with ended(partial(context.cancelJobsWithTag, tag)):
+        with limited(partial(context.cancelJobsWithTag, tag)):
             collected: list[R] = context.parallelize(items, tasks).map(function).collect()
             return collected
     finally:
@@ -167,7 +167,7 @@ def _on_connect(
     max_tasks: int,
     function: Callable[[T], R],
     items: Sequence[T],
-    ended: _Ended,
+    limited: _Limited,
 ) -> list[R]:
     """Collect a UDF over the pickled items. It is not deterministic, so it is called once."""
     from pyspark.sql.functions import udf  # noqa: PLC0415 - imported only where Spark runs
@@ -176,7 +176,7 @@ def _on_connect(
     tag = f"tidegate-{uuid4().hex}"
     connect.addTag(tag)
     try:
-        with ended(partial(connect.interruptTag, tag)):
+        with limited(partial(connect.interruptTag, tag)):
             rows = [(number, pickle.dumps(item)) for number, item in enumerate(items)]
             work = udf(partial(_call_pickled, function), "binary").asNondeterministic()
             frame = session.createDataFrame(rows, "number int, item binary")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from opentelemetry import propagate
 from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
-from tidegate.errors import FormatError
 from tidegate.events import Event
 from tidegate.events.wire import answered_id
 from tidegate.monitoring.observed import remember
@@ -41,10 +40,7 @@ class Traces:
     def received(self, records: Sequence[Record]) -> None:
         """Remember the contexts of messages that carry one."""
         for record in records:
-            try:
-                headers = {name: value or b"" for name, value in record.headers}
-            except FormatError:
-                continue
+            headers = {name: value or b"" for name, value in record.headers}
             if "traceparent" in headers and "ce_id" in headers:
                 carrier = {n: headers[n].decode("latin-1") for n in _HEADERS if n in headers}
                 event_id = answered_id(headers).decode("latin-1")

@@ -14,11 +14,6 @@ from tidegate.storage.locations import place_of
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 
-def remote(roots: Sequence[str]) -> list[str]:
-    """The roots that are not on a local or mounted file system."""
-    return [root for root in roots if local_path(normalise(root)) is None]
-
-
 def require_stores(roots: Sequence[str]) -> None:
     """Refuse roots in places where Tidegate changes no table.
 
@@ -26,7 +21,8 @@ def require_stores(roots: Sequence[str]) -> None:
         ConfigError: it names them.
     """
     places = ("s3:", "gs:", "abfss:", "hdfs:")
-    if found := [r for r in remote(roots) if not place_of(normalise(r)).startswith(places)]:
+    remote = [root for root in roots if local_path(normalise(root)) is None]
+    if found := [root for root in remote if not place_of(normalise(root)).startswith(places)]:
         raise ConfigError(
             f"warehouse roots where Tidegate changes no table: {', '.join(found)}. It does so on"
             " local and mounted file systems, on S3, GCS, Azure and HDFS. Mount the store as a file"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -112,12 +113,12 @@ def without_value(message: Message) -> Message:
     return message._replace(value=None, headers=(*message.headers, (VALUE_LEFT_OUT, size)))
 
 
-def place_only(record: Record, group: str, error: BaseException, topic: str) -> Message:
-    """A dead letter with reason and origin only, for a message with a large key or headers."""
-    size = str(len(record.value or b"")).encode()
-    left_out = ((VALUE_LEFT_OUT, size), (KEY_LEFT_OUT, str(len(record.key or b"")).encode()))
-    headers = (*_reasons(record, group, error), *left_out, (HEADERS_LEFT_OUT, b"too large"))
-    return Message(topic, None, None, headers, record.partition.number)
+def _place_only(message: Message) -> Message:
+    """The same without value, key and headers; its `headers` are the reason and the origin."""
+    size = str(len(message.key or b"")).encode()
+    left_out = ((KEY_LEFT_OUT, size), (HEADERS_LEFT_OUT, b"too large"))
+    smaller = without_value(message)
+    return smaller._replace(key=None, headers=(*smaller.headers, *left_out))
 
 
 def _truncated(text: str) -> str:
@@ -225,15 +226,12 @@ class DeadLetterQueue:
         """Send the most complete dead letter that the topic accepts, so that no size blocks it."""
         topic = DEAD_LETTERS.name(self.prefix)
         copy = self._placed(dead_letter(record, self.service, error, topic))
-        place = place_only(record, self.service, error, topic)
-        place = place._replace(partition=copy.partition)
         for smaller in (copy, without_value(copy)):
-            try:
+            with suppress(MessageTooLargeError):
                 self._deliver(smaller)
-            except MessageTooLargeError:
-                continue
-            return
-        self._deliver(place)
+                return
+        reasons = copy.headers[len(record.headers) :]
+        self._deliver(_place_only(copy._replace(headers=reasons)))
 
     def _may_copy(self, record: Record, error: BaseException) -> bool:
         with self._lock:

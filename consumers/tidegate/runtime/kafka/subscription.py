@@ -42,6 +42,30 @@ _SECONDS_BETWEEN: Final = 0.25
 """A check takes 0.7 ms of CPU time: a third of a percent at this rate."""
 _SECONDS_IDLE: Final = 2.0
 _END_OF_IDS: Final = "|"
+CONSUMER: Final[Config] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+    "isolation.level": "read_committed",
+    **REPORTS_ENDS,
+    # Range gives partition n of every input topic to one member: a table's events stay together.
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 1_000,
+    "max.poll.interval.ms": 300_000,
+    "receive.message.max.bytes": MAX_RECEIVED,
+    "log_level": 0,
+}
+INSTANCE_ID: Final = "group.instance.id"
+"""Makes a process a static member: Kafka reserves its partitions while it restarts."""
+_METADATA_SECONDS: Final = 30.0
+_UNKNOWN_TOPIC_ATTEMPTS: Final = 10
+_UNKNOWN_TOPIC_PAUSE: Final = 0.5
+_COMMIT_RETRY_SECONDS: Final = 1.0
+ASSIGN_SECONDS: Final = 200.0
+"""How long an assignment waits for a broker that is away; less than max.poll.interval.ms."""
+_ASSIGN_PAUSE: Final = 1.0
 
 
 class _TopicGuard:
@@ -150,33 +174,6 @@ def split_metadata(metadata: str | None) -> tuple[str, str]:
 def watched_ids(metadata: str | None) -> list[str]:
     """The ids of the watched topics in commit metadata; empty if there are none."""
     return split_metadata(metadata)[0].removesuffix(_END_OF_IDS).split(",")[1:]
-
-
-log = logging.getLogger(__name__)
-CONSUMER: Final[Config] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-    "isolation.level": "read_committed",
-    **REPORTS_ENDS,
-    # Range gives partition n of every input topic to one member: a table's events stay together.
-    "partition.assignment.strategy": "range",
-    "session.timeout.ms": 10_000,
-    "heartbeat.interval.ms": 1_000,
-    "max.poll.interval.ms": 300_000,
-    "receive.message.max.bytes": MAX_RECEIVED,
-    "log_level": 0,
-}
-INSTANCE_ID: Final = "group.instance.id"
-"""Makes a process a static member: Kafka reserves its partitions while it restarts."""
-_METADATA_SECONDS: Final = 30.0
-_UNKNOWN_TOPIC_ATTEMPTS: Final = 10
-_UNKNOWN_TOPIC_PAUSE: Final = 0.5
-_COMMIT_RETRY_SECONDS: Final = 1.0
-ASSIGN_SECONDS: Final = 200.0
-"""How long an assignment waits for a broker that is away; less than max.poll.interval.ms."""
-_ASSIGN_PAUSE: Final = 1.0
 
 
 class KafkaSubscription:

@@ -19,33 +19,30 @@ _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _FILE: Final = "file:"
 
 
-def resolve_references(
-    content: Mapping[str, Any], environment: Mapping[str, str], where: str = ""
-) -> dict[str, Any]:
+def resolve_references(value: Any, environment: Mapping[str, str], where: str = "") -> Any:  # noqa: ANN401 - as TOML
     """Replace every reference in the strings of a settings file; `$${` stands for a plain `${`.
 
     Args:
-        content: The settings as read from the file.
+        value: The settings as read from the file, or a part of them.
         environment: The environment variables.
-        where: The path of `content` among all settings, for errors.
+        where: The path of the part among all settings, for errors.
 
     Raises:
         ConfigError: a variable is not set, or a file can't be read. No content is quoted.
     """
-    return {
-        name: _resolved(value, environment, f"{where}.{name}" if where else name)
-        for name, value in content.items()
-    }
-
-
-def _resolved(value: object, environment: Mapping[str, str], where: str) -> object:
+    below = f"{where}." if where else ""
     match value:
         case str():
             return _REFERENCE.sub(lambda found: _content(found, environment, where), value)
         case dict():
-            return resolve_references(value, environment, where)
+            return {
+                name: resolve_references(item, environment, f"{below}{name}")
+                for name, item in value.items()
+            }
         case list():
-            return [_resolved(item, environment, f"{where}.{i}") for i, item in enumerate(value)]
+            return [
+                resolve_references(item, environment, f"{below}{i}") for i, item in enumerate(value)
+            ]
         case _:
             return value
 
@@ -93,7 +90,7 @@ def from_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError(f"{file}: nested too deep") from error
     try:
-        return resolve_references(content, environment)
+        return cast("dict[str, Any]", resolve_references(content, environment))
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
 
