@@ -138,17 +138,25 @@ class CommandRunner:
 
     def _carry_out(self, attempts: Attempts) -> None:
         """Claim the location, execute, record the last outcomes there, and publish them."""
-        issued, record, command = attempts.issued, attempts.record, attempts.command
-        task = self._task(issued, is_first=attempts.failed == 0)
-        outcomes: Sequence[Outcome]
-        signer: str | None = None
-        claim: Claim | None = None
+        issued, record = attempts.issued, attempts.record
         try:
             self.authorization.check(issued, record)
         except Unauthorized as refused:  # not the coordinator's: no task of its has ended
             self.refusals.require(record, f"{refused.reason}: {refused.message}")
-            self._publish(*self._refusals(command, refused))
+            self._publish(*self._refusals(attempts.command, refused))
             return
+        outcomes = self._last_outcomes(attempts)
+        # a tenant may have put them on the table, and the worker would sign them
+        if any((it.table, it.location) != (issued.table, issued.location) for it in outcomes):
+            raise FormatError("the outcomes on the table are of another table or location")
+        self._publish(*outcomes)
+
+    def _last_outcomes(self, attempts: Attempts) -> Sequence[Outcome]:
+        """Do what the task says; return what is to be published at its end."""
+        issued, record, command = attempts.issued, attempts.record, attempts.command
+        task = self._task(issued, is_first=attempts.failed == 0)
+        signer: str | None = None
+        claim: Claim | None = None
         try:
             try:  # the message that the person or the coordinator signed
                 signed_by = self._signed_by(command, issued.command, record)
@@ -163,25 +171,21 @@ class CommandRunner:
                 last, stopped = _stopped(command, claim)
             else:
                 last, stopped = [*self._executed(command, claim, grounds)], None
-            outcomes = claim.finish([*last, self.ended(issued, stopped=stopped)])
+            return claim.finish([*last, self.ended(issued, stopped=stopped)])
         except Overtaken as later:
             log.info("nothing is done: %s", later)
             if claim is not None:  # half way, by its stop
-                return
+                return ()
             # a copy, a late repeat; or the coordinator's rows were lost, and it begins again at 1:
             # the table no longer says which, and without an answer the table would stand still
-            outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=later.highest)]
+            return [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=later.highest)]
         except AlreadyDone as done:
             log.info("task %d is done: its outcome is published again", task.number)
-            outcomes = done.outcomes
+            return done.outcomes
         except NumberTaken as taken:
-            outcomes = [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
+            return [self.ended(issued, end=TaskEnd.NUMBER_TAKEN, highest=taken.number)]
         except (Refused, Unauthorized) as refused:  # nothing is on the table
-            outcomes = [*self._refusals(command, refused, signer), self.ended(issued)]
-        # a tenant may have put them on the table, and the worker would sign them
-        if any((it.table, it.location) != (issued.table, issued.location) for it in outcomes):
-            raise FormatError("the outcomes on the table are of another table or location")
-        self._publish(*outcomes)
+            return [*self._refusals(command, refused, signer), self.ended(issued)]
 
     def _executed(
         self, command: Command, claim: Claim, grounds: Sequence[Published]
