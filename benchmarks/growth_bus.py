@@ -468,7 +468,7 @@ def measure_outcome(folder: Path, size: int) -> Timing:
 
     def read() -> None:
         logged = EventLog.of(deployment.settings).read()
-        found.extend(record.event for record in logged if record and record.event)
+        found.extend(record.event for record in logged if record.event)
 
     back = timed(read)
     outcomes = [event for event in found if isinstance(event, DirectoriesCleaned)]

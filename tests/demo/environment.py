@@ -212,7 +212,7 @@ class DemoEnvironment:
     def events(self, topic: Topic) -> list[Event]:
         """The events of a topic, oldest first; a repeated one once."""
         log = EventLog.of(self._reader())
-        logged = BROKER_RETRIES.call(lambda: list(filter(None, log.read(topic))))
+        logged = BROKER_RETRIES.call(lambda: list(log.read(topic)))
         return [*{found.event.event_id: found.event for found in logged if found.event}.values()]
 
     def outcomes(self) -> list[Event]:

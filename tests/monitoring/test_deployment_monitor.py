@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from support.deployment import Deployment, end
 from support.deployment_events import (
@@ -44,7 +43,6 @@ from tidegate.ops.monitor import DeploymentMonitor
 from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
-from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -120,7 +118,7 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
     gate = deployment.run("coordinator")
     wait_for("the gate", lambda: members() == 1)
     connection = {"bootstrap.servers": deployment.servers}
-    groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
+    groups = Groups(connection)
     [member] = groups.members(group)
     assert member.startswith(f"{group}-")
     assert f"-{gate.pid} on " in member

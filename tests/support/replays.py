@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from support.hudi_tables import at
@@ -34,7 +33,6 @@ from tidegate.ops.groups import Groups
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.assembly import SERVICES, assemble
 from tidegate.service.catalogue import inputs_of
 from tidegate.service.settings import Settings
@@ -158,7 +156,7 @@ class Place:
     def unread(self, service: str) -> int:
         connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
         bus = KafkaBus(connection)
-        groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
+        groups = Groups(connection)
         topics = {found.name(self.prefix) for found in inputs_of(service)}
         held = {part: span for topic in topics for part, span in bus.spans(topic).items()}
         stands = groups.committed(f"{self.prefix}.{service}", list(held))

@@ -227,7 +227,7 @@ class _ReachablePublisher(Publisher):
 
         kinds = tuple(map(type, events))
         needed = [COORDINATOR, *(name for name, of in EXECUTED.items() if {*kinds} & {*of})]
-        groups, prefix = Groups.of(self._settings.connection()), self._settings.topics.prefix
+        groups, prefix = Groups(self._settings.connection()), self._settings.topics.prefix
         with suppress(TidegateError):  # a person need not have the right to see the groups
             if down := groups.stopped(prefix, needed):
                 run, named = command_line("run", *down), ", ".join(down)

@@ -104,7 +104,7 @@ def accept(settings: Settings, plan: _Acceptance, *, by: str, why: str, release:
         DeliveryError: not all releases were confirmed; nothing was stored.
     """
     connection, prefix = settings.connection(), settings.topics.prefix
-    Groups.of(connection).check_unused(group_of(prefix))
+    Groups(connection).check_unused(group_of(prefix))
     released = list(plan.releases(f"{by}: {why}"[:1000])) if release else []
     if released:
         with Publisher(

@@ -238,8 +238,7 @@ class EventLog:
         *,
         since: datetime | None = None,
         limit: int | None = None,
-        follow: bool = False,
-    ) -> Iterator[LoggedEvent | None]:
+    ) -> Iterator[LoggedEvent]:
         """The events of a topic that match, oldest first by the broker's timestamp.
 
         They are read lazily: memory does not grow with the topic. An outcome in parts is one event,
@@ -250,13 +249,37 @@ class EventLog:
             wanted: The conditions. For exact table names only those tables' partitions are read.
             since: Start with events that the broker appended at this time or later; None: all.
             limit: Only this many of the newest events that are on the topic now.
-            follow: Continue with new events without end; yields None now and then, so that the
-                caller can stop.
 
         Raises:
             ConfigError: the topic does not exist.
             TransientError: no broker answers.
         """
+        found = self._events(topic, wanted, since, limit, follow=False)
+        return (logged for logged in found if logged is not None)
+
+    def follow(
+        self,
+        topic: Topic = OUTCOME_TOPIC,
+        wanted: EventFilter = ALL,
+        *,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> Iterator[LoggedEvent | None]:
+        """The same, and then new events without end; None now and then, so that a caller can stop.
+
+        Arguments and errors are those of `read`.
+        """
+        return self._events(topic, wanted, since, limit, follow=True)
+
+    def _events(
+        self,
+        topic: Topic,
+        wanted: EventFilter,
+        since: datetime | None,
+        limit: int | None,
+        *,
+        follow: bool,
+    ) -> Iterator[LoggedEvent | None]:
         spans = self.spans(topic, wanted, since)
         if limit is not None and wanted in {ALL, _BRIEF}:
             # the newest are among the last of each partition; an outcome precedes a task's end
@@ -320,7 +343,7 @@ class EventLog:
             logged.event.event_id
             for topic in (REQUEST_TOPIC, TASK_TOPIC)
             for logged in self.read(topic, wanted)
-            if logged is not None and isinstance(logged.event, Request)
+            if isinstance(logged.event, Request)
         }
 
     def location_of(self, table: str) -> str:
@@ -348,7 +371,7 @@ class EventLog:
                 logged.event.location.rstrip("/")
                 for topic in topics
                 for logged in self.read(topic, EventFilter((table,)))
-                if logged is not None and logged.event is not None
+                if logged.event is not None
             } - {ANYWHERE}
             if found:
                 return sorted(found)

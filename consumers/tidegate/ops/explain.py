@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -157,7 +157,7 @@ def _story(
     published = log.read(VACUUMS, EventFilter((table,)), since=since) if chain else iter(())
     releases = held_by(
         logged.event
-        for logged in _decoded(published)
+        for logged in published
         if isinstance(logged.event, VacuumFinished) and logged.event.event_id in (chain or ())
     )
     with closing(_all_of(log, table, since)) as events:
@@ -183,7 +183,7 @@ def _story(
         held += held_tables(store)
     stopped = list[str]()
     with suppress(TidegateError):  # a person need not have the right to see the groups
-        stopped += Groups.of(settings.connection()).stopped(settings.topics.prefix, NAMES)
+        stopped += Groups(settings.connection()).stopped(settings.topics.prefix, NAMES)
     return Story(
         table,
         newest,
@@ -201,7 +201,7 @@ def _story(
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
     """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
     wanted = EventFilter(event_ids=(event_id,))
-    found = (it for topic in TOPICS for it in _decoded(log.read(topic, wanted, since=since)))
+    found = (it for topic in TOPICS for it in log.read(topic, wanted, since=since))
     return max(found, key=lambda logged: logged.at, default=None)
 
 
@@ -218,12 +218,8 @@ def _original(settings: Settings, dead_letter_id: str) -> str | None:
 def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:
     """The events of a table on all topics, by the broker's time."""
     wanted = EventFilter((table,))
-    topics = [_decoded(log.read(topic, wanted, since=since)) for topic in TOPICS]
+    topics = [log.read(topic, wanted, since=since) for topic in TOPICS]
     yield from heapq.merge(*topics, key=lambda topic: topic.record.timestamp_ms)
-
-
-def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:
-    return (logged for logged in found if logged is not None)
 
 
 def _table(subject: str) -> str | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -18,6 +17,7 @@ from tidegate.events.topics import CHANGELOG
 from tidegate.runtime.bus import Bus, Partition
 from tidegate.runtime.kafka.errors import translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.records import Config
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import NAMES, inputs_of
 
@@ -43,26 +43,15 @@ class _Lag(NamedTuple):
     """The number of uncommitted records: kafka_consumergroup_lag."""
 
 
-@dataclass(frozen=True, slots=True)
 class Groups:
-    """The consumer groups of a cluster.
+    """The consumer groups of a cluster."""
 
-    Attributes:
-        admin: The cluster's admin client.
-        metadata: Reads committed offsets from the same cluster. The admin client can't be used for
-            this: its ListConsumerGroupOffsets may abort the process (librdkafka 2.16).
-        retries: The policy for failed requests.
-    """
-
-    admin: AdminClient
-    metadata: KafkaMetadata
-    retries: RetryPolicy = _RETRIES
-
-    @classmethod
-    def of(cls, connection: Mapping[str, Any]) -> Self:
-        """Those of the cluster that librdkafka's settings name."""
-        admin = AdminClient({**connection, "log_level": 0})
-        return cls(admin, KafkaMetadata(dict(connection)))
+    def __init__(self, connection: Config, retries: RetryPolicy = _RETRIES) -> None:
+        """Take librdkafka's settings, and the policy for failed requests."""
+        self._admin = AdminClient({**connection, "log_level": 0})
+        # for committed offsets: the admin client's ListConsumerGroupOffsets may abort the process
+        # (librdkafka 2.16)
+        self._metadata, self._retries = KafkaMetadata(connection), retries
 
     def check_unused(self, group: str) -> None:
         """Refuse a group with members; a group that does not exist has no members.
@@ -78,7 +67,7 @@ class Groups:
 
     def members(self, group: str) -> list[str]:
         """The members of a group, by client and host; empty if the group does not exist."""
-        return self.retries.call(lambda: self._members(group))
+        return self._retries.call(lambda: self._members(group))
 
     def stopped(self, prefix: str, services: Iterable[str]) -> list[str]:
         """Those of these services that do not run."""
@@ -86,7 +75,7 @@ class Groups:
 
     def _members(self, group: str) -> list[str]:
         try:
-            [future] = self.admin.describe_consumer_groups(
+            [future] = self._admin.describe_consumer_groups(
                 [group], request_timeout=_REQUEST_TIMEOUT
             ).values()
             return [f"{m.client_id} on {m.host}" for m in future.result(_RESULT_TIMEOUT).members]
@@ -109,7 +98,7 @@ class Groups:
         self, group: str, partitions: Collection[Partition]
     ) -> dict[Partition, TopicPartition]:
         """The same, with the metadata that the group committed."""
-        return self.retries.call(lambda: self.metadata.committed(group, partitions))
+        return self._retries.call(lambda: self._metadata.committed(group, partitions))
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets for the group.
@@ -117,13 +106,13 @@ class Groups:
         Raises:
             TidegateError: the service was started meanwhile; no offset was changed.
         """
-        self.retries.call(lambda: self._set_offsets(group, offsets))
+        self._retries.call(lambda: self._set_offsets(group, offsets))
 
     def _set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         changed = [TopicPartition(*part, offset) for part, offset in offsets.items()]
         request = ConsumerGroupTopicPartitions(group, changed)
         try:
-            [future] = self.admin.alter_consumer_group_offsets(
+            [future] = self._admin.alter_consumer_group_offsets(
                 [request], request_timeout=_REQUEST_TIMEOUT
             ).values()
             done = future.result(_RESULT_TIMEOUT).topic_partitions or []

@@ -37,7 +37,6 @@ from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
 from tidegate.ops.groups import Groups, lags_of, topics_of
 from tidegate.ops.notifications import Notifications
 from tidegate.ops.recent import Recent
-from tidegate.ops.topics import connect
 from tidegate.ops.waiting import gate_stores, held_tables, quarantined
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
@@ -264,7 +263,7 @@ class DeploymentMonitor:
 
     def _poll_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: after its broker's death an old one may time out for a minute
-        groups = Groups(connect(self._config), KafkaMetadata(self._config), _MEMBER_RETRIES)
+        groups = Groups(self._config, _MEMBER_RETRIES)
         for service in (*NAMES, *filter(self._settings.bridge.has, READS)):
             group, topics = group_of(self._prefix, service), topics_of(service, self._prefix)
             read = {part: end for part, end in ends.items() if part.topic in topics}
@@ -310,7 +309,7 @@ class DeploymentMonitor:
         """Take the outcomes from before the start that the gauges are about."""
         log, since = EventLog.of(self._settings), datetime.now(UTC) - _HISTORY
         for logged in log.read(wanted=EventFilter(kinds=_HISTORY_KINDS), since=since):
-            if logged is not None and logged.event is not None:
+            if logged.event is not None:
                 self._take(logged, logged.event)
 
     def _take(self, logged: LoggedEvent, event: Event) -> None:

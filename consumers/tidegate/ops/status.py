@@ -111,8 +111,7 @@ def awaiting_approval(settings: Settings, table: str) -> list[LoggedEvent]:
     """The restores of a table that wait for an approval, also one that was approved just now."""
     recent = Recent()
     for logged in EventLog.of(settings).read(wanted=EventFilter((table,))):
-        if logged is not None:
-            recent.take(logged)
+        recent.take(logged)
     return recent.awaiting_at(datetime.now(UTC))
 
 
@@ -156,7 +155,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
     """
     metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
-    prefix, groups = settings.topics.prefix, Groups.of(settings.connection())
+    prefix, groups = settings.topics.prefix, Groups(settings.connection())
     names = (*NAMES, *READS)
 
     def asked(name: str) -> tuple[list[str], int, datetime | None]:
@@ -169,8 +168,7 @@ def read_status(settings: Settings, since: datetime, now: datetime) -> dict[str,
         positions = pool.map(asked, names)
         recent = Recent(day_ago=now - timedelta(days=1))
         for logged in EventLog.of(settings).read(since=since):
-            if logged is not None:
-                recent.take(logged)
+            recent.take(logged)
     with DeadLetterBox(settings) as box:
         dead_letters = Counter(listed.service for listed in box.list(DeadLetterFilter()))
     oldest, held, moved = OldestVacuums(1), list[dict[str, Any]](), list[dict[str, Any]]()

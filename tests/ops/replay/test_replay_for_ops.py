@@ -19,7 +19,6 @@ from tidegate.ops.groups import Groups
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.assembly import assemble
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -151,7 +150,7 @@ def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(pla
     publish_commits(place, [1, 2])
     work_off(place, rules="")
     connection = place.settings().connection()
-    groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
+    groups = Groups(connection)
     groups.set_offsets(f"{place.prefix}.{SERVICE}", {Partition(f"{place.prefix}.commits", 1): 0})
     assert place.unread(SERVICE) == 2
 

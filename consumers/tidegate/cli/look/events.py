@@ -57,12 +57,11 @@ def tail(
     wanted = EventFilter(tables=tuple(table_pattern(pattern) for pattern in table or ()))
     suffix = one_of(_TOPICS, topic, "topic")
     log = EventLog.of(Settings.load(config))
-    found = log.read(
+    found = (log.follow if follow else log.read)(
         next(declared for declared in TOPICS if declared.suffix == suffix),
         wanted,
         since=since_of(since),
         limit=limit if since is None else None,
-        follow=follow,
     )
     _write_events(found, log, wanted, as_json=as_json, follow=follow)
 
@@ -111,7 +110,8 @@ def outcomes(
     if limit is None and since is None and not as_json:
         limit = _USUAL
     log = EventLog.of(Settings.load(config))
-    found = log.read(wanted=wanted, since=since_of(since), limit=limit, follow=follow)
+    read = log.follow if follow else log.read
+    found = read(wanted=wanted, since=since_of(since), limit=limit)
     _write_events(found, log, wanted, as_json=as_json, follow=follow)
 
 

@@ -183,7 +183,7 @@ def _publishers(settings: Settings, table: str) -> dict[str, str]:
     return {
         logged.event.instant: logged.event.source
         for logged in commits
-        if logged is not None and isinstance(logged.event, CommitCompleted)
+        if isinstance(logged.event, CommitCompleted)
     }
 
 
@@ -321,7 +321,7 @@ def _published(settings: Settings) -> dict[str, str]:
     """Where the tables are whose commits were published, by the newest commit of each."""
     found = dict[str, str]()
     for logged in EventLog.of(settings).read(COMMITS):
-        if logged is not None and logged.event is not None:
+        if logged.event is not None:
             found[logged.event.table] = logged.event.location
     return dict(sorted(found.items()))
 

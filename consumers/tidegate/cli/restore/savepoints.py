@@ -193,9 +193,7 @@ def simulate(
     tables = tuple(table_pattern(pattern) for pattern in table or ())
     read = EventLog.of(settings).read(COMMITS, EventFilter(tables=tables), since=since_of(since))
     commits = (
-        (logged.event, logged.at)
-        for logged in read
-        if logged is not None and isinstance(logged.event, CommitCompleted)
+        (logged.event, logged.at) for logged in read if isinstance(logged.event, CommitCompleted)
     )
     now = datetime.now(UTC)
     count, there, gone = simulated(settings.savepoints, commits, now)

@@ -39,7 +39,7 @@ def plan_skip(
     prefix = settings.topics.prefix
     [name] = input_topics(service, topic, prefix)
     partition = Partition(name, number)
-    groups = Groups.of(settings.connection())
+    groups = Groups(settings.connection())
     group = f"{prefix}.{service}"
     groups.check_unused(group)
     bus = KafkaBus(settings.connection())
@@ -99,7 +99,7 @@ def carry_out_skip(  # noqa: PLR0913 - a decision, by name
     written = read_dead_letter(skipped._replace(headers=message.headers, unreadable=""), wire)
     audit = audit_event(replace(written, error="skipped"), by, at, wire, discarded=reason)
     bus = KafkaBus(settings.connection())
-    groups = Groups.of(settings.connection())
+    groups = Groups(settings.connection())
     try:
         groups.check_unused(group)
         queue = DeadLetterQueue(service, bus, prefix, ELECTION_RETRIES, DeadLetterLimit())

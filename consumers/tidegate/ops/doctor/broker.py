@@ -63,7 +63,7 @@ class Broker:
         self._faults: list[KafkaError] = []
         self.admin = connect({**self.connection, "error_cb": self._faults.append})
         self.metadata = KafkaMetadata(self.connection, wait_seconds=_REQUEST_TIMEOUT)
-        self.groups = Groups(self.admin, self.metadata)
+        self.groups = Groups(self.connection)
 
     def spans(self, topics: Sequence[str]) -> dict[Partition, range]:
         """The available offsets of every partition; topics that do not exist are left out."""
@@ -191,7 +191,7 @@ def check_placement(broker: Broker, topic: Topic) -> Finding:
     resolved = {
         (Partition(event.origin_topic, event.origin_partition), event.origin_offset)
         for logged in EventLog.of(broker.settings).read(wanted=wanted, since=since)
-        if logged is not None and isinstance(event := logged.event, _RESOLUTIONS)
+        if isinstance(event := logged.event, _RESOLUTIONS)
     }
     left = (record for record in records if (record.partition, record.offset) not in resolved)
     return compare_placement(left, len(spans))

@@ -70,7 +70,7 @@ def check_owners(broker: Broker) -> Finding:
         return Finding("skipped", "unknown: there is no topic of outcomes")
     wanted = EventFilter(kinds=frozenset({SavepointsChecked.__name__}))
     read = EventLog.of(broker.settings).read(wanted=wanted, since=datetime.now(UTC) - _CHECKS_SINCE)
-    return compare_owners(logged.event for logged in read if logged is not None)
+    return compare_owners(logged.event for logged in read)
 
 
 def compare_owners(checks: Iterable[Event | None]) -> Finding:

@@ -234,7 +234,7 @@ def plan_reset(  # noqa: PLR0913 - what is selected, by name
         spans = {part: span for part, span in spans.items() if part.number in numbers}
         if not spans:
             raise ConfigError(f"none of the tables is on partition {partition}")
-    group, groups = f"{prefix}.{service}", Groups.of(settings.connection())
+    group, groups = f"{prefix}.{service}", Groups(settings.connection())
     groups.check_unused(group)
     committed, earlier = groups.positions(group, list(spans)), set[Partition]()
     at: dict[Partition, int] = {}
@@ -287,7 +287,7 @@ def reset(bus: KafkaBus, settings: Settings, plan: _GroupReplay) -> None:
     """
     if not plan.resets:
         return
-    groups = Groups.of(settings.connection())
+    groups = Groups(settings.connection())
     groups.check_unused(plan.group)
     if plan.service == COORDINATOR:
         reset_state(bus, settings.topics.prefix, plan)
