@@ -34,10 +34,8 @@ from tidegate.service.bridge_assembly import BRIDGES
 from tidegate.service.settings import Settings
 from tidegate.service.topics import require_declared_topics
 
-_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-
-
 log = logging.getLogger(__name__)
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _CHECK_SECONDS: Final = 0.5
 _REPORT_SECONDS: Final = 2.0
 

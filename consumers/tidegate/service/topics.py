@@ -18,9 +18,9 @@ from tidegate.errors.commands import command_line
 from tidegate.events.topics import ALL_TOPICS, UNCLEAN, Topic
 from tidegate.service.settings import TopicSettings
 
+log = logging.getLogger(__name__)
 MIN_IN_SYNC: Final = "min.insync.replicas"
 _REPLICAS_FOR_TWO_IN_SYNC: Final = 3
-log = logging.getLogger(__name__)
 _AT_LEAST: Final = frozenset({MIN_IN_SYNC, "max.message.bytes"})
 _HIDES_A_LOSS: Final = (
     "a replica without all confirmed records may become the leader, and their loss is not noticed; "

@@ -25,6 +25,15 @@ from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.signatures.tokens import Sign, unsigned
 
+log = logging.getLogger(__name__)
+BATCH = 100
+POLL_SECONDS = 0.2
+STOP_SECONDS = 30.0
+REVOKE_SECONDS = 1.0
+"""How long the group waits for running commands at a rebalance. Most end within it and are
+acknowledged before their partition goes to another process, which would run them again."""
+_CHECK_SECONDS = 0.01
+
 
 @dataclass(slots=True)
 class _OffsetTracker:
@@ -90,16 +99,6 @@ class _OffsetTracker:
         Finished records do not count, even behind an unfinished one: they need no memory.
         """
         return len(self._pending)
-
-
-log = logging.getLogger(__name__)
-BATCH = 100
-POLL_SECONDS = 0.2
-STOP_SECONDS = 30.0
-REVOKE_SECONDS = 1.0
-"""How long the group waits for running commands at a rebalance. Most end within it and are
-acknowledged before their partition goes to another process, which would run them again."""
-_CHECK_SECONDS = 0.01
 
 
 class _Task(NamedTuple):

@@ -62,6 +62,34 @@ LARGE: Final[Config] = {
     "message.max.bytes": 2**27,  # before compression; each topic has its own, smaller limit
 }
 """For producers of large messages: a table's state, or a dead letter as large as its cause."""
+_WAIT: Final = 30.0
+_READER: Final[Config] = {
+    "enable.auto.commit": False,
+    **REPORTS_ENDS,
+    "allow.auto.create.topics": False,
+    "receive.message.max.bytes": MAX_RECEIVED,
+    "log_level": 0,
+}
+_AHEAD: Final[Config] = {
+    "queued.max.messages.kbytes": 16_384,  # 64 MiB by default
+    "fetch.max.bytes": 8 * 2**20,  # of an answer that is still to be queued: 50 MB by default
+    # a full queue stops fetching for this long; the default of a second would dominate a reading
+    "fetch.queue.backoff.ms": 10,
+}
+"""Limits on prefetching."""
+_QUICK: Final[Config] = {
+    # an empty fetch response reports the end of a partition: after 3 ms instead of 500 ms
+    "fetch.wait.max.ms": 3,
+    "fetch.error.backoff.ms": 50,
+}
+"""For consumers that stop at an end. A consumer that waits there for more needs no such haste."""
+_BOUNDED: Final[Config] = {"queued.min.messages": 1000, "queued.max.messages.kbytes": 4096}
+_WAITING: Final = 1000
+"""Records of one partition that may wait in memory."""
+_WAITING_BYTES: Final = 32 * 2**20
+"""Bytes of waiting values of all partitions together. One record of each partition always fits."""
+_GRACE: Final = 0.5
+"""A committed transaction is visible in all its partitions within a few milliseconds."""
 
 
 def as_record(message: Received) -> Record:
@@ -110,36 +138,6 @@ def read_up_to(message: Received) -> int | None:
     if error is None:
         return offset + 1
     return offset if is_end(error) else None
-
-
-_WAIT: Final = 30.0
-_READER: Final[Config] = {
-    "enable.auto.commit": False,
-    **REPORTS_ENDS,
-    "allow.auto.create.topics": False,
-    "receive.message.max.bytes": MAX_RECEIVED,
-    "log_level": 0,
-}
-_AHEAD: Final[Config] = {
-    "queued.max.messages.kbytes": 16_384,  # 64 MiB by default
-    "fetch.max.bytes": 8 * 2**20,  # of an answer that is still to be queued: 50 MB by default
-    # a full queue stops fetching for this long; the default of a second would dominate a reading
-    "fetch.queue.backoff.ms": 10,
-}
-"""Limits on prefetching."""
-_QUICK: Final[Config] = {
-    # an empty fetch response reports the end of a partition: after 3 ms instead of 500 ms
-    "fetch.wait.max.ms": 3,
-    "fetch.error.backoff.ms": 50,
-}
-"""For consumers that stop at an end. A consumer that waits there for more needs no such haste."""
-_BOUNDED: Final[Config] = {"queued.min.messages": 1000, "queued.max.messages.kbytes": 4096}
-_WAITING: Final = 1000
-"""Records of one partition that may wait in memory."""
-_WAITING_BYTES: Final = 32 * 2**20
-"""Bytes of waiting values of all partitions together. One record of each partition always fits."""
-_GRACE: Final = 0.5
-"""A committed transaction is visible in all its partitions within a few milliseconds."""
 
 
 class PartitionReader:

@@ -15,6 +15,9 @@ from tidegate.service.settings.problems import suggestion
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+PREFIX: Final = "TIDEGATE_"
+SEPARATOR: Final = "__"
+_SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _FILE: Final = "file:"
 
@@ -65,11 +68,6 @@ def _read(file: Path, where: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{where}: can't read {file}: {reason}") from error
-
-
-PREFIX: Final = "TIDEGATE_"
-SEPARATOR: Final = "__"
-_SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 
 
 def from_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
