@@ -200,7 +200,7 @@ RULES: Final = (
     ),
     Rule(
         "a pending restore has begun",
-        "consumers/tidegate/restores/repeats.py",
+        "consumers/tidegate/restores/executor.py",
         "return begun is not None or bool(table.timeline.pending_restores)",
         "return begun is not None",
         "tests/runtime/test_claimed_tasks.py::test_a_restore_has_begun_once_one_is_on_the_timeline",

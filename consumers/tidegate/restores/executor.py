@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from tidegate.errors import ConfinementError, FormatError, PermanentError
+from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.errors.commands import command_line
 from tidegate.events import (
     Command,
@@ -37,12 +37,12 @@ from tidegate.restores.hudi_engine import Session
 from tidegate.restores.liveness import check_writers, holding_lock, removing_left_locks
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
-from tidegate.restores.repeats import RestoreClaim, previous_restore
+from tidegate.restores.repeats import previous_restore, started_at
 from tidegate.restores.run import RestoreRun
 from tidegate.restores.settings import RestoreRule, RestoreSettings
 from tidegate.runtime.protocols import PROGRESS_EVERY, Published
 from tidegate.storage import ParallelMap
-from tidegate.tables.claim import Claim, Task
+from tidegate.tables.claim import HUDI, Claim, Task
 from tidegate.tables.hudi import claim_table, open_table, refusing_unreadable
 from tidegate.tables.refusal import Refused, readable
 from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
@@ -57,6 +57,23 @@ class _Needs:
     rule: RestoreRule | None
     request: Published
     approval: RestoreApproved | None = None
+
+
+class _RestoreClaim(Claim):
+    """The claim of a restorer's task."""
+
+    def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - any task of the request
+        """Whether a restore for the request was put on the timeline, by any of its tasks.
+
+        A pending restore counts, too: the request is recorded after the restore is on the timeline.
+        """
+        location = self.folder.removesuffix(f"/{HUDI}")
+        try:
+            table = open_table(self.warehouse, location, self.task.table, any_kind=True)
+            begun = started_at(self.warehouse, location, command)
+        except FormatError as error:  # it can't be known now
+            raise TransientError(str(error)) from error
+        return begun is not None or bool(table.timeline.pending_restores)
 
 
 class Restorer:
@@ -98,7 +115,7 @@ class Restorer:
 
     def claim(self, command: Command, task: Task) -> Claim:
         """Claim the table."""
-        return claim_table(self.context.warehouse, command.location, task, RestoreClaim)
+        return claim_table(self.context.warehouse, command.location, task, _RestoreClaim)
 
     def execute(
         self, command: Command, claim: AnyClaim = NO_CLAIM, grounds: Sequence[Published] = ()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.bounded_json import MAX_SMALL
-from tidegate.errors import FormatError, TransientError
+from tidegate.errors import FormatError
 from tidegate.events import RestoreRequested, derived_id
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant import Action, Instant, InstantState, is_instant
@@ -26,8 +26,8 @@ from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.metadata_table import discard_remains
 from tidegate.storage import NotFound, join
-from tidegate.tables.claim import HUDI, Claim
-from tidegate.tables.hudi import TimelineWriter, open_table
+from tidegate.tables.claim import HUDI
+from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
@@ -54,23 +54,6 @@ def started_at(warehouse: Warehouse, location: str, request_id: str) -> str | No
     if not is_instant(instant):
         raise FormatError(f"{path} does not contain an instant")
     return instant
-
-
-class RestoreClaim(Claim):
-    """The claim of a restorer's task."""
-
-    def has_begun(self, number: int, command: str) -> bool:  # noqa: ARG002 - any task of the request
-        """Whether a restore for the request was put on the timeline, by any of its tasks.
-
-        A pending restore counts, too: the request is recorded after the restore is on the timeline.
-        """
-        location = self.folder.removesuffix(f"/{HUDI}")
-        try:
-            table = open_table(self.warehouse, location, self.task.table, any_kind=True)
-            begun = started_at(self.warehouse, location, command)
-        except FormatError as error:  # it can't be known now
-            raise TransientError(str(error)) from error
-        return begun is not None or bool(table.timeline.pending_restores)
 
 
 def record_start(warehouse: Warehouse, location: str, request_id: str, instant: str) -> None:
