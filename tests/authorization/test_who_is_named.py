@@ -191,7 +191,7 @@ def test_a_savepoint_names_who_asked_for_it_on_the_timeline(
     [_] = writer.execute(command, grounds=[Published(command, NOON, eve)])
 
     [listed] = savepoints_of(warehouse, table.location)
-    assert (listed.by, command.requested_by) == (shown, "ada")
+    assert (listed["requested_by"], command.requested_by) == (shown, "ada")
     [removed] = writer.execute(removal(table, 2))
     assert f" of {shown}, which protected " in sentence(removed)
 
@@ -207,4 +207,4 @@ def test_a_savepoint_that_another_person_wants_too_says_for_whom_it_is_kept(tmp_
 
     [listed] = savepoints_of(warehouse, table.location)
 
-    assert (listed.by, listed.kept_for) == ("ada (unsigned)", "zora (unsigned)")
+    assert (listed["requested_by"], listed["kept_for"]) == ("ada (unsigned)", "zora (unsigned)")

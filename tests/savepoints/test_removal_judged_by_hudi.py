@@ -65,7 +65,7 @@ def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(
     assert kept
     twin = table.copy(hudi.root / "theirs/orders")
     planned = plan_freeing(warehouse_over(hudi.root), table.location, first, ThreadMap())
-    assert set(planned.freed) == kept
+    assert set(planned["freed"]) == kept
 
     remove(table, first)
     twin.call("delete_savepoint", instant_time=first)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
 from tidegate.hudi.instant import Action, InstantState, is_instant
 from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi_reader.table import HudiTable
 from tidegate.savepoints.further_requests import holder_of
 from tidegate.savepoints.lookup import made_at, pinned_by, superseded_files
-from tidegate.savepoints.retention import Savepoint, kept_until
+from tidegate.savepoints.retention import kept_until
 from tidegate.savepoints.rules import SavepointRule
 from tidegate.savepoints.timeline_view import savepoint_of
 from tidegate.storage import ParallelMap
@@ -23,49 +23,25 @@ from tidegate.tables.warehouse import Warehouse
 
 _NAMED: Final = 5
 """How many savepoints an error names."""
+_COLUMNS: Final = (
+    *("savepoint", "state", "requested_by", "at", "age", "policy", "tiers", "unowned", "kept_for"),
+    *("expires", "files", "pinned_files", "pinned_bytes", "comment"),
+)
 _RELATIVE: Final = re.compile(r"latest(?:~([0-9]{1,6}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedSavepoint:
-    """A savepoint. Until it is completed, it has no metadata.
-
-    Without a mark, `mark` and `saved` are None. Unless the table was listed, the pinned figures
-    are None.
-    """
-
-    instant: str
-    state: str
-    by: str | None = None
-    at: datetime | None = None
-    files: int | None = None
-    comment: str | None = None
-    mark: SavepointMark | None = None
-    saved: Savepoint | None = None
-    kept_for: str | None = None
-    """A person who requested it, too: no policy removes it before `kept_until`."""
-    kept_until: datetime | None = None
-    """None, if a person requested it, too: until a person removes it."""
-    pinned_files: int | None = None
-    pinned_bytes: int | None = None
-
-    def expires_at(self, rule: SavepointRule | None) -> datetime | None:
-        """When the last of its lifetimes ends; None: it has none, or it is unknown."""
-        end = None if self.saved is None else kept_until(rule, self.saved)
-        if self.kept_for is None or end is None:
-            return end
-        return self.kept_until and max(end, self.kept_until)
-
-    def is_unowned(self, rule: SavepointRule | None) -> bool:
-        """Whether a policy made it that this rule does not own: it stays until a person acts."""
-        policy = self.mark.policy if self.mark else None
-        return policy is not None and not (rule is not None and rule.owns(policy))
-
-
 def savepoints_of(
-    warehouse: Warehouse, location: str, listing: ParallelMap | None = None
-) -> Iterator[_ListedSavepoint]:
-    """The savepoints of a table, oldest first; with `listing`, also the files that each pins.
+    warehouse: Warehouse,
+    location: str,
+    rule: SavepointRule | None = None,
+    listing: ParallelMap | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The savepoints of a table, oldest first, as `tidegate savepoints list` prints them.
+
+    Until a savepoint is completed, only its instant and state are known. `policy` and `tiers` are
+    those of its mark. `unowned` says that a policy made it that the rule does not own: it stays
+    until a person acts. `kept_for` is a person who requested it, too: no policy removes it before
+    `expires`. With `listing`, there are also the files that each pins.
 
     Raises:
         Refused: the table is outside the warehouse, can't be read, or is unsupported.
@@ -74,29 +50,40 @@ def savepoints_of(
     """
     table = open_table(warehouse, location)
     listed = superseded_files(table, listing) if listing else None
+    columns = [name for name in _COLUMNS if listed is not None or not name.startswith("pinned")]
     for instant in table.timeline.of_action(Action.SAVEPOINT):
+        row: dict[str, Any] = dict.fromkeys(columns)
         state = instant.state.name.lower()
-        if instant.state is not InstantState.COMPLETED:
-            yield _ListedSavepoint(instant.timestamp, state)
-            continue
-        saved = SavepointMetadata.decode(table.read(instant))
-        mark, comment = SavepointMark.parse(saved.comment)
-        pinned = None if listed is None else pinned_by(saved, listed)
-        request = holder_of(table.storage, table.location, instant.timestamp, datetime.now(UTC))
-        yield _ListedSavepoint(
-            instant.timestamp,
-            state,
-            saved.by,
-            made_at(saved),
-            saved.file_count,
-            comment,
-            mark,
-            savepoint_of(table, instant.timestamp, saved) if mark else None,
-            request.by if request else None,
-            request.until if request else None,
-            None if pinned is None else len(pinned),
-            None if pinned is None else sum(pinned.values()),
-        )
+        row |= {"savepoint": instant.timestamp, "state": state, "unowned": False}
+        if instant.state is InstantState.COMPLETED:
+            metadata = SavepointMetadata.decode(table.read(instant))
+            row |= _described(table, instant.timestamp, metadata, rule)
+            if listed is not None:
+                pinned = pinned_by(metadata, listed)
+                row |= {"pinned_files": len(pinned), "pinned_bytes": sum(pinned.values())}
+        yield row
+
+
+def _described(
+    table: HudiTable, instant: str, metadata: SavepointMetadata, rule: SavepointRule | None
+) -> dict[str, object]:
+    mark, comment = SavepointMark.parse(metadata.comment)
+    policy = mark.policy if mark else None
+    expires = kept_until(rule, savepoint_of(table, instant, metadata)) if mark else None
+    request = holder_of(table.storage, table.location, instant, datetime.now(UTC))
+    if request is not None and expires is not None:
+        expires = request.until and max(expires, request.until)
+    return {
+        "requested_by": metadata.by,
+        "at": made_at(metadata),
+        "policy": policy,
+        "tiers": ",".join(mark.tiers) if mark and mark.tiers else None,
+        "unowned": policy is not None and not (rule is not None and rule.owns(policy)),
+        "kept_for": request.by if request else None,
+        "expires": expires,
+        "files": metadata.file_count,
+        "comment": comment,
+    }
 
 
 def chosen_savepoint(warehouse: Warehouse, location: str, wanted: str) -> str:

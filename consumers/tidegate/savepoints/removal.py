@@ -10,11 +10,11 @@ of the task, whose worker died, can report what is gone: the timeline shows noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import (
@@ -313,31 +313,15 @@ def _check_maker(at: str, content: bytes | None, ended: Ended) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PlannedRemoval:
-    """The effect of a person's request to remove a savepoint."""
-
-    made_by: str | None
-    kept_for: str | None
-    """A person who requested it, too."""
-    mark: SavepointMark | None
-    files: int
-    """Number of files that the savepoint keeps."""
-    timeline_files: Sequence[str]
-    """Paths of the removed files."""
-    freed: Sequence[str]
-    """Files (relative to the table) in neither the newest commit nor another savepoint."""
-    freed_bytes: int
-    left: int
-    """Number of the table's other completed savepoints."""
-
-
 def plan_freeing(
     warehouse: Warehouse, location: str, instant: str, parallel_map: ParallelMap
-) -> _PlannedRemoval:
+) -> dict[str, Any]:
     """Plan the removal of a savepoint at a person's request. Changes nothing.
 
-    Lists the table and reads the metadata of every savepoint.
+    Lists the table and reads the metadata of every savepoint. The result is what `tidegate plan
+    savepoint-removal` prints: `kept_for` is a person who requested it, too, and `freed` the files
+    (relative to the table) that are in neither the newest commit nor another savepoint. `paths` are
+    the files that are removed.
 
     Raises:
         Refused: there is no such savepoint, or a restore is pending.
@@ -358,13 +342,17 @@ def plan_freeing(
                 freed.pop((path, name), None)
     files = {found, _inflight(found)}
     claim = holder_of(table.storage, table.location, instant, datetime.now(UTC))
-    return _PlannedRemoval(
-        made_by=own.by if own else None,
-        kept_for=claim.by if claim else None,
-        mark=SavepointMark.parse(own.comment)[0] if own else None,
-        files=own.file_count if own else 0,
-        timeline_files=sorted(table.path_of(file) for file in files),
-        freed=sorted(join(path, name) if path else name for path, name in freed),
-        freed_bytes=sum(freed.values()),
-        left=len(savepoints),
-    )
+    mark = SavepointMark.parse(own.comment)[0] if own else None
+    return {
+        "savepoint": instant,
+        "requested_by": own.by if own else None,
+        "kept_for": claim.by if claim else None,
+        "policy": mark.policy if mark else None,
+        "tiers": list(mark.tiers) if mark else [],
+        "files": own.file_count if own else 0,
+        "freed_files": len(freed),
+        "freed_bytes": sum(freed.values()),
+        "savepoints_left": len(savepoints),
+        "paths": sorted(table.path_of(file) for file in files),
+        "freed": sorted(join(path, name) if path else name for path, name in freed),
+    }

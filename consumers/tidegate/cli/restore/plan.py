@@ -112,7 +112,7 @@ def _removals(
     warehouse: Warehouse, location: str, table: str | None, savepoint: str
 ) -> Iterator[str]:
     """The commands that remove the later savepoints, newest first."""
-    later = sorted(listed.instant for listed in savepoints_of(warehouse, location))
+    later = sorted(row["savepoint"] for row in savepoints_of(warehouse, location))
     for instant in reversed(later):
         if instant > savepoint:
             yield _removal(location, table, instant)
@@ -250,24 +250,14 @@ def savepoint_removal(
     warehouse, parallel_map = table_work(settings)
     chosen = chosen_savepoint(warehouse, where, savepoint)
     planned = plan_freeing(warehouse, where, chosen, parallel_map)
-    fields: dict[str, Any] = {
-        "savepoint": chosen,
-        "requested_by": planned.made_by,
-        "kept_for": planned.kept_for,
-        "policy": planned.mark.policy if planned.mark else None,
-        "tiers": list(planned.mark.tiers) if planned.mark else [],
-        "files": planned.files,
-        "freed_files": len(planned.freed),
-        "freed_bytes": planned.freed_bytes,
-        "savepoints_left": planned.left,
-    }
     if as_json:
-        write_json({**fields, "paths": list(planned.timeline_files), "freed": list(planned.freed)})
+        write_json(planned)
         return
-    _show(fields)
-    _show_paths("would remove", planned.timeline_files)
-    _show_paths("Hudi may clean", planned.freed)
-    if not planned.left:
+    paths, freed = planned.pop("paths"), planned.pop("freed")
+    _show(planned)
+    _show_paths("would remove", paths)
+    _show_paths("Hudi may clean", freed)
+    if not planned["savepoints_left"]:
         write("It is the table's last savepoint: without one the table can't be restored.")
     write(f"To do it: {settings.security.suggested(_removal(where, name, chosen))}")
 

@@ -70,30 +70,10 @@ def list_savepoints(
     location = located(settings, name, subject if is_location else None)
     rule = rule_of(settings.savepoints, name) if name else None
     now = datetime.now(UTC)
-    found = savepoints_of(warehouse, location, parallel_map if pins else None)
-    rows: list[dict[str, Any]] = [
-        {
-            "savepoint": listed.instant,
-            "state": listed.state,
-            "requested_by": listed.by,
-            "at": listed.at,
-            "age": age_of(now - listed.at) if listed.at else None,
-            "policy": listed.mark.policy if listed.mark else None,
-            "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
-            "unowned": listed.is_unowned(rule) if name else None,
-            "kept_for": listed.kept_for,
-            "expires": expires,
-            "files": listed.files,
-        }
-        | (
-            {"pinned_files": listed.pinned_files, "pinned_bytes": listed.pinned_bytes}
-            if pins
-            else {}
-        )
-        | {"comment": listed.comment}
-        for listed in found
-        for expires in (listed.expires_at(rule),)
-    ]
+    rows = [*savepoints_of(warehouse, location, rule, parallel_map if pins else None)]
+    for row in rows:
+        row["age"] = age_of(now - row["at"]) if row["at"] else None
+        row["unowned"] = row["unowned"] if name else None
     if as_json:
         write_json_lines(rows)
         return
@@ -150,10 +130,9 @@ def remove(
     name, where = table_of(table) or table, located(settings, table, location)
     rule = rule_of(settings.savepoints, name)
     found = [
-        listed.instant
-        for listed in savepoints_of(warehouse, where)
-        if listed.is_unowned(rule) and listed.mark and listed.mark.policy == policy
-        if listed.kept_for is None
+        row["savepoint"]
+        for row in savepoints_of(warehouse, where, rule)
+        if row["unowned"] and row["policy"] == policy and row["kept_for"] is None
     ]
     if not found:
         why = f"a rule of {name} owns it, or a person requested it, too"
