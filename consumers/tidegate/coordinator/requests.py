@@ -266,8 +266,8 @@ class Requests:
         self, table: str, queued: Queued, reason: Reason, message: str, at: datetime
     ) -> Answer:
         """The outcome of a request that ends before its worker has begun."""
-        original = tasks.unpack(queued.original)
-        command = self._wire.deserialize(table.encode(), original.value, original.pairs)
+        sent, _ = queued.original
+        command = self._wire.deserialize(table.encode(), sent.value, sent.headers)
         if not isinstance(command, Command):  # only commands are queued
             raise PermanentError(f"{queued.command} is a {type(command).__name__}")
         return refusal(command, reason, message, SOURCE, at).to(command, queued.signed_by)
@@ -302,13 +302,13 @@ class Requests:
             return
         if isinstance(event, RestoreApprovalRejected):
             # after its dead letter was redriven it waits for no other one, and ends
-            ended = to_ms(at), dumps(carried._replace(approval=None, grounds=()))
+            ended = to_ms(at), carried._replace(approval=None, grounds=()).body
             _, expires, body = rows.one(_AWAITING, table, number) or (None, *ended)
             rows.put("awaiting", table, number, (expires, expires), body)
         elif carried.approval is None:  # else a repeat, of the task before the approval
             until = to_ms(event.expires_at or event.occurred_at)
             waits = carried._replace(signed_by=event.signed_by, has_begun=False)
-            rows.put("awaiting", table, number, (until, until), dumps(waits))
+            rows.put("awaiting", table, number, (until, until), waits.body)
             rows.put("used", table, number, (to_ms(at),))  # the coordinator's own, too
 
     @staticmethod

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.coordinator import tasks
-from tidegate.coordinator.rows.records import as_json, dumps
+from tidegate.coordinator.rows.records import dump_message
 from tidegate.coordinator.rows.store import Store
 from tidegate.coordinator.subject import SOURCE, Effects
 from tidegate.coordinator.tasks import Queued, Task
@@ -51,7 +51,7 @@ def ended(event: TaskEnded, rows: Store) -> tuple[Queued, list[TaskEnded]] | Non
         tasks.enqueue_again(table, queued, rows)
     elif event.end is TaskEnd.DEAD_LETTERED:  # perhaps it has begun
         failed_task = task._replace(queued=queued._replace(has_begun=True))
-        rows.put("failed", table, number, body=dumps(failed_task))
+        rows.put("failed", table, number, body=failed_task.body)
     return queued, []
 
 
@@ -179,5 +179,5 @@ def confirm_later(table: str, outcomes: Sequence[Message], rows: Store) -> bool:
     if task is None or task.queued.lane != tasks.CLEANINGS:
         return False
     for outcome in outcomes:
-        rows.put("unconfirmed", table, rows.next_sequence(), body=dumps(as_json(outcome)))
+        rows.put("unconfirmed", table, rows.next_sequence(), body=dump_message(outcome))
     return True

@@ -18,18 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
 
 from tidegate.coordinator.holds import HOLD, is_held
 from tidegate.coordinator.outgoing import Outgoing
-from tidegate.coordinator.rows.records import as_json, dumps, loads, of_json
+from tidegate.coordinator.rows import records
 from tidegate.coordinator.rows.store import RowType, Store
 from tidegate.coordinator.subject import SOURCE
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningReleased,
     Command,
-    OriginalMessage,
     QuarantineRemovalRequested,
     SavepointsCheckRequested,
     StopRequested,
@@ -73,6 +74,10 @@ STOP_ROW: Final = f"select number, body from task where tbl = ? and lane = {STOP
 TASK_ROW: Final = "select body from task where tbl = ? and number = ?"
 
 
+Original = tuple[Message, int]
+"""A message, and when the broker has had it, in ms. Its headers are not verified."""
+
+
 class Queued(NamedTuple):
     """A command that waits for its turn, or that a task carries."""
 
@@ -81,11 +86,11 @@ class Queued(NamedTuple):
     lane: int
     location: str
     kind: str
-    original: list[Any]
-    """The message of the command, see `pack`. Its headers are not verified."""
+    original: Original
+    """The command's."""
     approval: str | None = None
     """The id of the approval under which it is carried out."""
-    grounds: Sequence[list[Any]] = ()
+    grounds: Sequence[Original] = ()
     """The messages, besides the command's, that the task rests on: its approval."""
     partition: str | None = None
     signed_by: str | None = None
@@ -109,7 +114,7 @@ class Queued(NamedTuple):
             _lane(command),
             command.location,
             type(command).__name__,
-            pack(message, appended_at),
+            (message, to_ms(appended_at)),
             partition=getattr(command, "partition", None),
             signed_by=signed_by,
             has_begun=has_begun,
@@ -118,10 +123,17 @@ class Queued(NamedTuple):
     @classmethod
     def load(cls, body: str) -> Queued:
         """The command that a row's body holds."""
-        return cls._make(loads(body))
+        return _QUEUED.validate_json(body)
+
+    @property
+    def body(self) -> str:
+        """Its row's body."""
+        return _QUEUED.dump_json(self).decode()
 
     def as_task(self, table: str, number: int, issued: int) -> TaskIssued:
         """The event that lets a worker carry it out, issued at this time of the broker, in ms."""
+        originals = self.original, *self.grounds
+        command, *grounds = [original_of(message, from_ms(at)) for message, at in originals]
         return TaskIssued(
             table=table,
             location=self.location,
@@ -129,8 +141,8 @@ class Queued(NamedTuple):
             source=SOURCE,
             caused_by=self.command,
             number=number,
-            command=unpack(self.original),
-            grounds=tuple(map(unpack, self.grounds)),
+            command=command,
+            grounds=tuple(grounds),
         )
 
 
@@ -152,12 +164,20 @@ class Task(NamedTuple):
     @classmethod
     def load(cls, body: str) -> Task:
         """The task that a row's body holds."""
-        task, issued, stops, queued = loads(body)
-        return cls(task, issued, stops, Queued._make(queued))
+        return _TASK.validate_json(body)
+
+    @property
+    def body(self) -> str:
+        """Its row's body."""
+        return _TASK.dump_json(self).decode()
 
     def event(self, table: str, number: int) -> TaskIssued:
         """Its event, to publish again."""
         return self.queued.as_task(table, number, self.issued)
+
+
+_QUEUED: Final = TypeAdapter(Queued, config=records.BYTES)
+_TASK: Final = TypeAdapter(Task, config=records.BYTES)
 
 
 class Tasks:
@@ -245,7 +265,7 @@ def enqueue(table: str, queued: Queued, rows: Store) -> None:
 def enqueue_again(table: str, queued: Queued, rows: Store, number: int | None = None) -> None:
     """Queue a command that was queued before; with `number` in the place of another command."""
     number = rows.next_sequence() if number is None else number
-    rows.put("queued", table, number, (queued.lane,), dumps(queued))
+    rows.put("queued", table, number, (queued.lane,), queued.body)
 
 
 def _next(table: str, rows: Store) -> Queued | None:
@@ -271,7 +291,7 @@ def _confirm(table: str, rows: Store) -> None:
     found = rows.all("select id, body from unconfirmed where tbl = ? order by id", table)
     for number, body in found:
         rows.drop("unconfirmed", table, number)
-        rows.add_to_outbox(of_json(loads(body)))
+        rows.add_to_outbox(records.load_message(body))
 
 
 def running(table: str, rows: Store) -> tuple[int, Task] | None:
@@ -283,18 +303,7 @@ def running(table: str, rows: Store) -> tuple[int, Task] | None:
 def store_task(rows: Store, table: str, number: int, task: Task, at: datetime) -> None:
     """Store a running task; it is overdue an hour from now."""
     columns = task.queued.lane, to_ms(at + OVERDUE_AFTER)
-    rows.put("task", table, number, columns, dumps(task))
-
-
-def pack(message: Message, appended_at: datetime) -> list[Any]:
-    """A message and when the broker has had it, as JSON: most commands wait in a queue."""
-    return [to_ms(appended_at), *as_json(message)]
-
-
-def unpack(stored: Sequence[Any]) -> OriginalMessage:
-    """The inverse of `pack`, as tasks carry it."""
-    appended_ms, *message = stored
-    return original_of(of_json(message), from_ms(appended_ms))
+    rows.put("task", table, number, columns, task.body)
 
 
 def _lane(command: Command) -> int:

@@ -6,7 +6,6 @@ array of its columns and, where it has a body, that on a second line. A large va
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from hashlib import sha256
 from operator import methodcaller
 from typing import Any, Final
 
+from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import from_json
 
 from tidegate.errors import PermanentError
@@ -117,22 +117,20 @@ def _unpacked(value: bytes) -> bytes:
     return unpacked
 
 
-def as_json(message: Message) -> list[Any]:
-    """A message as JSON."""
-    headers = [[name, _text(value)] for name, value in message.headers]
-    return [message.topic, _text(message.key), _text(message.value), headers, message.partition]
+BYTES: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+"""For messages in JSON."""
+_MESSAGE: Final = TypeAdapter(Message, config=BYTES)
 
 
-def of_json(stored: Sequence[Any]) -> Message:
-    """The inverse of `as_json`."""
-    topic, key, value, headers, partition = stored
-    decoded = tuple([(name, _bytes(text)) for name, text in headers])
-    return Message(topic, _bytes(key), _bytes(value), decoded, partition)
+def dump_message(message: Message) -> str:
+    """A message as a row's body."""
+    return _MESSAGE.dump_json(message).decode()
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
+def load_message(body: str) -> Message:
+    """The message that a row's body holds.
 
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+    Raises:
+        ValueError: it holds none.
+    """
+    return _MESSAGE.validate_json(body)

@@ -147,8 +147,7 @@ class Store:
 
     def add_to_outbox(self, message: Message) -> None:
         """Publish a message; its row lets a successor publish it."""
-        body = records.dumps(records.as_json(message))
-        self.put(OUTBOX.name, "", self.next_sequence(), body=body)
+        self.put(OUTBOX.name, "", self.next_sequence(), body=records.dump_message(message))
         self.publish(message)
 
     def next_sequence(self) -> int:
@@ -226,7 +225,7 @@ class Store:
         self._sequence = self.position.sequence
         outbox = self.all("select body from outbox order by sequence")
         try:
-            self.unsent = [records.of_json(records.loads(body)) for (body,) in outbox]
+            self.unsent = [records.load_message(body) for (body,) in outbox]
         except (ValueError, TypeError) as error:
             raise FormatError(f"the outbox in the changelog can't be read: {error!r}") from error
 
