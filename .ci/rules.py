@@ -39,8 +39,8 @@ RULES: Final = (
     Rule(
         "an open transaction is a hold",
         "consumers/tidegate/coordinator/vacuums.py",
-        "found += [reader_of(None, txn) for txn in self.transactions]",
-        "found += [reader_of(None, txn) for txn in ()]",
+        "found += map(partial(reader_of, None), self.transactions)",
+        "found += map(partial(reader_of, None), ())",
         "tests/coordinator/test_readers.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
     ),
     Rule(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter
@@ -74,8 +75,8 @@ STOP_ROW: Final = f"select number, body from task where tbl = ? and lane = {STOP
 TASK_ROW: Final = "select body from task where tbl = ? and number = ?"
 
 
-Original = tuple[Message, int]
-"""A message, and when the broker has had it, in ms. Its headers are not verified."""
+Original = tuple[Message, datetime]
+"""A message, and when the broker has had it. Its headers are not verified."""
 
 
 class Queued(NamedTuple):
@@ -114,7 +115,7 @@ class Queued(NamedTuple):
             _lane(command),
             command.location,
             type(command).__name__,
-            (message, to_ms(appended_at)),
+            (message, appended_at),
             partition=getattr(command, "partition", None),
             signed_by=signed_by,
             has_begun=has_begun,
@@ -132,8 +133,7 @@ class Queued(NamedTuple):
 
     def as_task(self, table: str, number: int, issued: int) -> TaskIssued:
         """The event that lets a worker carry it out, issued at this time of the broker, in ms."""
-        originals = self.original, *self.grounds
-        command, *grounds = [original_of(message, from_ms(at)) for message, at in originals]
+        command, *grounds = starmap(original_of, (self.original, *self.grounds))
         return TaskIssued(
             table=table,
             location=self.location,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import starmap
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -70,6 +72,7 @@ class _Vacuum(NamedTuple):
 _vacuum_fields: Final = attrgetter(*_Vacuum._fields)
 _lock_fields: Final = attrgetter(*Lock._fields)
 _lock_id: Final = attrgetter("lock_id")
+_lock_ids: Final = attrgetter("lock_id", "transaction_id")
 
 
 @dataclass(slots=True)
@@ -149,8 +152,8 @@ class WaitingVacuum:
         The youngest come first: they tend to end last. Of more than 1,000, the order is
         pseudo-random: if the youngest ended first, each end would scan the complete list.
         """
-        found = [reader_of(lock.lock_id, lock.transaction_id) for lock in self.locks]
-        found += [reader_of(None, txn) for txn in self.transactions]
+        found = [*starmap(reader_of, map(_lock_ids, self.locks))]
+        found += map(partial(reader_of, None), self.transactions)
         if len(found) > _WIDE:
             found.sort(key=_mixed)
         else:

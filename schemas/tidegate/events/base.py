@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
@@ -97,8 +98,7 @@ class Event(Value, frozen=True):
     def content_id(self) -> str:
         """The id derived from what identifies the event; never from a clock."""
         # from validated values: a list and a tuple are equal then
-        identity = (getattr(self, name) for name in self.identified_by)
-        return derived_id(type(self).__name__, *identity)
+        return derived_id(type(self).__name__, *map(partial(getattr, self), self.identified_by))
 
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
