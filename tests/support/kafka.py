@@ -60,11 +60,13 @@ def topic_prefix(request: pytest.FixtureRequest) -> str:
 def deployment(
     request: pytest.FixtureRequest, bootstrap_servers: str, topic_prefix: str, tmp_path: Path
 ) -> Iterator[Deployment]:
-    """The topics of a deployment of the test's own; its services have the module's SETTINGS."""
+    """The topics of a deployment of the test's own, by the module's SETTINGS and PARTITIONS."""
     from support.deployment import Deployment  # noqa: PLC0415 - it imports every service
 
     settings: str = getattr(request.module, "SETTINGS", "")
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=settings) as made:
+    partitions: int = getattr(request.module, "PARTITIONS", 1)
+    names = bootstrap_servers, topic_prefix, tmp_path
+    with Deployment(*names, partitions=partitions, settings=settings) as made:
         yield made
 
 
