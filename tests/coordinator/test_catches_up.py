@@ -1,4 +1,4 @@
-"""A gate that was down reads requests first, and forgets nothing before it has read all."""
+"""A gate that was down reads requests, then vacuums, then releases; its memory is bounded."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from support.waiting import wait_for
 from tidegate.coordinator.loop import CHUNK, CoordinatorLoop
 from tidegate.coordinator.memory import Limits
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.rows.store import Store
 from tidegate.events import (
     CleaningHeld,
     CleaningHoldRemovalRequested,
@@ -93,6 +94,14 @@ def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases(
 
     assert sorted(map(str, released(bus))) == sorted(item.event_id for item in waiting)
     assert flags(bus) == []
+
+
+def test_what_is_remembered_of_a_backlog_is_bounded_however_long_that_is() -> None:
+    store, counts = Store(FORGETFUL.row_types), list[int]()
+    for number in range(3 * 4096):
+        FORGETFUL.handle(release(number, TABLE), store, NOON)
+        counts += store.one("select count(*) from ended")
+    assert max(counts) <= CHUNK + 4096
 
 
 def test_the_other_inputs_go_on_once_the_first_has_caught_up() -> None:

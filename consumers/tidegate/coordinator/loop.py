@@ -141,7 +141,7 @@ class CoordinatorLoop:
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
         self._subscription = bus.subscribe(f"{prefix}.{SOURCE}", self._inputs, self, watched=[own])
-        first = topics.REQUEST_TOPIC.name(prefix)
+        first = [topic.name(prefix) for topic in (topics.REQUEST_TOPIC, topics.VACUUMS)]
         self._catch_up = CatchUp(first, outcomes, self._subscription)
 
     def run(self, stop: threading.Event) -> None:

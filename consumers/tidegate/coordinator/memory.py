@@ -1,11 +1,11 @@
 """The ends of readers, how long they are remembered, and which vacuums were released.
 
 An end is remembered for seven days by the broker's time, unless its table has 2**18 newer ones
-(`Limits`). What is older is forgotten when that is due: every ten hours, and once a table has 4,096
-new ends. An end that a waiting vacuum lists is renewed instead; waiting vacuums are never
-forgotten. What is forgotten leaves a mark: a vacuum with a reader at or below the mark is flagged
-by an outcome that people see, and publishing the release again sets it free. So forgetting delays a
-cleaning; it never makes one unsafe, and is never silent.
+(`Limits`). What is older is forgotten every ten hours, and whenever a table has 4,096 new ends,
+also while a backlog is read: its length is not bounded. An end that a waiting vacuum lists is
+renewed instead; waiting vacuums are never forgotten. What is forgotten leaves a mark: a vacuum with
+a reader at or below the mark is flagged by an outcome that people see, and publishing the release
+again sets it free. So forgetting delays a cleaning; it never makes one unsafe, and is never silent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DUE_AFTER_MS: Final = 36_000_000
 _DUE_WITH: Final = 4096
 _NEW_END: Final = (
     "insert into remembered values (?, 1, ?) on conflict (tbl)"
-    " do update set new = new + 1, due = iif(new < ?, due, 0)"
+    " do update set new = new + 1, due = iif(new < ?, due, 0) returning due"
 )
 _TABLES_AT_ONCE: Final = 10
 _DONE_LIMIT: Final = 4096
@@ -122,12 +122,16 @@ def epoch_of(metastore: str | None) -> str | None:
     return None if metastore is None else f"{hashed(metastore):x}"
 
 
-def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
-    """Store the end of what a token names; a repeat adds its epoch, and renews the time."""
+def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> bool:
+    """Store the end of what a token names; a repeat adds its epoch, and renews the time.
+
+    Returns:
+        Whether the table has so many new ends that `forget` has to follow.
+    """
     expired, epochs = int(event.reason is ReleaseReason.EXPIRED), epoch_of(event.metastore)
-    row = rows.one(_END_ROW, event.table, token)
+    row, due = rows.one(_END_ROW, event.table, token), now
     if row is None:
-        rows.execute(_NEW_END, (event.table, now + _DUE_AFTER_MS, _DUE_WITH))
+        [due] = rows.execute(_NEW_END, (event.table, now + _DUE_AFTER_MS, _DUE_WITH)).fetchone()
     else:
         before = End._make(row)
         expired |= before.expired
@@ -136,6 +140,7 @@ def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> None:
         else:
             epochs = " ".join(sorted({*before.epochs.split(), epochs}))
     rows.put("ended", event.table, token, (now, expired, epochs))
+    return due == 0
 
 
 def next_reader(rows: Store, vacuum: WaitingVacuum) -> tuple[Reader | None, bool]:

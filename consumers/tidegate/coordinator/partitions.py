@@ -186,16 +186,17 @@ class OwnedPartitions(dict[int, OwnedPartition]):
 class CatchUp:
     """Which inputs are paused after an assignment, while others of the same number catch up.
 
-    The backlog of requests comes first: so an old hold is applied before a newer release. Where
-    lost rows are made again, the outcomes come before them: what was done is not done again.
+    The backlogs of requests and vacuums come first: so an old hold is applied before a newer
+    release, and a vacuum before the release that it waits for can be forgotten. Where lost rows are
+    made again, the outcomes come before them: what was done is not done again.
 
     Order of calls: `assigned`, then `polled` after every poll.
     """
 
-    def __init__(self, requests: str, outcomes: str, subscription: Subscription) -> None:
-        """Take the names of the two topics."""
-        self._requests, self._outcomes = requests, outcomes
-        self._subscription = subscription
+    def __init__(self, first: Sequence[str], outcomes: str, subscription: Subscription) -> None:
+        """Take the topics whose backlogs come first, in order, and the one with the outcomes."""
+        self._order = {topic: place for place, topic in enumerate(first)}
+        self._outcomes, self._subscription = outcomes, subscription
         self._ends: dict[Partition, int] = {}
         """By partition whose backlog comes first, where that ends."""
         self._rebuilt_to: Offsets = {}
@@ -203,7 +204,7 @@ class CatchUp:
 
     def read_first(self, partitions: Iterable[Partition]) -> list[Partition]:
         """The partitions whose backlog comes first."""
-        return [p for p in partitions if p.topic in {self._requests, self._outcomes}]
+        return [p for p in partitions if p.topic in self._order or p.topic == self._outcomes]
 
     def assigned(
         self, starts: Offsets, marks: Mapping[Partition, Watermarks], rebuilt_to: Offsets
@@ -254,8 +255,8 @@ class CatchUp:
 
     def _place(self, part: Partition) -> int:
         if part.topic == self._outcomes and part in self._ends:
-            return 0
-        return 1 if part.topic == self._requests else 2
+            return -1
+        return self._order.get(part.topic, len(self._order))
 
 
 class BrokerTime:

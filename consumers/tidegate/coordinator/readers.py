@@ -113,7 +113,7 @@ class ReaderGate:
 
     def due(self, rows: Store, at: datetime) -> Effects:
         """Report what waits too long, release deferred cleanings, end quarantines, and forget."""
-        decision = _Decision(rows, at, self.alarms)
+        decision = _Decision(rows, at, self)
         decision.report_overdue()
         decision.effects.commands += holds.release_due(rows, at, _AT_ONCE)
         decision.effects.commands += quarantines.request_removals(rows, at, _AT_ONCE)
@@ -122,7 +122,7 @@ class ReaderGate:
 
     def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         """Apply one event; release the cleaning of every vacuum whose last reader has ended."""
-        decision = _Decision(rows, at, self.alarms)
+        decision = _Decision(rows, at, self)
         effects = decision.effects
         match event:
             case LockReleased():
@@ -157,15 +157,15 @@ class _Decision:
 
     rows: Store
     at: datetime
-    alarms: tuple[AlarmSettings, ...]
+    gate: ReaderGate
     effects: Effects = field(default_factory=Effects)
 
     def reader_ended(self, event: LockReleased) -> None:
         """A lock, a transaction, or both have ended."""
         rows, table, now = self.rows, event.table, to_ms(self.at)
         tokens = memory.reader_of(event.lock_id, event.transaction_id)
-        for token in tokens:  # both, before a vacuum that waits for both is looked at
-            memory.put_end(rows, event, token, now)
+        # both, before a vacuum that waits for both is looked at
+        many = [memory.put_end(rows, event, token, now) for token in tokens]
         freed: dict[int, tuple[WaitingVacuum, bool]] = {}
         for token in tokens:
             for vacuum in vacuums.watching(rows, table, token):
@@ -179,6 +179,8 @@ class _Decision:
                 vacuums.watch(rows, vacuum, None)
         else:
             self._release(freed.values())
+        if any(many):
+            memory.forget(rows, now, self.gate.remembers, vacuums.listed)
 
     def vacuum_finished(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
@@ -225,7 +227,7 @@ class _Decision:
         if reader is None and not is_held(rows, table):
             self._release([(vacuum, expired)])
             return
-        derived = *vacuums.watched(reader), _overdue_at(vacuum, self.alarms)
+        derived = *vacuums.watched(reader), _overdue_at(vacuum, self.gate.alarms)
         columns = (vacuum.since, vacuum.content)
         rows.put("vacuum", table, vacuum.id, columns, vacuum.body, derived)
 
@@ -273,7 +275,7 @@ class _Decision:
             table, number = vacuum.table, vacuum.id
             rows.execute("update vacuum set due = null where tbl = ? and id = ?", (table, number))
             outstanding = list(vacuum.outstanding_readers(rows))
-            limit = alarms_of(self.alarms, table).overdue_after
+            limit = alarms_of(self.gate.alarms, table).overdue_after
             if outstanding and limit:  # without readers it waits for a person's hold
                 rows.put("overdue", table, vacuum.id, (now,))
                 alarm = alarms.overdue(vacuum.about(self.at), outstanding, limit)
