@@ -1,5 +1,7 @@
 """Random histories of tasks, holds and withdrawals, with crashes, stalls, copies and redrives.
 
+In some, all is signed, and a stranger writes to every topic.
+
 The coordinator, its changelog, the claims on the table and what workers publish are the real ones.
 What a worker does to the table is two steps, so that a task may be half way. The changelog may be
 lost: then people do what the runbook says.
@@ -8,7 +10,7 @@ lost: then people do what the runbook says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -17,7 +19,8 @@ from typing import ClassVar
 import pytest
 
 from support.memory_bus import MemoryBus
-from support.samples import NOON, events_on, message, release
+from support.samples import NOON, ended, events_on, message, release
+from support.signing import ANA, COORDINATOR, EVE, SERVICES, signed
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.requests import ENDS
@@ -30,6 +33,7 @@ from tidegate.events import (
     CleaningUndone,
     CleaningUndoRequested,
     Command,
+    Event,
     LockHold,
     Outcome,
     RequestWithdrawn,
@@ -46,19 +50,28 @@ from tidegate.events import (
 from tidegate.events.base import answered_by
 from tidegate.events.reasons import Reason
 from tidegate.events.refusals import refusal
+from tidegate.events.signature import KeyRole
 from tidegate.events.topics import ALL_TOPICS
 from tidegate.events.wire import Wire, command_of
 from tidegate.publisher import Message
+from tidegate.runtime.authorization import Authorization, TrustedKey
 from tidegate.runtime.bus import Record
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.protocols import Published
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.signatures import PublicKey, signer
 from tidegate.tables import task_numbers
 from tidegate.tables.claim import HIVE, Claim, Task
 from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 TABLE = "hive.sales.orders"
+STRANGER = "stranger"
+PEOPLE = TrustedKey(
+    "people",
+    PublicKey(ANA.public_pem),
+    (KeyRole.WRITER, KeyRole.REQUESTER, KeyRole.APPROVER, KeyRole.HOLDER),
+)
 HISTORIES = 100
 STEPS = 14
 CHOICES = (
@@ -159,16 +172,30 @@ class History:
     depth: int = 0
     count: int = 0
     faults: bool = True
+    choices: ClassVar[Sequence[str]] = CHOICES
 
     def __post_init__(self) -> None:
         (self.root / "t").mkdir()
-        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.loop = self.coordinator()
         warehouse = Warehouse(WarehouseRoots.of(str(self.root)))
         self.worker = Worker(warehouse, str(self.root / "t"), self.pause, self.changed)
+
+    def coordinator(self) -> CoordinatorLoop:
+        """One process."""
+        return CoordinatorLoop(ReaderGate(), self.bus)
 
     def runner(self) -> CommandRunner:
         """One process."""
         return CommandRunner(self.worker, self.bus, "tidegate", Wire(), RetryPolicy(1))
+
+    def publish(self, *events: Event) -> None:
+        """As people and writers do it."""
+        self.bus.send([message(event) for event in events])
+
+    def events(self, topic: str) -> list[Event]:
+        """All events but a stranger's."""
+        found = events_on(self.bus, f"tidegate.{topic}")
+        return [event for event in found if event.source != STRANGER]
 
     def run(self) -> None:
         for _ in range(STEPS):
@@ -199,7 +226,7 @@ class History:
 
     def act(self, choice: str = "") -> None:
         """One step of one party, which may die within."""
-        choice = choice or self.random.choice(CHOICES)
+        choice = choice or self.random.choice(self.choices)
         tasks = self.bus.records("tidegate.tasks")
         match choice:
             case "coordinate" | "restart" | "vacuum" | "undo" | "lose":
@@ -212,7 +239,7 @@ class History:
             case "restore":
                 kind = self.random.choice(["plain", "approved"])
                 self.requests.append(self.restore(kind))
-                self.bus.send([message(self.requests[-1])])
+                self.publish(self.requests[-1])
             case "approve" | "withdraw" if self.requests:
                 self.decide(choice, self.requests[-1])
             case "hold":
@@ -221,6 +248,8 @@ class History:
                 self.ask(CleaningHoldRemovalRequested, "removal")
             case "redrive" if self.given_up:
                 self.redrive(*self.random.choice(self.given_up))
+            case "forge":
+                self.forge()
             case _:
                 pass
 
@@ -232,7 +261,7 @@ class History:
     def restart(self) -> None:
         """The process is killed; another one begins."""
         self.bus._members["tidegate.coordinator"][0].expel()
-        self.loop = CoordinatorLoop(ReaderGate(), self.bus)
+        self.loop = self.coordinator()
 
     def lose(self) -> None:
         """The changelog is lost, and the rows are rebuilt, as the runbook says."""
@@ -295,9 +324,9 @@ class History:
     def changed(self, command: Command) -> None:
         """The promises."""
         self.changes.append(command.event_id)
-        outcomes = events_on(self.bus, "tidegate.outcomes")
+        outcomes = self.events("outcomes")
         if isinstance(command, CleaningReleased):
-            asked = events_on(self.bus, "tidegate.requests")
+            asked = self.events("requests")
             kinds = [type(it) for it in asked]
             last = max(
                 (at for at, it in enumerate(kinds) if it is CleaningHoldRemovalRequested),
@@ -332,7 +361,7 @@ class History:
             own_lock_id=lock,
             locks=(LockHold(lock_id=lock),),
         )
-        self.bus.send([message(vacuum), message(release(lock, TABLE))])
+        self.publish(vacuum, release(lock, TABLE))
 
     def restore(self, kind: str) -> RestoreRequested:
         return RestoreRequested.model_validate(
@@ -349,18 +378,18 @@ class History:
             about = self.fields("approval") | fields | why
             del about["requested_by"]
             event = RestoreApproved.model_validate(about)
-        self.bus.send([message(event)])
+        self.publish(event)
 
     def undo(self) -> None:
-        outcomes = events_on(self.bus, "tidegate.outcomes")
+        outcomes = self.events("outcomes")
         if done := [it.caused_by for it in outcomes if isinstance(it, CleaningRefused)]:
             about = {"location": str(self.root / "t"), "cleaning": self.random.choice(done)}
             request = CleaningUndoRequested.model_validate(self.fields("undo") | about)
-            self.bus.send([message(request)])
+            self.publish(request)
 
     def answered(self) -> set[str]:
         """The requests that have their last outcome."""
-        outcomes = events_on(self.bus, "tidegate.outcomes")
+        outcomes = self.events("outcomes")
         return {id_ for it in outcomes if isinstance(it, ENDS) for id_ in answered_by(it)}
 
     def redrive(self, issued: TaskIssued, record: Record) -> None:
@@ -368,7 +397,10 @@ class History:
         self.runner().publish_redriven(issued, record)
 
     def ask(self, kind: type[Command], name: str) -> None:
-        self.bus.send([message(kind.model_validate(self.fields(name)))])
+        self.publish(kind.model_validate(self.fields(name)))
+
+    def forge(self) -> None:
+        """What a stranger publishes."""
 
     def fields(self, name: str) -> dict[str, object]:
         self.count += 1
@@ -385,9 +417,9 @@ class History:
         rows = self.loop._owned[0].store
         for kind in LEFT_OPEN:
             assert rows.all(f"select * from {kind}") == [], f"{kind} stands still"  # noqa: S608
-        outcomes = events_on(self.bus, "tidegate.outcomes")
+        outcomes = self.events("outcomes")
         ended = {it.caused_by for it in outcomes if isinstance(it, TaskEnded)}
-        tasks = [it for it in events_on(self.bus, "tidegate.tasks") if isinstance(it, TaskIssued)]
+        tasks = [it for it in self.events("tasks") if isinstance(it, TaskIssued)]
         for task in tasks[self.issued_since :]:
             assert task.kind == StopRequested.__name__ or task.event_id in ended
         withdrawn = {it.request for it in outcomes if isinstance(it, RequestWithdrawn)}
@@ -402,16 +434,78 @@ class History:
             for it in outcomes
             if isinstance(it, RequestWithdrawn | WithdrawalRefused | CleaningHeld)
         }
-        for asked in events_on(self.bus, "tidegate.requests"):
+        for asked in self.events("requests"):
             if isinstance(asked, WithdrawalRequested | CleaningHoldRequested):
                 assert asked.event_id in answered
 
 
-def run_histories(seeds: range, root: Path, patch: pytest.MonkeyPatch) -> None:
+class Signed(History):
+    """Signatures are required of all, and a stranger writes to every topic."""
+
+    choices = (*CHOICES, *("forge",) * 6)
+    of_coordinator = of_worker = Authorization([SERVICES, PEOPLE], "memory", required=True)
+
+    def coordinator(self) -> CoordinatorLoop:
+        sign = signer(COORDINATOR, lambda: "memory")
+        trusting = self.of_coordinator
+        return CoordinatorLoop(ReaderGate(), self.bus, sign=sign, authorization=trusting)
+
+    def runner(self) -> CommandRunner:
+        sign = signer(COORDINATOR, lambda: "memory")
+        return replace(super().runner(), sign=sign, authorization=self.of_worker)
+
+    def publish(self, *events: Event) -> None:
+        self.bus.send([signed(event, ANA) for event in events])
+
+    def forge(self) -> None:
+        """An event that would free a cleaning, end it or do it again: unsigned or signed by EVE."""
+        lifted = self.random.choice([True, False])
+        tasks = [it for it in self.events("tasks") if isinstance(it, TaskIssued)]
+        if lifted or not tasks:
+            removal = CleaningHoldRemovalRequested.model_validate(self.fields("forged"))
+            forged: list[Event] = [removal]
+        else:
+            forged = [ended(tasks[-1]), self.random.choice(tasks)]
+            if isinstance(forged[1], TaskIssued):
+                forged[1] = forged[1].model_copy(update={"number": forged[1].number + 1})
+        for event in forged:
+            event = event.model_copy(update={"source": STRANGER})  # noqa: PLW2901
+            self.bus.send([message(event) if self.random.random() < 0.5 else signed(event, EVE)])
+
+
+class _TrustsRequests(Authorization):
+    def check(self, event: Event, record: Record) -> TrustedKey | None:
+        return None if isinstance(event, Command) else super().check(event, record)
+
+
+class CoordinatorTrustsRequests(Signed):
+    """Leave out: the coordinator verifies the signatures of requests."""
+
+    of_coordinator = _TrustsRequests([SERVICES, PEOPLE], "memory", required=True)
+
+
+class CoordinatorTrustsOutcomes(Signed):
+    """Leave out: the coordinator verifies the signatures of outcomes."""
+
+    def coordinator(self) -> CoordinatorLoop:
+        loop = super().coordinator()
+        loop._signed_kinds.clear()
+        return loop
+
+
+class WorkerTrustsAll(Signed):
+    """Leave out: the worker verifies signatures again."""
+
+    of_worker = Authorization()
+
+
+def run_histories(
+    seeds: range, root: Path, patch: pytest.MonkeyPatch, kind: type[History] = History
+) -> None:
     patch.setattr(task_numbers, "FRESH_SECONDS", -1.0)  # every call comes after a pause
     for seed in seeds:
         (root / str(seed)).mkdir()
-        History(root / str(seed), Random(seed)).run()  # noqa: S311 - a history, no secret
+        kind(root / str(seed), Random(seed)).run()  # noqa: S311 - a history, no secret
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -442,3 +536,19 @@ def test_without_a_rule_a_lost_changelog_breaks_a_promise(
     monkeypatch.setattr(f"tidegate.coordinator.{rule}", lambda *_: False)
     with pytest.raises(AssertionError, match=promise):
         run_histories(range(HISTORIES), tmp_path, monkeypatch)
+
+
+def test_signed_histories_keep_their_promises_whatever_a_stranger_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_histories(range(HISTORIES // 2), tmp_path, monkeypatch, Signed)
+
+
+@pytest.mark.parametrize(
+    "kind", [CoordinatorTrustsRequests, CoordinatorTrustsOutcomes, WorkerTrustsAll]
+)
+def test_where_signatures_are_not_verified_a_stranger_breaks_a_promise(
+    kind: type[History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AssertionError, match=r"of a held table|is repeated|not resumed|stands"):
+        run_histories(range(3 * HISTORIES), tmp_path, monkeypatch, kind)
