@@ -164,8 +164,9 @@ class _Decision:
         """A lock, a transaction, or both have ended."""
         rows, table, now = self.rows, event.table, to_ms(self.at)
         tokens = memory.reader_of(event.lock_id, event.transaction_id)
-        # both, before a vacuum that waits for both is looked at
-        many = [memory.put_end(rows, event, token, now) for token in tokens]
+        has_many = False
+        for token in tokens:  # both, before a vacuum that waits for both is looked at
+            has_many |= memory.put_end(rows, event, token, now)
         freed: dict[int, tuple[WaitingVacuum, bool]] = {}
         for token in tokens:
             for vacuum in vacuums.watching(rows, table, token):
@@ -179,7 +180,7 @@ class _Decision:
                 vacuums.watch(rows, vacuum, None)
         else:
             self._release(freed.values())
-        if any(many):
+        if has_many:
             memory.forget(rows, now, self.gate.remembers, vacuums.listed)
 
     def vacuum_finished(self, event: VacuumFinished) -> None:
