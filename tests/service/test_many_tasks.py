@@ -178,11 +178,15 @@ def check_topics(run: Run) -> dict[str, dict[str, str]]:
     last: dict[str, list[int | str]] = defaultdict(list)
     undone: dict[str, dict[str, str]] = defaultdict(dict)
     moved: dict[str | None, set[str]] = defaultdict(set)
-    events = {event.event_id: event for event in run.deployment.events(OUTCOME_TOPIC.suffix)}
-    for outcome in events.values():  # a repeat has the same id, and the place of the first
+    seen: dict[str, Event] = {}
+    for outcome in run.deployment.events(OUTCOME_TOPIC.suffix):
+        if isinstance(outcome, DirectoriesCleaned | CleaningStarted):
+            moved[outcome.caused_by].update(outcome.directories)
+        first = seen.setdefault(outcome.event_id, outcome)
+        if first is not outcome:  # what a later attempt begins with may be less
+            assert first == outcome or not isinstance(outcome, DirectoriesCleaned | CleaningUndone)
+            continue
         match outcome:
-            case DirectoriesCleaned() | CleaningStarted():
-                moved[outcome.caused_by].update(outcome.directories)
             case CleaningUndone():
                 assert outcome.directories == INSERTS
                 undone[outcome.table][outcome.cleaning] = str(outcome.caused_by)
