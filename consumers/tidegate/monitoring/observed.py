@@ -30,6 +30,7 @@ from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
 from tidegate.monitoring.endpoint import Health, serve
 from tidegate.monitoring.metrics import Metrics
+from tidegate.monitoring.recent import remember
 from tidegate.publisher import Message
 from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import (
@@ -55,15 +56,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 POLL_LIMIT_SECONDS: Final = 300.0
 """A member that has not polled for so long is put out of its group (max.poll.interval.ms)."""
-_REMEMBERED: Final = 10_000
-"""Messages of which something is remembered until they are published."""
-
-
-def remember(found: OrderedDict[str, T], event_id: str, value: T) -> None:
-    """Store a fact about a message by its id; the oldest go first. Safe from any thread."""
-    found[event_id] = value
-    if len(found) > _REMEMBERED:
-        found.popitem(last=False)
 
 
 class ObservedService:

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
 from tidegate.events import Event
 from tidegate.events.wire import answered_id
-from tidegate.monitoring.observed import remember
+from tidegate.monitoring.recent import remember
 from tidegate.publisher import Message
 from tidegate.publisher.tracing import with_context
 from tidegate.runtime.bus import Record
