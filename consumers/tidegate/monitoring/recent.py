@@ -1,4 +1,4 @@
-"""What is known of the newest messages, by their ids, until their answers are published."""
+"""Memory of the newest messages, by their ids, until their answers are published."""
 
 from __future__ import annotations
 
