@@ -424,7 +424,7 @@ RULES: Final = (
         "an expired signature is refused",
         "consumers/tidegate/runtime/authorization.py",
         "if at > expires:",
-        "if at == signature.expires:",
+        "if at == expires:",
         "tests/authorization/test_signed_commands.py::test_a_command_published_after_its_signature_expired_is_refused_with_both_times",
     ),
     Rule(
