@@ -60,9 +60,11 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.storage import FileInfo
+from tidegate.storage import FileInfo, Storage
 from tidegate.tables import task_numbers
 from tidegate.tables.claim import HIVE, HUDI, MOST_STARTS, Task
+from tidegate.tables.hudi import check_owner
+from tidegate.tables.refusal import Refused
 from tidegate.tables.task_numbers import Overtaken, TaskNumbers
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -199,6 +201,10 @@ def test_a_table_that_has_a_name_gives_none_of_its_partitions_to_another(
         assert [getattr(it, "reason", None) for it in answers] == ["location-of-another-table"]
         assert f"belongs to {first.table}, not to hive.sales.other" in str(answers[0])
     assert tree(tmp_path) == before
+    for partition in ("p=1", "p=2"):  # a publisher sees it before the task
+        check_owner(Storage(), first.location, first.table, partition)
+        with pytest.raises(Refused, match=f"belongs to the table {first.table}"):
+            check_owner(Storage(), first.location, other.table, partition)
 
     again = release(str(tmp_path / "t"), partition="p=2")
     assert kinds(workers.do(2, again)) == [CleaningStarted, DirectoriesCleaned]

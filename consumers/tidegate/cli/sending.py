@@ -42,7 +42,7 @@ from tidegate.publisher.checks import check_publishable
 from tidegate.service.catalogue import COORDINATOR, EXECUTED
 from tidegate.service.settings import Settings
 from tidegate.signatures import SigningKey
-from tidegate.storage import Storage, join
+from tidegate.storage import Storage
 
 if TYPE_CHECKING:
     from tidegate.ops.event_log import EventLog
@@ -266,8 +266,8 @@ class _ReachablePublisher(Publisher):
             if warehouse.roots:
                 WarehouseRoots.of(*warehouse.roots).below(where)
             if not isinstance(event, LockReleased):  # it changes nothing there
-                where = join(where, getattr(event, "partition", None) or "")
-                check_owner(Storage(warehouse.options), where, event.table)
+                partition = getattr(event, "partition", None)
+                check_owner(Storage(warehouse.options), where, event.table, partition)
         except ConfinementError as outside:  # by these settings; a service may have others
             write_error(f"note: {outside}")
         except Refused as refused:

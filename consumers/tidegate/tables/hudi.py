@@ -68,16 +68,21 @@ def refusing_unreadable() -> Generator[None]:
         raise TransientError(f"{error} was removed while it was being read") from error
 
 
-def check_owner(storage: Storage, location: str, identity: str) -> None:
+def check_owner(
+    storage: Storage, location: str, identity: str, partition: str | None = None
+) -> None:
     """Check, as far as it shows, that no task on a location would be refused for the table's name.
+
+    A partition's task needs the directories of the table and of the partition.
 
     Raises:
         Refused: it is another table's, by its first task or by a Hudi table's own name.
         TidegateError, OSError: it can't be read.
     """
-    for folder in (HUDI, HIVE):
+    places = (location, join(location, partition)) if partition else (location,)
+    for path in [join(place, folder) for place in places for folder in (HUDI, HIVE)]:
         with suppress(NotFound):
-            owner = owner_of(storage, join(location, folder))["table"]
+            owner = owner_of(storage, path)["table"]
             if owner != identity:
                 raise Refused(
                     Reason.LOCATION_OF_ANOTHER_TABLE,
