@@ -125,14 +125,17 @@ class EventFilter:
             return None
         return frozenset(self.tables)
 
-    def may_match(self, key: bytes | None, kind: type[Event] | None) -> bool:
+    def may_match(
+        self, key: bytes | None, kind: type[Event] | None, *, is_lost: bool = False
+    ) -> bool:
         """Whether a record is worth decoding, by its key (the table) and its schema (the kind).
 
         A record of an unknown kind matches unless kinds are selected: it is shown as unreadable.
+        One that the client can't read (`is_lost`) may be of any table.
         """
         if self.kinds and (kind is None or kind.__name__ not in self.kinds):
             return False
-        return not self.tables or self._is_of(_text(key))
+        return not self.tables or (is_lost and key is None) or self._is_of(_text(key))
 
     def matches(self, event: Event) -> bool:
         """Whether an event is selected, given that `may_match` was true."""
@@ -397,7 +400,9 @@ class EventLog:
             kind = self._wire.kind(value, headers)
             if kind is TaskIssued:
                 return self._of_task(record, wanted)
-            if not wanted.may_match(key, kind) or not wanted.may_have_ids(value):
+            is_lost = bool(record.unreadable)
+            is_possible = wanted.may_match(key, kind, is_lost=is_lost)
+            if not is_possible or not wanted.may_have_ids(value):
                 return None
             event = self._wire.deserialize(key, value, headers)
         except FormatError as error:

@@ -316,3 +316,11 @@ def test_ids_are_remembered_for_some_time_and_not_for_ever(monkeypatch: pytest.M
     found = [event.record.offset for event in select_events(history, EventFilter(), Wire())]
 
     assert found == [0, 1, 3, 5, 7, 8, 9, 10, 11, 12]
+
+
+def test_a_record_that_the_client_cannot_read_may_be_of_the_selected_table() -> None:
+    lost = Record(LOCKS_0, 7, None, None, (), 0, "a batch can't be unpacked")
+
+    [found] = select_events([lost], EventFilter(("lake.sales.orders",)), Wire())
+
+    assert (found.event, found.problem) == (None, lost.unreadable)

@@ -139,7 +139,9 @@ def select_events(
     seen = OrderedDict[bytes, None]()
     for record in records:
         key, value, headers = record.key, record.value, record.headers
-        if not wanted.may_match(key, wire.kind(value, headers)) or not wanted.may_have_ids(value):
+        is_lost, kind = bool(record.unreadable), wire.kind(value, headers)
+        is_possible = wanted.may_match(key, kind, is_lost=is_lost)
+        if not is_possible or not wanted.may_have_ids(value):
             continue
         try:
             event = wire.deserialize(key, value, headers)
