@@ -2,10 +2,12 @@
 
 An end is remembered for seven days by the broker's time, unless its table has 2**18 newer ones
 (`Limits`). What is older is forgotten every ten hours, and whenever a table has 4,096 new ends,
-also while a backlog is read: its length is not bounded. An end that a waiting vacuum lists is
-renewed instead; waiting vacuums are never forgotten. What is forgotten leaves a mark: a vacuum with
-a reader at or below the mark is flagged by an outcome that people see, and publishing the release
-again sets it free. So forgetting delays a cleaning; it never makes one unsafe, and is never silent.
+also while a backlog is read: its length is not bounded. If that is fewer than the table's waiting
+vacuums, which have to be read for it, it stays until the next time. An end that a waiting vacuum
+lists is renewed instead; waiting vacuums are never forgotten. What is forgotten leaves a mark: a
+vacuum with a reader at or below the mark is flagged by an outcome that people see, and publishing
+the release again sets it free. So forgetting delays a cleaning; it never makes one unsafe, and is
+never silent.
 """
 
 from __future__ import annotations
@@ -43,15 +45,14 @@ DONE: Final = RowType(
 FORGOTTEN: Final = RowType("forgotten", ("lock_mark", "transaction_mark"), key="epoch")
 """The `Marks` of a table, by the epoch of the Metastore that assigned the ids; 0: any epoch."""
 REMEMBERED: Final = RowType(
-    "remembered", derived=("new", "due"), indexes=("remembered_due on remembered (due)",)
+    "remembered", derived=("due",), indexes=("remembered_due on remembered (due)",)
 )
-"""How many ends a table has had since `forget`, and when that is due. Derived: not in the
-changelog."""
+"""When `forget` is due for a table. Derived: not in the changelog."""
 _DUE_AFTER_MS: Final = 36_000_000
 _DUE_WITH: Final = 4096
-_NEW_END: Final = (
-    "insert into remembered values (?, 1, ?) on conflict (tbl)"
-    " do update set new = new + 1, due = iif(new < ?, due, 0) returning due"
+_DUE_AT: Final = (
+    "insert into remembered values (?, ?)"
+    " on conflict (tbl) do update set due = min(due, excluded.due)"
 )
 _TABLES_AT_ONCE: Final = 10
 _DONE_LIMIT: Final = 4096
@@ -129,9 +130,12 @@ def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> bool:
         Whether the table has so many new ends that `forget` has to follow.
     """
     expired, epochs = int(event.reason is ReleaseReason.EXPIRED), epoch_of(event.metastore)
-    row, due = rows.one(_END_ROW, event.table, token), now
+    row, has_many = rows.one(_END_ROW, event.table, token), False
     if row is None:
-        [due] = rows.execute(_NEW_END, (event.table, now + _DUE_AFTER_MS, _DUE_WITH)).fetchone()
+        new = rows.new_ends[event.table] = rows.new_ends[event.table] + 1
+        has_many = new >= _DUE_WITH
+        if new == 1 or has_many:
+            rows.execute(_DUE_AT, (event.table, 0 if has_many else now + _DUE_AFTER_MS))
     else:
         before = End._make(row)
         expired |= before.expired
@@ -140,7 +144,7 @@ def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> bool:
         else:
             epochs = " ".join(sorted({*before.epochs.split(), epochs}))
     rows.put("ended", event.table, token, (now, expired, epochs))
-    return due == 0
+    return has_many
 
 
 def next_reader(rows: Store, vacuum: WaitingVacuum) -> tuple[Reader | None, bool]:
@@ -176,7 +180,7 @@ def restored(rows: Store) -> None:
     """Let every table be due: how many of its ends are new is not known."""
     rows.execute(
         "insert or ignore into remembered"
-        " select tbl, 0, 0 from (select tbl from ended union select tbl from done)"
+        " select tbl, 0 from (select tbl from ended union select tbl from done)"
     )
 
 
@@ -190,8 +194,9 @@ def forget(
     before = now - limits.age // timedelta(milliseconds=1)
     due = "select tbl from remembered indexed by remembered_due where due <= ? order by due limit ?"
     for (table,) in rows.all(due, now, _TABLES_AT_ONCE):
+        rows.new_ends[table] = 0
         next_due = now + _DUE_AFTER_MS
-        rows.execute("update remembered set new = 0, due = ? where tbl = ?", (next_due, table))
+        rows.execute("update remembered set due = ? where tbl = ?", (next_due, table))
         old = _oldest(rows, "ended", "token", table, before, limits.number)
         [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
         if len(old) >= waiting:  # all of these have to be read for it

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -97,6 +98,8 @@ class Store:
         """The messages to publish, in the order in which they were decided."""
         self._event_messages: list[Message] = []
         self._sequence = 0
+        self.new_ends = Counter[str]()
+        """By table the ends since `memory.forget` last ran, or fewer; not restored."""
 
     # Rows
 
@@ -183,6 +186,7 @@ class Store:
         self.execute("release event")
         self._event_changes.clear()
         self._event_messages.clear()
+        self.new_ends.clear()  # the row that a table's first one made is gone, too
 
     # Changelog
 

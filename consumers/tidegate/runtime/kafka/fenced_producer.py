@@ -64,8 +64,9 @@ class FencedProducer:
                 self._finish(self._unfinished)
             self._producer.begin_transaction()
             for number, records in entries.items():
-                for key, value in records:
-                    self._append(number, key, value)
+                for count, (key, value) in enumerate(records, 1):
+                    # the last one is appended behind all others, or the transaction fails
+                    self._append(number, key, value, is_last=count == len(records))
             self._finish(self._producer.commit_transaction)
         except KafkaException as error:
             fault: KafkaError = error.args[0]
@@ -81,12 +82,11 @@ class FencedProducer:
         """Discard unwritten records; a later producer's fence stays."""
         self._producer.purge()
 
-    def _append(self, number: int, key: bytes, value: bytes | None) -> None:
+    def _append(self, number: int, key: bytes, value: bytes | None, *, is_last: bool) -> None:
+        report = self._on_delivery if is_last else None
         while True:
             try:
-                self._producer.produce(
-                    self._topic, value, key, number, on_delivery=self._on_delivery
-                )
+                self._producer.produce(self._topic, value, key, number, on_delivery=report)
             except BufferError:  # the local queue is full: let the broker catch up
                 self._producer.poll(0.05)
             else:
