@@ -347,6 +347,21 @@ def test_a_request_that_no_task_can_carry_is_set_aside_and_the_next_goes_on(plac
     assert [command.event_id for command in commands_on(place.bus)] == ["r-1"]
 
 
+@pytest.mark.parametrize("headers", [(("note", b"x"),) * 100, (("", b"x"),)])
+def test_a_request_with_headers_that_no_task_can_carry_does_not_wait_for_its_turn(
+    place: Place, headers: tuple[tuple[str, bytes], ...]
+) -> None:
+    """The end of the task before it would fail with it, so the table would stand still."""
+    plain = message(restore("r-2"))
+    place.send(restore("r-1"), plain._replace(headers=(*plain.headers, *headers)))
+    assert len(place.bus.records("tidegate.dead-letters")) == 1
+    place.end()
+    place.send(restore("r-3"))
+
+    assert [command.event_id for command in commands_on(place.bus)] == ["r-1", "r-3"]
+    assert len(place.bus.records("tidegate.dead-letters")) == 1
+
+
 def test_a_restore_of_a_very_long_location_leaves_room_for_its_approval(place: Place) -> None:
     """A task has its location several times."""
     deep = restore(location=f"/{'潮' * 3_999}")

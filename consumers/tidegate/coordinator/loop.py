@@ -344,7 +344,7 @@ class CoordinatorLoop:
         signer = signed_by.name if signed_by else None
         if isinstance(event, requests.ABOUT_REQUESTS):
             begun = self._catch_up.is_rebuilding(record)  # lost rows may have had a task of it
-            message = self._outgoing.request(event, record)
+            message = self._outgoing.request(event, record, at)
             queued = tasks.Queued.of(event, message, at, signer, has_begun=begun)
             effects = self._requests.requested(event, queued, store, at)
         else:

@@ -13,7 +13,7 @@ from typing import Final
 from tidegate.errors import MessageTooLargeError, TransientError
 from tidegate.events import Command, Event, Outcome, TaskIssued
 from tidegate.events.topics import OUTCOME_TOPIC, TASK_TOPIC
-from tidegate.events.wire import Wire
+from tidegate.events.wire import Wire, original_of
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.retry import RetryPolicy
@@ -58,9 +58,11 @@ class Outgoing:
         # not before it was signed, which is by this machine's clock
         return message, max(at, datetime.now(UTC))
 
-    def request(self, request: Command, record: Record) -> Message:
+    def request(self, request: Command, record: Record, at: datetime) -> Message:
         """A request as it was published, for a task to carry."""
         message = Message(record.partition.topic, record.key, record.value, record.headers)
+        # what no task can carry is refused now: later, the end of the task before it would fail
+        original_of(message, at)
         # the task of a restore may carry an approval, too
         self._require_accepted(message._replace(topic=self._tasks), request, messages=2)
         return message
