@@ -41,7 +41,7 @@ def cleaned(
 def test_it_says_how_many_directories_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CleaningMode
 ) -> None:
-    monkeypatch.setattr("tidegate.cleaning.removal.AT_ONCE", 100)
+    monkeypatch.setattr("tidegate.cleaning.removal.AT_ONCE", 300)  # each has two files
     outcomes: list[Outcome] = []
     for outcome in cleaned(tmp_path, timedelta(0), mode):
         outcomes.append(outcome)

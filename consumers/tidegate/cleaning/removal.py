@@ -17,8 +17,8 @@ from tidegate.storage.parallel import batches_of
 from tidegate.tables.task_numbers import NO_CLAIM, AnyClaim
 from tidegate.tables.warehouse import OpenFolder, Warehouse
 
-AT_ONCE: Final = 30_000
-"""Directories that go between two questions whether to go on: some twenty seconds' work."""
+AT_ONCE: Final = 100_000
+"""Directories and files that go between two questions whether to go on: twenty seconds or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,30 @@ def remove_directories(  # noqa: PLR0913 - the last by name
         claim: Checked before each batch, and within a batch that takes long.
 
     Yields:
-        Before each AT_ONCE directories, those that went since the last time. The caller may end
-        the removal.
+        Before each portion, the directories that went since the last time. The caller may end the
+        removal.
     """
     gone: Sequence[ListedDirectory] = ()
     for phase in phases:
         remove = _RemoveUnchanged(warehouse, phase[0].parent, products, claim)
-        for directories in batches_of(phase, AT_ONCE):
+        for directories in _portions(phase):
             yield gone
             done = parallel_map.map(remove, batches_of(directories))
             failed += (fault for batch in done for fault in batch)
             if failed:
                 return
             gone = directories
+
+
+def _portions(phase: Sequence[ListedDirectory]) -> Iterator[Sequence[ListedDirectory]]:
+    """Cut a phase into portions of AT_ONCE directories and files, but at least one directory."""
+    start = count = 0
+    for at, directory in enumerate(phase):
+        count += 1 + len(directory.files)
+        if count > AT_ONCE and at > start:
+            yield phase[start:at]
+            start, count = at, 1 + len(directory.files)
+    yield phase[start:]
 
 
 @dataclass(frozen=True, slots=True)
