@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
+from support import deployment_events
+from support.deployment_events import withdrawal
 from support.policies import policy_rule
 from support.samples import (
     NOON,
@@ -28,7 +31,6 @@ from tidegate.events import (
     RequestWithdrawn,
     RestoreApprovalRejected,
     RestoreApproved,
-    RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreDeclined,
     RestoreRejected,
@@ -126,18 +128,7 @@ def approval(of: RestoreRequested, name: str = "a-1") -> RestoreApproved:
     )
 
 
-def awaiting(of: RestoreRequested) -> RestoreAwaitingApproval:
-    return RestoreAwaitingApproval.about(
-        of,
-        occurred_at=NOON,
-        source="restorer",
-        savepoint=of.savepoint,
-        plan_id="p",
-        instants=(),
-        files=0,
-        bytes=0,
-        expires_at=NOON + timedelta(days=10_000),
-    )
+awaiting = partial(deployment_events.awaiting, until=NOON + timedelta(days=10_000))
 
 
 def refused_by_its_worker(of: RestoreApproved) -> RestoreApprovalRejected:
@@ -386,20 +377,6 @@ def test_a_restore_of_a_very_long_location_leaves_room_for_its_approval(place: P
 def size(sent: Message | Record) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in sent.headers)
     return len(sent.key or b"") + len(sent.value or b"") + headers
-
-
-def withdrawal(
-    of: Event, kind: type[Withdrawal] = WithdrawalRequested, **more: object
-) -> Withdrawal:
-    fields: dict[str, object] = {
-        "event_id": f"w-{of.event_id}",
-        "occurred_at": NOON,
-        "source": "cli",
-        "request": of.event_id,
-        "requested_by": "eva",
-        "reason": "the load was repaired",
-    }
-    return kind.about(of, **fields | more)
 
 
 def ends(place: Place) -> list[tuple[str, str | None, str | None]]:

@@ -9,6 +9,7 @@ import pytest
 
 from support.acid import NOON
 from support.deployment import Deployment
+from support.deployment_events import awaiting, withdrawal
 from support.samples import ended, message
 from support.signing import restore
 from support.waiting import wait_for
@@ -21,20 +22,17 @@ from tidegate.events import (
     CleaningHoldRemoved,
     Event,
     RequestWithdrawn,
-    RestoreAwaitingApproval,
     RestoreDeclined,
     RestoreRejected,
-    RestoreRequested,
     TaskIssued,
-    Withdrawal,
     WithdrawalRefused,
-    WithdrawalRequested,
 )
 from tidegate.publisher import Message
 from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = [pytest.mark.kafka]
 TABLE = "lake.sales.orders"
+UNTIL = NOON.replace(year=2090)
 
 
 class Place:
@@ -91,31 +89,6 @@ def test_a_copied_removal_of_a_hold_does_not_lift_a_later_hold(place: Place) -> 
     place.count(CleaningHoldRemoved, 2)  # the later hold was still there
 
 
-def withdrawal(of: Event, kind: type[Withdrawal] = WithdrawalRequested) -> Withdrawal:
-    return kind.about(
-        of,
-        occurred_at=NOON,
-        source="cli",
-        request=of.event_id,
-        requested_by="eva",
-        reason="the load was repaired",
-    )
-
-
-def awaiting(of: RestoreRequested) -> RestoreAwaitingApproval:
-    return RestoreAwaitingApproval.about(
-        of,
-        occurred_at=NOON,
-        source="restorer",
-        savepoint=of.savepoint,
-        plan_id="p",
-        instants=(),
-        files=0,
-        bytes=0,
-        expires_at=NOON.replace(year=2090),
-    )
-
-
 def test_a_queued_restore_can_be_withdrawn_and_an_ended_one_is_too_late(place: Place) -> None:
     first, second = restore(event_id="r-1"), restore(event_id="r-2")
     place.send(first, second)
@@ -136,7 +109,7 @@ def test_a_rejection_ends_a_restore_that_waits_for_its_approval(place: Place) ->
     request = restore()
     place.send(request)
     place.until(place.tasks)
-    place.send(awaiting(request), ended(place.tasks()[0], source="restorer"))
+    place.send(awaiting(request, UNTIL), ended(place.tasks()[0], source="restorer"))
     place.until(lambda: place.loop.step(0.5) == 0)
     place.send(withdrawal(request, RestoreDeclined))
     place.count(RestoreRejected, 1)
@@ -150,7 +123,7 @@ def test_a_forged_outcome_and_a_forged_end_make_the_coordinator_issue_nothing(pl
     [task] = place.tasks()
     forged = task.model_copy(update={"number": task.number + 7})
     place.send(ended(forged, source="restorer"))
-    place.send(awaiting(restore(event_id="never")))
+    place.send(awaiting(restore(event_id="never"), UNTIL))
     place.until(lambda: place.loop.step(0.5) == 0)
     assert len(place.tasks()) == 1
     place.send(ended(task, source="restorer"))

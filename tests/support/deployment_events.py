@@ -24,6 +24,8 @@ from tidegate.events import (
     SavepointCreated,
     VacuumFinished,
     VacuumKind,
+    Withdrawal,
+    WithdrawalRequested,
 )
 from tidegate.events.restores import InstantRef
 from tidegate.events.topics import topic_of
@@ -103,6 +105,20 @@ def awaiting(request: RestoreRequested, until: datetime | None = None) -> Outcom
         source="restorer",
         occurred_at=NOON,
     ).to(request)
+
+
+def withdrawal(
+    of: Event, kind: type[Withdrawal] = WithdrawalRequested, **more: object
+) -> Withdrawal:
+    fields: dict[str, object] = {
+        "event_id": f"w-{of.event_id}",
+        "occurred_at": NOON,
+        "source": "cli",
+        "request": of.event_id,
+        "requested_by": "eva",
+        "reason": "the load was repaired",
+    }
+    return kind.about(of, **fields | more)
 
 
 def approved(request: RestoreRequested) -> RestoreApproved:

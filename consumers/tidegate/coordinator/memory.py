@@ -2,12 +2,12 @@
 
 An end is remembered for seven days by the broker's time, unless its table has 2**18 newer ones
 (`Limits`). What is older is forgotten every ten hours, and whenever a table has 4,096 new ends,
-also while a backlog is read: its length is not bounded. If that is fewer than the table's waiting
-vacuums, which have to be read for it, it stays until the next time. An end that a waiting vacuum
-lists is renewed instead; waiting vacuums are never forgotten. What is forgotten leaves a mark: a
-vacuum with a reader at or below the mark is flagged by an outcome that people see, and publishing
-the release again sets it free. So forgetting delays a cleaning; it never makes one unsafe, and is
-never silent.
+also while a backlog is read, because a backlog can be of any length. Forgetting has to read all
+waiting vacuums of the table, so old ends stay while they are fewer than those. An end that a
+waiting vacuum lists is renewed instead; waiting vacuums are never forgotten. What is forgotten
+leaves a mark: a vacuum with a reader at or below the mark is flagged by an outcome that people see,
+and publishing the release again sets it free. So forgetting delays a cleaning; it never makes one
+unsafe, and is never silent.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def put_end(rows: Store, event: LockReleased, token: Token, now: int) -> bool:
     expired, epochs = int(event.reason is ReleaseReason.EXPIRED), epoch_of(event.metastore)
     row, has_many = rows.one(_END_ROW, event.table, token), False
     if row is None:
-        new = rows.new_ends[event.table] = rows.new_ends[event.table] + 1
+        rows.new_ends[event.table] += 1
+        new = rows.new_ends[event.table]
         has_many = new >= _DUE_WITH
         if new == 1 or has_many:
             rows.execute(_DUE_AT, (event.table, 0 if has_many else now + _DUE_AFTER_MS))

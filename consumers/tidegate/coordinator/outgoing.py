@@ -83,7 +83,10 @@ class Outgoing:
     def _require_accepted(
         self, message: Message, carried: Command | None = None, messages: int = 1
     ) -> None:
-        """Refuse a message, or a command's task with so many of its size, that is too large."""
+        """Refuse what exceeds the topic's limit: a message, or the task that carries a command.
+
+        The task has room for `messages` of this size.
+        """
         headers = sum(map(len, filter(None, chain.from_iterable(message.headers))))
         body = len(message.key or b"") + len(message.value or b"")
         size = messages * (body + headers + _OVERHEAD_BYTES)

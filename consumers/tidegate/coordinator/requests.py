@@ -301,7 +301,7 @@ class Requests:
         if _is_queued(table, carried.command, rows):  # a repeat: it was approved meanwhile
             return
         if isinstance(event, RestoreApprovalRejected):
-            # after its dead letter was redriven it waits for no other one, and ends
+            # a restore that was a dead letter has no row any more: without another approval it ends
             ended = to_ms(at), carried._replace(approval=None, grounds=()).body
             _, expires, body = rows.one(_AWAITING, table, number) or (None, *ended)
             rows.put("awaiting", table, number, (expires, expires), body)
